@@ -1,0 +1,146 @@
+"""The loop language: what a scheduled nest is made of, below graphs and above renderings.
+
+A `Nest` is a function over buffers, sizes and scalars.  Its body is a tree of statements whose expressions are `Expr`
+(codegen/expr.py): scalar arithmetic with one meaning.  Both renderings (plain Python, LLVM IR) walk the same tree, and the
+reduction tree is written in it (`Reduce`), so they agree bit for bit whatever the host's vector width.
+
+Indices are affine in the loop variables: sum of stride * axis + offset, in elements, strides and offsets being ints or
+`Size` parameters; or dynamic: an int64 Expr that the nest has range-checked with `Exit` before use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracejit.core.dtypes import DType
+
+__all__ = ["Axis", "Buffer", "Exit", "For", "Index", "Let", "Nest", "Reduce", "Scalar", "Size", "Statement", "Store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An int64 parameter of a nest."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A pointer parameter of a nest: memory of elements of one dtype, aligned to the element only."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number parameter of a nest (Python scalar operand), read once before the loops."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """A loop variable.  Compare by identity."""
+
+    name: str
+
+
+Extent = int | Size
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """offset + sum(stride * axis), in elements.  `dynamic` adds an int64 Expr (already range-checked) times `dynamic_stride`."""
+
+    terms: tuple[tuple[Axis, Extent], ...] = ()
+    offset: Extent = 0
+    dynamic: Any = None
+    dynamic_stride: Extent = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Name the value of an expression; `var` is an `expr.Var`.  Evaluated once per iteration of the enclosing loop."""
+
+    var: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buffer[index] = value, or with `accumulate` buffer[index] += value (iterations in order: no vector lane conflicts allowed
+    unless the index has unit stride in the vector axis)."""
+
+    buffer: Buffer
+    index: Index
+    value: Any
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Leave the whole program with exit number `code` if `condition` (bool Expr) holds in any iteration.  In a vector loop the
+    lanes are or-ed; the program leaves before any later statement of the enclosing nest commits anything."""
+
+    condition: Any
+    code: int | Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """for axis in range(extent).  `vector`: innermost, iterations independent (apart from Reduce), may run as explicit vectors."""
+
+    axis: Axis
+    extent: Extent
+    body: tuple[Statement, ...]
+    vector: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A vector loop that combines one or more values over `axis`; results are named by `Var`s visible afterwards.
+
+    items: (result Var, combine name, value Expr); combine is one of sum prod max min any all argmax argmin.
+    body: statements executed before the values are combined (Let, Store, Exit), per iteration.
+    The order of combination is fixed by the nest: `LANES` logical accumulators (element i goes to lane i % LANES), blocks of
+    `BLOCK` elements; at the end of a block the lanes are combined pairwise and the block's value is added to a total which, for a
+    floating-point sum, is float64.  The result is rounded once to the Var's dtype.  max and min propagate NaN as NumPy does; argmax and
+    argmin give the first position (NaN counts as extreme, first NaN wins).
+    """
+
+    axis: Axis
+    extent: Extent
+    items: tuple[tuple[Any, str, Any], ...]
+    body: tuple[Statement, ...] = ()
+
+
+LANES = 16
+BLOCK = 1024
+
+Statement = Let | Store | Exit | For | Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """One function: parameters in order, then the body.  Two nests with equal text (`codegen/reference.py`) are one function."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Size, ...]
+    scalars: tuple[Scalar, ...]
+    body: tuple[Statement, ...]
+    temporaries: tuple[Buffer, ...] = field(default=())
+
+
+def flatten(statements: Sequence[Statement]) -> list[Statement]:
+    """All statements of a tree, outer first."""
+    out: list[Statement] = []
+    for s in statements:
+        out.append(s)
+        if isinstance(s, For | Reduce):
+            out.extend(flatten(s.body))
+    return out

@@ -1,0 +1,49 @@
+"""Abstract values: what the compiler knows of a value without its contents.
+
+`Aval` describes a tensor (shape and dtype), `ScalarAval` a Python number that is an operand of the program rather than a
+constant of it.  Both are hashable and compare by value.  Strides are no part of an aval: they belong to buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracejit.core.dtypes import DType
+
+__all__ = ["Aval", "ScalarAval"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aval:
+    """Shape and dtype of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for s in self.shape:
+            n *= s
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarAval:
+    """A Python number supplied at each call; `python_type` is bool, int or float."""
+
+    python_type: type
+
+    def __str__(self) -> str:
+        return self.python_type.__name__

@@ -1,0 +1,182 @@
+"""`Op`: one primitive, declared once; the registry of all of them.
+
+Everything another layer wants to know about a primitive is an attribute of its Op: how NumPy evaluates it, the shape rule,
+how operands promote, what its vjp saves, the vjp, the scalar lowering or the kind that a nest builder handles, its effect, and
+sample inputs.  passes/ and codegen/ read the Op that a node carries; no layer keeps a table of op names.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tracejit.core.aval import Aval
+from tracejit.core.interpreter import bind
+
+__all__ = ["REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
+
+
+class Kind(enum.Enum):
+    """The family of a primitive; it implies how the compiler may treat a node."""
+
+    ELEMENTWISE = "elementwise"  # operands broadcast; `lowering` gives the scalar meaning
+    REDUCTION = "reduction"  # attributes: dims (sorted tuple), keepdim; `reducer` names the combination
+    SCAN = "scan"  # cumulative along attribute `dim`
+    VIEW = "view"  # the output shares the memory of operand 0
+    MOVEMENT = "movement"  # copies elements to other places: cat, flip, clone ...
+    CONTRACTION = "contraction"  # matrix products
+    GATHER = "gather"  # reads operand 0 at integer positions given by a tensor
+    SCATTER = "scatter"  # writes or adds at integer positions given by a tensor
+    CREATION = "creation"  # no tensor operands
+    RANDOM = "random"  # draws from the generator
+    WRITE = "write"  # copies operand 1 into the memory of operand 0
+    GUARD = "guard"  # takes a Python value out of a tensor
+    OPAQUE = "opaque"  # evaluated by NumPy or SciPy on the host
+
+
+class Effect(enum.Enum):
+    PURE = "pure"
+    VIEW = "view"
+    RANDOM = "random"
+    IN_PLACE = "in place"
+
+
+class Promotion(enum.Enum):
+    """How operand dtypes are unified before an elementwise primitive sees them."""
+
+    NONE = "none"  # operands are taken as they are
+    COMMON = "common"  # PyTorch's result type
+    FLOAT = "float"  # COMMON, and integers become the default floating-point dtype
+    BOOL = "bool"  # each operand becomes bool
+
+
+class VjpContext:
+    """What a vjp rule may look at.
+
+    `inputs[i]` and `outputs[i]` are saved values (None when not saved), `needs[i]` whether operand i needs a cotangent,
+    `avals[i]` the aval of tensor operand i (for a Python scalar operand the scalar itself stands in `inputs[i]`),
+    `attributes` the primitive's attributes.
+    """
+
+    __slots__ = ("attributes", "avals", "inputs", "needs", "outputs")
+
+    def __init__(
+        self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], needs: tuple[bool, ...], avals: tuple[Any, ...], attributes: Mapping[str, Any]
+    ) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.needs = needs
+        self.avals = avals
+        self.attributes = attributes
+
+
+VjpRule = Callable[..., Any]
+REGISTRY: dict[str, Op] = {}
+
+
+class Op:
+    """One primitive.
+
+    evaluate(*operands, **attributes) works on NumPy arrays (tensor operands) and Python scalars, and returns an array or a
+    tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them.  The vjp rule is called as
+    rule(context, *cotangents), cotangents of outputs that have none being None, and returns one cotangent per operand (a
+    tuple; a bare value for a single operand); None where `context.needs` is false.
+    """
+
+    __slots__ = (
+        "_saved",
+        "doc",
+        "effect",
+        "evaluate",
+        "infer",
+        "kind",
+        "lowering",
+        "multiple",
+        "name",
+        "promotion",
+        "reducer",
+        "samples",
+        "saves",
+        "traits",
+        "vjp_rule",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        evaluate: Callable[..., Any],
+        *,
+        shape_rule: Callable[..., Any],
+        effect: Effect = Effect.PURE,
+        promotion: Promotion = Promotion.NONE,
+        lowering: Callable[..., Any] | None = None,
+        reducer: str | None = None,
+        samples: Callable[[], Iterable[Any]] | None = None,
+        multiple: bool = False,
+        traits: Iterable[str] = (),
+    ) -> None:
+        if name in REGISTRY:
+            raise ValueError(f"the primitive {name!r} is declared twice")
+        self.name = name
+        self.kind = kind
+        self.evaluate = evaluate
+        self.infer = shape_rule
+        self.effect = effect
+        self.promotion = promotion
+        self.lowering = lowering
+        self.reducer = reducer
+        self.samples = samples
+        self.multiple = multiple
+        self.traits = frozenset(traits)
+        self.doc = evaluate.__doc__
+        self.vjp_rule: VjpRule | None = None
+        self.saves: tuple[str, ...] = ()
+        self._saved: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        REGISTRY[name] = self
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _lookup, (self.name,)
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        return bind(self, operands, attributes)
+
+    def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
+        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions and `out`
+        (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string speaks
+        for all operands."""
+
+        def declare(rule: VjpRule) -> VjpRule:
+            self.saves = (saves,) if isinstance(saves, str) else saves
+            self.vjp_rule = rule
+            return rule
+
+        return declare
+
+    def saved_for(self, needs: tuple[bool, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(input positions, output positions) that the vjp reads when the operands in `needs` want a cotangent."""
+        known = self._saved.get(needs)
+        if known is None:
+            words: set[str] = set()
+            for i, need in enumerate(needs):
+                if need and self.saves:
+                    words.update(self.saves[min(i, len(self.saves) - 1)].split())
+            inputs = tuple(sorted(int(w) for w in words if w.isdigit()))
+            if "*" in words:
+                inputs = tuple(range(len(needs)))
+            outputs = tuple(sorted(int(w[3:] or 0) for w in words if w.startswith("out")))
+            known = self._saved[needs] = (inputs, outputs)
+        return known
+
+    def infer_tuple(self, avals: Iterable[Any], attributes: Mapping[str, Any]) -> tuple[Aval, ...]:
+        """The avals of all outputs."""
+        result = self.infer(*avals, **attributes)
+        return result if self.multiple else (result,)
+
+
+def _lookup(name: str) -> Op:
+    return REGISTRY[name]

@@ -1,0 +1,89 @@
+"""The Dim API: the only door through which shape rules, vjps and attributes compare and combine sizes.
+
+Sizes are exact integers today.  Every question about them is asked here (`equal`, `product`, `quotient`, `broadcast`), so
+that a symbolic size can later answer the question and record the fact that the answer relied on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+__all__ = ["Dim", "broadcast", "broadcast_shapes", "equal", "normalise_dim", "normalise_dims", "product", "quotient"]
+
+Dim = int
+
+
+def equal(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are the same."""
+    return a == b
+
+
+def same(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes are the same."""
+    return len(a) == len(b) and all(map(equal, a, b))
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    """The product of sizes; 1 for none."""
+    n = 1
+    for s in sizes:
+        n *= s
+    return n
+
+
+def quotient(a: Dim, b: Dim) -> Dim:
+    """`a / b`, which must be exact.  Raises ValueError otherwise."""
+    if b == 0 or a % b:
+        raise ValueError(f"size {a} is not a multiple of {b}")
+    return a // b
+
+
+def broadcast(a: Dim, b: Dim) -> Dim | None:
+    """The size that two sizes broadcast to; None where they do not."""
+    if a == b or b == 1:
+        return a
+    return b if a == 1 else None
+
+
+def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape that `shapes` broadcast to.  Raises RuntimeError, as PyTorch does, naming the operation and the dimension."""
+    first = shapes[0]
+    for shape in shapes[1:]:
+        if shape != first:
+            break
+    else:
+        return first
+    rank = max(map(len, shapes))
+    out = [1] * rank
+    for shape in shapes:
+        for i in range(1, len(shape) + 1):
+            size = broadcast(out[-i], shape[-i])
+            if size is None:
+                raise RuntimeError(
+                    f"{operation}(): shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together: "
+                    f"at dimension {rank - i} the sizes are {out[-i]} and {shape[-i]}; they must be equal or one of them 1"
+                )
+            out[-i] = size
+    return tuple(out)
+
+
+def normalise_dim(operation: str, dim: int, ndim: int) -> int:
+    """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
+    rank = max(ndim, 1)
+    if not -rank <= dim < rank:
+        raise IndexError(f"{operation}(): dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    return dim % rank
+
+
+def normalise_dims(operation: str, dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Sorted distinct dimensions; all of them for None or an empty sequence."""
+    if dim is None:
+        return tuple(range(ndim))
+    if isinstance(dim, int):
+        return (normalise_dim(operation, dim, ndim),) if ndim else (normalise_dim(operation, dim, 0),)[:0]
+    if not dim:
+        return tuple(range(ndim))
+    dims = [normalise_dim(operation, d, ndim) for d in dim]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"{operation}(): dim {tuple(dim)} names a dimension twice")
+    return tuple(sorted(dims)) if ndim else ()

@@ -1,0 +1,80 @@
+"""Graph: frozen SSA.
+
+A value is an integer id with an aval.  A node applies an Op to operands; Python scalars are operands (`Literal`, or a graph
+input whose aval is a ScalarAval), never attributes.  Graphs are never edited: passes build a new one through a substitution
+map (`Graph.rebuild`, `ir/builder.py`).
+
+A *raw* graph, as recorded, holds views and writes in program order.  After `functionalise` every node is pure, and what
+the program does to memory is in `writes`: at the end, the contents of input i become value v.
+
+Guards are nodes too: `guard(value, expected)` has no output; it must hold before anything is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import Op
+
+__all__ = ["Graph", "Literal", "Node", "Operand"]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A Python scalar constant as operand.  Equality is by type and bits: 1, 1.0, True, 0.0 and -0.0 all differ, NaN equals itself."""
+
+    value: bool | int | float
+
+    def _key(self) -> tuple[str, str]:
+        v = self.value
+        return type(v).__name__, v.hex() if isinstance(v, float) else repr(v)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+Operand = int | Literal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One application of a primitive.  `attributes` are sorted (name, value) pairs; `line` is the user's "file:line"."""
+
+    op: Op
+    operands: tuple[Operand, ...]
+    attributes: tuple[tuple[str, Hashable], ...]
+    outputs: tuple[int, ...]
+    line: str = ""
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return dict(self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Inputs, constants, nodes in program order, outputs and final writes.
+
+    avals: aval of every value id.  constants: ids bound to NumPy arrays known at capture (never written to).
+    outputs: what the caller wants back, in order.  writes: (input id, value id) pairs, committed after the last guard.
+    requires_grad: ids whose eager value required grad: gradients flow through these values only.
+    history: one line per pass that made this graph.
+    """
+
+    inputs: tuple[int, ...]
+    avals: Mapping[int, Aval | ScalarAval]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Operand, ...]
+    constants: Mapping[int, Any] = field(default_factory=dict)
+    writes: tuple[tuple[int, int], ...] = ()
+    requires_grad: frozenset[int] = frozenset()
+    history: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
