@@ -126,7 +126,11 @@ Statement = Let | Store | Exit | For | Reduce
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """One function: parameters in order, then the body.  Two nests with equal text (`codegen/reference.py`) are one function."""
+    """One function: parameters in order, then the body.  Two nests with equal text (`codegen/reference.py`) are one function.
+
+    `temporaries` are pointer parameters too, after `buffers`: scratch memory whose contents are undefined on entry and unread after.
+    Buffers that the nest stores to must not overlap its other buffers unless every statement reads and writes them at the same index.
+    """
 
     name: str
     buffers: tuple[Buffer, ...]

@@ -1,0 +1,121 @@
+"""What a compiled program does, step by step: the seam between the scheduler and the machine-code driver.
+
+A program works on a *frame*: a table of int64 slots at one address.  Slot 0 holds the address (`id`) of a tuple of NumPy arrays;
+slots 1..n receive the arrays' data pointers from the driver's own check of their metadata; the slots after them belong to the
+runtime, which fills them before the call (arena, fresh outputs, scalars, sizes).  Behind the last of these the driver keeps its
+data table (`CompiledProgram.template`).
+
+Invariants: addresses and metadata are never baked into code: they come from the table.  A step that exits leaves the program at
+once with its code, so a scheduler puts the steps that write user storage last.  This module holds descriptions only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracejit.codegen.loops import Nest
+from tracejit.core.dtypes import DType
+
+__all__ = ["Address", "ArraySpec", "CopyCall", "GemmCall", "NestCall", "NumberSlot", "ProgramSpec", "Slot", "Step", "array_slot"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """Metadata that array number i of the tuple must have.  `strides` in bytes; those of dimensions of size 1 (and all of an
+    empty array) are not compared.  `written`: the array must be writeable."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The int64 in table[index]."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSlot:
+    """A Python number in table[index]: the bits of a float64 for `dtype` float64, an int64 otherwise (bool, int64).  It is
+    cast to the dtype of the nest's Scalar."""
+
+    index: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The pointer table[slot] + offset bytes."""
+
+    slot: int
+    offset: int | Slot = 0
+
+
+Integer = int | Slot
+
+
+def array_slot(i: int) -> int:
+    """The slot of the data pointer of array number i of the tuple."""
+    return 1 + i
+
+
+@dataclass(frozen=True, slots=True)
+class NestCall:
+    """Call a nest: an address for each of `nest.buffers + nest.temporaries`, a value for each of `nest.sizes`, `nest.scalars`.
+    If the nest exits with k, the program returns k at once."""
+
+    nest: Nest
+    buffers: tuple[Address, ...]
+    sizes: tuple[Integer, ...] = ()
+    scalars: tuple[bool | int | float | NumberSlot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GemmCall:
+    """C = alpha * op(A) @ op(B) + beta * C for row-major matrices of float32 or float64; op(A) is m x k, op(B) k x n, C m x n.
+
+    Leading dimensions are row strides in elements of the matrices as stored (A is stored k x m when `transpose_a`).  `batch` lists
+    (extent, stride of A, of B, of C) in elements, outermost first.  With beta 0, C's old contents are not read.
+    """
+
+    dtype: DType
+    m: Integer
+    n: Integer
+    k: Integer
+    a: Address
+    lda: Integer
+    b: Address
+    ldb: Integer
+    c: Address
+    ldc: Integer
+    transpose_a: bool = False
+    transpose_b: bool = False
+    alpha: float = 1.0
+    beta: float = 0.0
+    batch: tuple[tuple[Integer, Integer, Integer, Integer], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCall:
+    """Copy bytes between regions that do not overlap."""
+
+    destination: Address
+    source: Address
+    nbytes: Integer
+
+
+Step = NestCall | GemmCall | CopyCall
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """A whole program.  `slots`: how many table slots the runtime and the arrays use (the data table follows them).  `disjoint`: pairs of
+    array numbers whose memory ranges must not overlap (written, other)."""
+
+    arrays: tuple[ArraySpec, ...]
+    steps: tuple[Step, ...]
+    slots: int
+    disjoint: tuple[tuple[int, int], ...] = ()
