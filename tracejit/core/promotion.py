@@ -1,0 +1,57 @@
+"""Promotion of operands, once, at the door.
+
+`promote(op, operands)` returns operands whose tensors have one dtype, inserting `cast` operations through the door, so that
+casts are on the tape and in traces like any other operation.  Values are anything with `dtype` (a DType) and `ndim`; Python
+scalars stay what they are.  Follows PyTorch's rules (core/dtypes.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.interpreter import bind
+from tracejit.core.op import REGISTRY, Op, Promotion
+
+__all__ = ["common_dtype", "promote"]
+
+_SCALARS = (bool, int, float)
+
+
+def common_dtype(operands: tuple[Any, ...], promotion: Promotion = Promotion.COMMON) -> dtypes.DType:
+    """The dtype that an elementwise operation computes in."""
+    dimensioned: dtypes.DType | None = None
+    zero_dim: dtypes.DType | None = None
+    scalar: dtypes.DType | None = None
+    for x in operands:
+        if x is None:
+            continue
+        if isinstance(x, _SCALARS):
+            kind = dtypes.of_scalar(x)
+            scalar = kind if scalar is None else dtypes.promote_types(scalar, kind)
+        elif x.ndim:
+            dimensioned = x.dtype if dimensioned is None else dtypes.promote_types(dimensioned, x.dtype)
+        else:
+            zero_dim = x.dtype if zero_dim is None else dtypes.promote_types(zero_dim, x.dtype)
+    result = dtypes.result_dtype(dimensioned, zero_dim, scalar)
+    if promotion is Promotion.FLOAT and not result.is_floating_point:
+        return dtypes.default_dtype()
+    return dtypes.bool_ if promotion is Promotion.BOOL else result
+
+
+def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands with every tensor cast to the dtype that `op` computes in; `operands` itself where nothing is to do.
+
+    For `where` (trait "condition first") the first operand does not take part: it must be bool."""
+    promotion = op.promotion
+    if promotion is Promotion.NONE:
+        return operands
+    first = 1 if "condition first" in op.traits else 0
+    part = operands[first:]
+    target = common_dtype(part, promotion)
+    if all(x is None or isinstance(x, _SCALARS) or x.dtype is target for x in part):
+        return operands
+    cast = REGISTRY["cast"]
+    return operands[:first] + tuple(
+        x if x is None or isinstance(x, _SCALARS) or x.dtype is target else bind(cast, (x,), {"dtype": target}) for x in part
+    )

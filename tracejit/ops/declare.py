@@ -1,0 +1,136 @@
+"""How a primitive is declared: decorators that turn a NumPy body into an Op, by kind.
+
+The body is the NumPy evaluation and carries the public docstring.  The decorators supply what a kind implies (the shape rule,
+the effect); everything else stands in the block itself.  This module knows no particular primitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import Effect, Kind, Op, Promotion
+from tracejit.core.shapes import broadcast_shapes, product
+
+__all__ = ["custom", "elementwise", "reduction", "view"]
+
+COMMON, FLOAT, BOOL, NONE = Promotion.COMMON, Promotion.FLOAT, Promotion.BOOL, Promotion.NONE
+Body = Callable[..., Any]
+
+
+def _elementwise_rule(name: str, result: dtypes.DType | None, skip: int) -> Callable[..., Aval]:
+    def rule(*avals: Any, **attributes: Any) -> Aval:
+        tensors = [a for a in avals if isinstance(a, Aval)]
+        shape = broadcast_shapes(name, *(a.shape for a in tensors)) if tensors else ()
+        if result is not None:
+            return Aval(shape, result)
+        for a in avals[skip:]:
+            if isinstance(a, Aval):
+                return Aval(shape, a.dtype)
+        scalars = [a.python_type for a in avals[skip:] if isinstance(a, ScalarAval)]
+        kind = max(scalars, key=(bool, int, float).index)
+        return Aval(shape, {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.default_dtype()}[kind])
+
+    return rule
+
+
+def elementwise(
+    lowering: Callable[..., Any] | None = None,
+    *,
+    promotion: Promotion = COMMON,
+    result: dtypes.DType | None = None,
+    name: str | None = None,
+    rule: Callable[..., Aval] | None = None,
+    traits: Iterable[str] = (),
+    samples: Callable[[], Iterable[Any]] | None = None,
+) -> Callable[[Body], Op]:
+    """A primitive whose output element depends on one element of each operand.
+
+    `lowering(b, *operands, **attributes)` gives the scalar meaning over an expression builder; `result` is the output dtype
+    where it is not the dtype computed in."""
+
+    def declare(body: Body) -> Op:
+        op_name = name or body.__name__.rstrip("_")
+        skip = 1 if "condition first" in traits else 0
+        return Op(
+            op_name,
+            Kind.ELEMENTWISE,
+            body,
+            shape_rule=rule or _elementwise_rule(op_name, result, skip),
+            promotion=promotion,
+            lowering=lowering,
+            traits=traits,
+            samples=samples,
+        )
+
+    return declare
+
+
+def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
+    """The shape after reducing `dims`."""
+    if keepdim:
+        return tuple(1 if i in dims else s for i, s in enumerate(shape))
+    return tuple(s for i, s in enumerate(shape) if i not in dims)
+
+
+def reduction(
+    reducer: str, *, result: dtypes.DType | None = None, name: str | None = None, samples: Callable[[], Iterable[Any]] | None = None
+) -> Callable[[Body], Op]:
+    """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative)."""
+
+    def declare(body: Body) -> Op:
+        def rule(x: Aval, dims: tuple[int, ...], keepdim: bool) -> Aval:
+            return Aval(reduced_shape(x.shape, dims, keepdim), result or x.dtype)
+
+        return Op(
+            name or body.__name__.rstrip("_"), Kind.REDUCTION, body, shape_rule=rule, reducer=reducer, samples=samples
+        )
+
+    return declare
+
+
+def view(rule: Callable[..., Any], *, name: str | None = None, samples: Callable[[], Iterable[Any]] | None = None) -> Callable[[Body], Op]:
+    """A primitive whose output shares the memory of its first operand."""
+
+    def declare(body: Body) -> Op:
+        return Op(name or body.__name__.rstrip("_"), Kind.VIEW, body, shape_rule=rule, effect=Effect.VIEW, samples=samples)
+
+    return declare
+
+
+def custom(
+    kind: Kind,
+    rule: Callable[..., Any],
+    *,
+    name: str | None = None,
+    effect: Effect = Effect.PURE,
+    promotion: Promotion = NONE,
+    multiple: bool = False,
+    traits: Iterable[str] = (),
+    samples: Callable[[], Iterable[Any]] | None = None,
+    lowering: Callable[..., Any] | None = None,
+) -> Callable[[Body], Op]:
+    """Any other primitive, with its shape rule given."""
+
+    def declare(body: Body) -> Op:
+        return Op(
+            name or body.__name__.rstrip("_"),
+            kind,
+            body,
+            shape_rule=rule,
+            effect=effect,
+            promotion=promotion,
+            multiple=multiple,
+            traits=traits,
+            samples=samples,
+            lowering=lowering,
+        )
+
+    return declare
+
+
+def element_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
+    """How many elements are combined into one along `dims`."""
+    return product(shape[d] for d in dims)

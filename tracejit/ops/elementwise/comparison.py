@@ -1,0 +1,122 @@
+"""Comparisons, selection, and logic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.dtypes import bool_
+from tracejit.ops.declare import BOOL, elementwise
+
+__all__ = ["eq", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "ne", "where"]
+
+
+@elementwise(lambda b, x, y: b.eq(x, y), result=bool_)
+def eq(x: Any, y: Any) -> Any:
+    """Elementwise x == y."""
+    return np.equal(x, y)
+
+
+@elementwise(lambda b, x, y: b.ne(x, y), result=bool_)
+def ne(x: Any, y: Any) -> Any:
+    """Elementwise x != y."""
+    return np.not_equal(x, y)
+
+
+@elementwise(lambda b, x, y: x < y, result=bool_)
+def lt(x: Any, y: Any) -> Any:
+    """Elementwise x < y."""
+    return np.less(x, y)
+
+
+@elementwise(lambda b, x, y: x <= y, result=bool_)
+def le(x: Any, y: Any) -> Any:
+    """Elementwise x <= y."""
+    return np.less_equal(x, y)
+
+
+@elementwise(lambda b, x, y: x > y, result=bool_)
+def gt(x: Any, y: Any) -> Any:
+    """Elementwise x > y."""
+    return np.greater(x, y)
+
+
+@elementwise(lambda b, x, y: x >= y, result=bool_)
+def ge(x: Any, y: Any) -> Any:
+    """Elementwise x >= y."""
+    return np.greater_equal(x, y)
+
+
+@elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first",))
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """Elements of x where condition (bool) holds, of y elsewhere; all three broadcast."""
+    if getattr(condition, "dtype", None) != np.bool_:
+        raise RuntimeError(
+            f"where(): expected condition to be a bool tensor, got {getattr(condition, 'dtype', type(condition).__name__)}; compare it first, e.g. condition != 0"
+        )
+    out = np.where(condition, x, y)
+    for operand in (x, y):  # np.where makes a float64 of Python floats where both operands are weak scalars
+        if isinstance(operand, np.ndarray | np.generic):
+            return out if out.dtype == operand.dtype else out.astype(operand.dtype)
+    return out
+
+
+@where.vjp(saves=("", "0", "0"))
+def _(c: Any, g: Any) -> Any:
+    condition = c.inputs[0]
+    return None, where(condition, g, 0.0) if c.needs[1] else None, where(condition, 0.0, g) if c.needs[2] else None
+
+
+@elementwise(lambda b, x, y: b.maximum(x, y))
+def maximum(x: Any, y: Any) -> Any:
+    """Elementwise maximum; NaN where either is NaN.  Where both are equal each gets half of the gradient."""
+    return np.maximum(x, y)
+
+
+@maximum.vjp(saves="0 1")
+def _(c: Any, g: Any) -> Any:
+    x, y = c.inputs
+    half = g * 0.5
+    gx = where(x == y, half, where(x < y, 0.0, g)) if c.needs[0] else None
+    gy = where(x == y, half, where(x >= y, 0.0, g)) if c.needs[1] else None
+    return gx, gy
+
+
+@elementwise(lambda b, x, y: b.minimum(x, y))
+def minimum(x: Any, y: Any) -> Any:
+    """Elementwise minimum; NaN where either is NaN.  Where both are equal each gets half of the gradient."""
+    return np.minimum(x, y)
+
+
+@minimum.vjp(saves="0 1")
+def _(c: Any, g: Any) -> Any:
+    x, y = c.inputs
+    half = g * 0.5
+    gx = where(x == y, half, where(x > y, 0.0, g)) if c.needs[0] else None
+    gy = where(x == y, half, where(x <= y, 0.0, g)) if c.needs[1] else None
+    return gx, gy
+
+
+@elementwise(lambda b, x, y: b.logical_and(x, y), promotion=BOOL, result=bool_)
+def logical_and(x: Any, y: Any) -> Any:
+    """Elementwise logical and of truth values."""
+    return np.logical_and(x, y)
+
+
+@elementwise(lambda b, x, y: b.logical_or(x, y), promotion=BOOL, result=bool_)
+def logical_or(x: Any, y: Any) -> Any:
+    """Elementwise logical or of truth values."""
+    return np.logical_or(x, y)
+
+
+@elementwise(lambda b, x, y: b.ne(x, y), promotion=BOOL, result=bool_)
+def logical_xor(x: Any, y: Any) -> Any:
+    """Elementwise exclusive or of truth values."""
+    return np.logical_xor(x, y)
+
+
+@elementwise(lambda b, x: b.logical_not(x), promotion=BOOL, result=bool_)
+def logical_not(x: Any) -> Any:
+    """Elementwise logical not of truth values."""
+    return np.logical_not(x)

@@ -1,0 +1,126 @@
+"""Gathers and scatters: reading and writing at positions given by integer tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
+from tracejit.ops.creation import full
+from tracejit.ops.declare import custom
+from tracejit.ops.movement.copies import pad
+
+__all__ = ["gather", "index_add", "index_select", "scatter", "scatter_add"]
+
+
+def _check_range(name: str, index: Any, size: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= size):
+        bad = index[(index < 0) | (index >= size)].flat[0]
+        raise IndexError(f"{name}(): index {bad} is out of range for a dimension of size {size}; expected 0 <= index < {size}")
+
+
+def _along(index: Any, dim: int) -> tuple[Any, ...]:
+    """An open mesh that addresses, for each element of `index`, its own position but along `dim`."""
+    mesh: list[Any] = list(np.ogrid[tuple(slice(0, s) for s in index.shape)])
+    mesh[dim] = index
+    return tuple(mesh)
+
+
+@custom(Kind.GATHER, lambda x, index, dim: Aval(x.shape[:dim] + index.shape + x.shape[dim + 1 :], x.dtype), traits=("raises",))
+def index_select(x: Any, index: Any, dim: int) -> Any:
+    """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
+    _check_range("index_select", index, x.shape[dim])
+    return np.take(x, index, axis=dim)
+
+
+@index_select.vjp(saves="1")
+def _(c: Any, g: Any) -> Any:
+    x = c.avals[0]
+    return index_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
+
+
+@custom(Kind.SCATTER, lambda base, index, src, dim: base, traits=("raises",))
+def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
+    """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
+    _check_range("index_add", index, base.shape[dim])
+    out = np.array(base, order="C")
+    np.add.at(out, (slice(None),) * dim + (index,), src)
+    return out
+
+
+@index_add.vjp(saves="1")
+def _(c: Any, g: Any) -> Any:
+    return (
+        g if c.needs[0] else None,
+        None,
+        index_select(g, c.inputs[1], dim=c.attributes["dim"]) if c.needs[2] else None,
+    )
+
+
+@custom(Kind.GATHER, lambda x, index, dim: Aval(index.shape, x.dtype), traits=("raises",))
+def gather(x: Any, index: Any, dim: int) -> Any:
+    """out[i][j][k] = x[i][index[i][j][k]][k] for dim=1, and likewise for others.  Raises IndexError outside [0, size)."""
+    if x.ndim == 0:
+        _check_range("gather", index, 1)
+        return np.broadcast_to(x, index.shape).copy()
+    _check_range("gather", index, x.shape[dim])
+    return x[_along(index, dim)]
+
+
+@gather.vjp(saves="1")
+def _(c: Any, g: Any) -> Any:
+    x = c.avals[0]
+    return scatter_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
+
+
+@custom(Kind.SCATTER, lambda base, index, src, dim: base, traits=("raises",))
+def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
+    """A copy of `base` with base[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError outside [0, size)."""
+    out = np.array(base, order="C")
+    if out.ndim == 0:
+        _check_range("scatter_add", index, 1)
+        return out + np.sum(src, dtype=out.dtype)
+    _check_range("scatter_add", index, base.shape[dim])
+    np.add.at(out, _along(index, dim), src[tuple(slice(0, s) for s in index.shape)])
+    return out
+
+
+@scatter_add.vjp(saves="1")
+def _(c: Any, g: Any) -> Any:
+    gsrc = None
+    if c.needs[2]:
+        gsrc = gather(g, c.inputs[1], dim=c.attributes["dim"])
+        gsrc = _embed(gsrc, c.avals[2].shape, c.avals[2].dtype)
+    return g if c.needs[0] else None, None, gsrc
+
+
+def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Zeros of `shape` with `g` in the low corner: src may be larger than index, the rest of it is not used."""
+    if g.shape == shape:
+        return g
+    return pad(g, 0.0, low=(0,) * len(shape), high=tuple(s - t for s, t in zip(shape, g.shape, strict=True)))
+
+
+@custom(Kind.SCATTER, lambda base, index, src, dim: base, traits=("raises",))
+def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
+    """A copy of `base` with base[i][index[i][j]] = src[i][j] for dim=1; of equal positions the last one wins."""
+    out = np.array(base, order="C")
+    if out.ndim == 0:
+        _check_range("scatter", index, 1)
+        return np.array(src, dtype=out.dtype).reshape(-1)[-1:].reshape(()) if np.size(src) else out
+    _check_range("scatter", index, base.shape[dim])
+    out[_along(index, dim)] = src if np.ndim(src) == 0 else src[tuple(slice(0, s) for s in index.shape)]
+    return out
+
+
+@scatter.vjp(saves="1")
+def _(c: Any, g: Any) -> Any:
+    index, dim = c.inputs[1], c.attributes["dim"]
+    gbase = gsrc = None
+    if c.needs[0]:
+        gbase = scatter(g, index, full(0.0, shape=index.shape, dtype=c.avals[0].dtype), dim=dim)
+    if c.needs[2]:
+        gsrc = _embed(gather(g, index, dim=dim), c.avals[2].shape, c.avals[2].dtype)
+    return gbase, None, gsrc

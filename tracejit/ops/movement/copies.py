@@ -1,0 +1,93 @@
+"""Movement that copies: clone, cat, flip, pad; and the write into memory that every in-place form ends in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.aval import Aval
+from tracejit.core.op import Effect, Kind
+from tracejit.ops.declare import custom
+from tracejit.ops.movement.views import slice_
+
+__all__ = ["cat", "clone", "flip", "guard", "pad", "write"]
+
+
+@custom(Kind.MOVEMENT, lambda x: x)
+def clone(x: Any) -> Any:
+    """A row-major copy."""
+    return np.array(x, order="C")
+
+
+@clone.vjp()
+def _(c: Any, g: Any) -> Any:
+    return g
+
+
+def _cat_rule(*xs: Aval, dim: int) -> Aval:
+    first = xs[0]
+    return Aval((*first.shape[:dim], sum(x.shape[dim] for x in xs), *first.shape[dim + 1 :]), first.dtype)
+
+
+@custom(Kind.MOVEMENT, _cat_rule)
+def cat(*xs: Any, dim: int) -> Any:
+    """Tensors of one dtype joined along `dim`; the other sizes are equal."""
+    return np.concatenate(xs, axis=dim)
+
+
+@cat.vjp()
+def _(c: Any, g: Any) -> Any:
+    dim, start, out = c.attributes["dim"], 0, []
+    for need, x in zip(c.needs, c.avals, strict=True):
+        stop = start + x.shape[dim]
+        out.append(slice_(g, dim=dim, start=start, stop=stop, step=1) if need else None)
+        start = stop
+    return tuple(out)
+
+
+@custom(Kind.MOVEMENT, lambda x, dims: x)
+def flip(x: Any, dims: tuple[int, ...]) -> Any:
+    """A copy with the elements along `dims` in reverse order."""
+    return np.flip(x, dims).copy()
+
+
+@flip.vjp()
+def _(c: Any, g: Any) -> Any:
+    return flip(g, dims=c.attributes["dims"])
+
+
+def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Aval:
+    return Aval(tuple(s + a + z for s, a, z in zip(x.shape, low, high, strict=True)), x.dtype)
+
+
+@custom(Kind.MOVEMENT, _pad_rule)
+def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
+    """`x` with low[d] elements of `value` before and high[d] after it along each dimension d; none negative."""
+    return np.pad(x, tuple(zip(low, high, strict=True)), constant_values=value)
+
+
+@pad.vjp()
+def _(c: Any, g: Any) -> Any:
+    for dim, (low, size) in enumerate(zip(c.attributes["low"], c.avals[0].shape, strict=True)):
+        if g.shape[dim] != size:
+            g = slice_(g, dim=dim, start=low, stop=low + size, step=1)
+    return g, None
+
+
+@custom(Kind.WRITE, lambda target, value: target, effect=Effect.IN_PLACE)
+def write(target: Any, value: Any) -> Any:
+    """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version."""
+    np.copyto(target, value)
+    return target
+
+
+@write.vjp()
+def _(c: Any, g: Any) -> Any:
+    return None, g if c.needs[1] else None
+
+
+@custom(Kind.GUARD, lambda value, expected: (), multiple=True)
+def guard(value: Any, expected: Any) -> Any:
+    """Nothing; in a program, execution goes on only if the single element of `value` is `expected`."""
+    return ()

@@ -1,0 +1,127 @@
+"""Reductions: many elements to one.  `dims` is a sorted tuple of non-negative dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
+from tracejit.ops.declare import custom, reduced_shape, reduction
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.movement.views import expand, reshape
+
+__all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_", "sum_to"]
+
+Dims = tuple[int, ...]
+
+
+def _spread(g: Any, shape: tuple[int, ...], dims: Dims, keepdim: bool) -> Any:
+    """A reduced value laid out again over the shape it was reduced from (a view)."""
+    if not keepdim and dims:
+        g = reshape(g, shape=reduced_shape(shape, dims, True))
+    return expand(g, shape=shape)
+
+
+@reduction("sum", name="sum")
+def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
+    return np.add.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+
+
+@sum_.vjp()
+def _(c: Any, g: Any) -> Any:
+    return _spread(g, c.avals[0].shape, c.attributes["dims"], c.attributes["keepdim"])
+
+
+def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
+    """Undo a broadcast: sum the cotangent `g` to `shape`."""
+    if g.shape == shape:
+        return g
+    lead = len(g.shape) - len(shape)
+    dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)
+    if dims:
+        g = sum_(g, dims=dims, keepdim=True)
+    return reshape(g, shape=shape) if lead else g
+
+
+@expand.vjp()
+def _(c: Any, g: Any) -> Any:
+    return sum_to(g, c.avals[0].shape)
+
+
+@reduction("prod")
+def prod(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Product of the elements along `dims`."""
+    return np.multiply.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+
+
+def _share_of_extreme(c: Any, g: Any) -> Any:
+    """The gradient is divided evenly among the elements that equal the extreme, as PyTorch's amax does."""
+    shape, dims, keepdim = c.avals[0].shape, c.attributes["dims"], c.attributes["keepdim"]
+    (x,), (out,) = c.inputs, c.outputs
+    mask = cast(x == _spread(out, shape, dims, keepdim), dtype=c.avals[0].dtype)
+    count = sum_(mask, dims=dims, keepdim=True)
+    return mask * (_spread(g, shape, dims, keepdim) / count)
+
+
+def _require_elements(name: str, x: Any, dims: Dims) -> None:
+    if any(x.shape[d] == 0 for d in dims):
+        raise IndexError(f"{name}(): expected reduction dimensions {dims} to have elements, got a tensor of shape {list(x.shape)}")
+
+
+@reduction("max")
+def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Largest element along `dims`; NaN where there is one."""
+    _require_elements("amax", x, dims)
+    return np.maximum.reduce(x, axis=dims, keepdims=keepdim)
+
+
+amax.vjp(saves="0 out")(_share_of_extreme)
+
+
+@reduction("min")
+def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Smallest element along `dims`; NaN where there is one."""
+    _require_elements("amin", x, dims)
+    return np.minimum.reduce(x, axis=dims, keepdims=keepdim)
+
+
+amin.vjp(saves="0 out")(_share_of_extreme)
+
+
+@reduction("any", result=dtypes.bool_, name="any")
+def any_(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Whether any element along `dims` is nonzero."""
+    return np.logical_or.reduce(x, axis=dims, keepdims=keepdim)
+
+
+@reduction("all", result=dtypes.bool_, name="all")
+def all_(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """Whether all elements along `dims` are nonzero."""
+    return np.logical_and.reduce(x, axis=dims, keepdims=keepdim)
+
+
+def _position_rule(x: Aval, dim: int, keepdim: bool) -> Aval:
+    return Aval(reduced_shape(x.shape, (dim,) if x.shape else (), keepdim), dtypes.int64)
+
+
+def _position(find: Any) -> Any:
+    def evaluate(x: Any, dim: int, keepdim: bool) -> Any:
+        if x.ndim == 0:
+            return np.zeros((), np.int64)
+        _require_elements(find.__name__, x, (dim,))
+        return find(x, axis=dim, keepdims=keepdim)
+
+    evaluate.__doc__ = (
+        f"Position of the {'largest' if find is np.argmax else 'smallest'} element along `dim`: the first of equals, or the first NaN."
+    )
+    return evaluate
+
+
+argmax = custom(Kind.REDUCTION, _position_rule, name="argmax")(_position(np.argmax))
+argmax.reducer = "argmax"
+argmin = custom(Kind.REDUCTION, _position_rule, name="argmin")(_position(np.argmin))
+argmin.reducer = "argmin"
