@@ -2,7 +2,7 @@
 
 A value is an integer id with an aval.  A node applies an Op to operands; Python scalars are operands (`Literal`, or a graph
 input whose aval is a ScalarAval), never attributes.  Graphs are never edited: passes build a new one through a substitution
-map (`Graph.rebuild`, `ir/builder.py`).
+map (`rebuild` in ir/builder.py).
 
 A *raw* graph, as recorded, holds views and writes in program order.  After `functionalise` every node is pure, and what
 the program does to memory is in `writes`: at the end, the contents of input i become value v.
@@ -19,7 +19,7 @@ from typing import Any
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Op
 
-__all__ = ["Graph", "Literal", "Node", "Operand"]
+__all__ = ["Graph", "Literal", "Node", "Operand", "operand_aval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +78,32 @@ class Graph:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
+
+    def equals(self, other: Graph) -> bool:
+        """Whether both are the same program: everything but history, with constants compared by dtype, shape and bytes."""
+        return (
+            self.inputs == other.inputs
+            and self.nodes == other.nodes
+            and self.outputs == other.outputs
+            and self.writes == other.writes
+            and self.requires_grad == other.requires_grad
+            and dict(self.avals) == dict(other.avals)
+            and self.constants.keys() == other.constants.keys()
+            and all(_same_array(a, other.constants[v]) for v, a in self.constants.items())
+        )
+
+
+def _same_array(a: Any, b: Any) -> bool:
+    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+
+
+def operand_aval(operand: Operand, avals: Mapping[int, Aval | ScalarAval]) -> Aval | ScalarAval | None:
+    """What a shape rule sees of an operand: its aval, the type of a literal, None for an absent one."""
+    if operand is None:
+        return None
+    if isinstance(operand, Literal):
+        return _SCALAR_AVALS[type(operand.value)]
+    return avals[operand]
+
+
+_SCALAR_AVALS = {kind: ScalarAval(kind) for kind in (bool, int, float)}

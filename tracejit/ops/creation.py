@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, from_numpy_dtype
 from tracejit.core.op import Kind
@@ -35,25 +36,6 @@ def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
 def eye(rows: int, columns: int, dtype: DType) -> Any:
     """Ones on the diagonal, zeros elsewhere."""
     return np.eye(rows, columns, dtype=dtype.numpy)
-
-
-class ArrayConstant:
-    """A NumPy array as a hashable attribute: compared by dtype, shape and bytes."""
-
-    __slots__ = ("_key", "array")
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-        self._key = (array.dtype.str, array.shape, array.tobytes())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ArrayConstant) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __repr__(self) -> str:
-        return f"ArrayConstant(array({self.array.tolist()!r}, dtype={self.array.dtype.name!r}))"
 
 
 @custom(Kind.CREATION, lambda array: Aval(array.array.shape, from_numpy_dtype(array.array.dtype)))

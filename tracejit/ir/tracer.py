@@ -1,0 +1,235 @@
+"""Abstract values that build graphs: `Tracer`, and the interpreter behind it.
+
+Whatever is written with ops and Python operators (vjp rules, compositions) runs on tracers unchanged: `TracingInterpreter.bind`
+appends a node instead of computing.  A number known only at run time is a `ScalarTracer`; Python's arithmetic on such numbers
+is done in float64 (int64) on tensors without dimensions which stay *weak*: beside a tensor they take that tensor's dtype, as the number
+would.  A tracer has no contents: asking for them is an error.  This module knows neither Tensors nor gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.interpreter import Interpreter, bind, pushed
+from tracejit.core.op import REGISTRY, Kind, Op, Promotion
+from tracejit.core.promotion import common_dtype, promote
+from tracejit.ir.builder import GraphBuilder
+from tracejit.ir.graph import Graph, Literal, Operand
+
+__all__ = ["ScalarTracer", "Tracer", "TracingInterpreter", "trace"]
+
+
+def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    def forward(self: Any, other: Any) -> Any:
+        return bind(REGISTRY[name], (self, other), {})
+
+    def reflected(self: Any, other: Any) -> Any:
+        return bind(REGISTRY[name], (other, self), {})
+
+    return forward, reflected
+
+
+class Tracer:
+    """A value of a graph under construction.  `aval` is its shape and dtype, `id` its name in the graph; `weak`: it stands for a
+    Python number, so it does not take part in promotion."""
+
+    __slots__ = ("aval", "id", "weak")
+    __array_ufunc__ = None  # NumPy arrays leave binary operators to the methods below
+
+    def __init__(self, id: int, aval: Any, weak: bool = False) -> None:
+        self.id = id
+        self.aval = aval
+        self.weak = weak
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.aval.shape
+        return shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        dtype: dtypes.DType = self.aval.dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} v{self.id}: {self.aval}>"
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the truth value of {self!r} is not known while a graph is being built; select with where() instead of branching"
+        )
+
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+    __pow__, __rpow__ = _binary("pow")
+    __matmul__, __rmatmul__ = _binary("matmul")
+    __lt__, __gt__ = _binary("lt")
+    __le__, __ge__ = _binary("le")
+    __eq__ = _binary("eq")[0]
+    __ne__ = _binary("ne")[0]
+    __hash__ = object.__hash__
+
+    def _logic(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """Truth values have logical operators, integers bitwise ones; of two operands, a bool beside an integer is promoted."""
+        bits = any(isinstance(x, Tracer) and x.dtype is not dtypes.bool_ for x in operands) or any(type(x) is int for x in operands)
+        return bind(REGISTRY[("bitwise_" if bits else "logical_") + name], operands, {})
+
+    def __and__(self, other: Any) -> Any:
+        return self._logic("and", (self, other))
+
+    def __rand__(self, other: Any) -> Any:
+        return self._logic("and", (other, self))
+
+    def __or__(self, other: Any) -> Any:
+        return self._logic("or", (self, other))
+
+    def __ror__(self, other: Any) -> Any:
+        return self._logic("or", (other, self))
+
+    def __xor__(self, other: Any) -> Any:
+        return self._logic("xor", (self, other))
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._logic("xor", (other, self))
+
+    def __neg__(self) -> Any:
+        return bind(REGISTRY["neg"], (self,), {})
+
+    def __invert__(self) -> Any:
+        return self._logic("not", (self,))
+
+
+class ScalarTracer(Tracer):
+    """A Python number supplied at each call; `aval` is a ScalarAval."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return _SCALAR_DTYPES[self.aval.python_type]
+
+
+_SCALAR_DTYPES = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64}
+
+
+class TracingInterpreter(Interpreter):
+    """Gives operations the meaning "append a node to `builder`".  `line` is stamped on new nodes; outputs require grad where an
+    operand does and `track` is set."""
+
+    def __init__(self, builder: GraphBuilder, track: bool = False) -> None:
+        self.builder = builder
+        self.line = ""
+        self.track = track
+
+    def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        builder = self.builder
+        weak = False
+        for x in operands:
+            kind = type(x)
+            if kind is ScalarTracer or (kind is Tracer and x.weak):
+                operands, weak = self._settle(op, operands)
+                break
+            if isinstance(x, np.ndarray | np.generic):
+                return self.bind(op, tuple(map(self._lift, operands)), attributes)
+        else:
+            if op.promotion is not Promotion.NONE:
+                operands = promote(op, operands)
+        ids = builder.add(op, tuple(map(_operand, operands)), attributes, self.line)
+        avals = builder.avals
+        if self.track and op.name != "detach":
+            marked = builder.requires_grad
+            if any(isinstance(x, Tracer) and x.id in marked for x in operands):
+                marked.update(v for v in ids if _differentiable(avals[v]))
+        if op.multiple:
+            return tuple(Tracer(v, avals[v]) for v in ids)
+        return Tracer(ids[0], avals[ids[0]], weak)
+
+    def _lift(self, x: Any) -> Any:
+        """A bare array becomes a constant of the graph."""
+        if isinstance(x, np.ndarray | np.generic):
+            value = self.builder.constant(np.array(x))
+            return Tracer(value, self.builder.avals[value])
+        return x
+
+    def _settle(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
+        """Operands promoted where some of them are run-time numbers, and whether the result is such a number itself."""
+        operands = tuple(map(self._lift, operands))
+        if op.promotion is Promotion.NONE:
+            return operands, op.kind is Kind.ELEMENTWISE and all(x is None or isinstance(x, _NUMBERS) or _is_weak(x) for x in operands)
+        if any(isinstance(x, Tracer) and not _is_weak(x) for x in operands):
+            likenesses = tuple(_likeness(x) for x in operands)
+            promoted = promote(op, likenesses)
+            first = 1 if "condition first" in op.traits else 0
+            target = common_dtype(likenesses[first:], op.promotion)
+            cast = REGISTRY["cast"]
+            return tuple(
+                y
+                if not _is_weak(x)
+                else x
+                if type(x) is ScalarTracer or i < first or x.dtype is target
+                else bind(cast, (x,), {"dtype": target})
+                for i, (x, y) in enumerate(zip(operands, promoted, strict=True))
+            ), False
+        kinds = [x.dtype if isinstance(x, Tracer) else _SCALAR_DTYPES[type(x)] for x in operands if x is not None]
+        target = max(kinds, key=_WEAK_ORDER.index)
+        if op.promotion is Promotion.FLOAT:
+            target = dtypes.float64
+        cast = REGISTRY["cast"]
+        return tuple(
+            bind(cast, (x,), {"dtype": target}) if isinstance(x, Tracer) and (type(x) is ScalarTracer or x.dtype is not target) else x
+            for x in operands
+        ), True
+
+
+_NUMBERS = (bool, int, float)
+_WEAK_ORDER = (dtypes.bool_, dtypes.int64, dtypes.float64)
+_LIKENESS = {dtypes.bool_: False, dtypes.int64: 0, dtypes.float64: 0.0}
+
+
+def _is_weak(x: Any) -> bool:
+    return isinstance(x, Tracer) and (x.weak or type(x) is ScalarTracer)
+
+
+def _likeness(x: Any) -> Any:
+    """A Python number that promotes as the run-time number `x` does."""
+    return _LIKENESS[x.dtype] if _is_weak(x) else x
+
+
+def _differentiable(aval: Any) -> bool:
+    return isinstance(aval, Aval) and aval.dtype.is_floating_point
+
+
+def _operand(x: Any) -> Operand:
+    """The graph's operand for a value at the door.  Raises TypeError for anything that is not of this graph."""
+    if isinstance(x, Tracer):
+        return x.id
+    if x is None:
+        return None
+    if isinstance(x, _NUMBERS):
+        return Literal(x)
+    raise TypeError(f"a graph under construction cannot hold a {type(x).__name__}; expected a Tracer, array, bool, int, float or None")
+
+
+def trace(function: Callable[..., Any], avals: Iterable[Aval | ScalarAval], requires_grad: Sequence[bool] = ()) -> Graph:
+    """The graph of `function` called with one tracer per aval.  It returns a tracer, number or None, or a tuple of them."""
+    builder = GraphBuilder()
+    interpreter = TracingInterpreter(builder, track=any(requires_grad))
+    arguments = [
+        (ScalarTracer if isinstance(aval, ScalarAval) else Tracer)(builder.input(aval), aval) for aval in avals
+    ]
+    builder.requires_grad.update(x.id for x, needs in zip(arguments, requires_grad, strict=False) if needs)
+    with pushed(interpreter):
+        result = function(*arguments)
+    results = result if isinstance(result, tuple) else (result,)
+    return builder.build(map(_operand, results))

@@ -1,0 +1,131 @@
+"""Checks that a graph is well formed.
+
+Invariants checked: every value is defined once and before its use; every aval is what the op's shape rule says; constants have their
+avals' data; operands are ids, literals or None; attributes are sorted and hashable; guards test one element against a literal; writes
+give an input of a functional graph, once, a value of its own aval; a raw graph writes through nodes and to nothing constant; only
+floating-point tensors require grad.  With `functional=True` no node writes.
+"""
+
+from __future__ import annotations
+
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import Effect, Kind
+from tracejit.ir.graph import Graph, Literal, Node, operand_aval
+from tracejit.ir.printer import node_text
+
+__all__ = ["VerificationError", "verify"]
+
+
+class VerificationError(ValueError):
+    """A graph breaks an invariant; the message names the node."""
+
+
+def verify(graph: Graph, functional: bool = False) -> Graph:
+    """`graph` itself.  Raises VerificationError naming the first node, output or write that breaks an invariant."""
+    _verify_inputs(graph)
+    defined = {*graph.inputs, *graph.constants}
+    read_only = set(graph.constants)
+    for position, node in enumerate(graph.nodes):
+        _verify_node(graph, position, node, defined)
+        if functional and node.op.effect is Effect.IN_PLACE:
+            _fail(graph, position, node, "writes to memory; in a functional graph only Graph.writes do")
+        if node.op.kind in (Kind.VIEW, Kind.WRITE) and node.operands[0] in read_only:
+            if node.op.kind is Kind.WRITE:
+                _fail(graph, position, node, f"writes to a constant, v{node.operands[0]}")
+            read_only.update(node.outputs)
+        defined.update(node.outputs)
+    for i, output in enumerate(graph.outputs):
+        if not (output is None or isinstance(output, Literal) or output in defined):
+            raise VerificationError(f"output {i} is {output!r}, which no node defines")
+    _verify_writes(graph, defined)
+    for v in graph.requires_grad:
+        if v not in defined:
+            raise VerificationError(f"requires_grad holds v{v}, which no node defines")
+        aval = graph.avals[v]
+        if not isinstance(aval, Aval) or not aval.dtype.is_floating_point:
+            raise VerificationError(f"requires_grad holds v{v}, a {aval}; only floating-point tensors require grad")
+    return graph
+
+
+def _fail(graph: Graph, position: int, node: Node, message: str) -> None:
+    raise VerificationError(f"node {position}, `{node_text(node, graph.avals)}`: {message}")
+
+
+def _verify_inputs(graph: Graph) -> None:
+    names = (*graph.inputs, *graph.constants)
+    if len(set(names)) != len(names):
+        raise VerificationError(f"inputs and constants {names} are not distinct")
+    for v in names:
+        if v not in graph.avals:
+            raise VerificationError(f"input v{v} has no aval")
+    for v, data in graph.constants.items():
+        aval = graph.avals[v]
+        if not isinstance(aval, Aval) or data.shape != aval.shape or data.dtype != aval.dtype.numpy:
+            raise VerificationError(f"constant v{v} is declared {aval}, its data are {data.dtype}{list(data.shape)}")
+
+
+def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> None:
+    for i, operand in enumerate(node.operands):
+        if type(operand) is int:
+            if operand not in defined:
+                where = "later" if operand in graph.avals else "nowhere"
+                _fail(graph, position, node, f"operand {i} is v{operand}, which is defined {where}; expected an earlier value")
+        elif operand is not None and not (isinstance(operand, Literal) and type(operand.value) in (bool, int, float)):
+            _fail(graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None")
+    if list(node.attributes) != sorted(node.attributes, key=lambda item: item[0]):
+        _fail(graph, position, node, "attributes are not sorted by name")
+    try:
+        hash(node.attributes)
+    except TypeError as error:
+        _fail(graph, position, node, f"attributes are not hashable ({error})")
+    for v in node.outputs:
+        if v in defined:
+            _fail(graph, position, node, f"v{v} is defined a second time")
+        if v not in graph.avals:
+            _fail(graph, position, node, f"v{v} has no aval")
+    if len(set(node.outputs)) != len(node.outputs):
+        _fail(graph, position, node, "outputs are not distinct")
+    try:
+        inferred = node.op.infer_tuple([operand_aval(x, graph.avals) for x in node.operands], node.attrs)
+    except Exception as error:
+        raise VerificationError(f"node {position}, `{node_text(node, graph.avals)}`: its shape rule refuses the operands: {error}") from error
+    recorded = tuple(graph.avals[v] for v in node.outputs)
+    if tuple(inferred) != recorded:
+        _fail(graph, position, node, f"its shape rule says ({', '.join(map(str, inferred))}), recorded is ({', '.join(map(str, recorded))})")
+    if node.op.kind is Kind.GUARD:
+        _verify_guard(graph, position, node)
+    elif node.op.kind is Kind.WRITE:
+        _verify_write_node(graph, position, node)
+
+
+def _verify_guard(graph: Graph, position: int, node: Node) -> None:
+    aval = operand_aval(node.operands[0], graph.avals)
+    if not isinstance(aval, Aval) or aval.size != 1:
+        _fail(graph, position, node, f"guards a {aval}; expected a tensor of one element")
+    if not isinstance(node.attrs.get("expected"), Literal):
+        _fail(graph, position, node, "attribute expected is no Literal")
+
+
+def _verify_write_node(graph: Graph, position: int, node: Node) -> None:
+    target, value = (operand_aval(x, graph.avals) for x in node.operands)
+    if not isinstance(target, Aval):
+        _fail(graph, position, node, f"writes to a {target}; expected a tensor")
+    elif isinstance(value, Aval):
+        if value.dtype is not target.dtype:
+            _fail(graph, position, node, f"writes {value.dtype.name} to {target.dtype.name}; cast the value first")
+        lead = target.ndim - value.ndim
+        if lead < 0 or any(s not in (1, t) for s, t in zip(value.shape, target.shape[lead:], strict=True)):
+            _fail(graph, position, node, f"the value {value} does not broadcast to the target {target}")
+
+
+def _verify_writes(graph: Graph, defined: set[int]) -> None:
+    targets = [target for target, _ in graph.writes]
+    if len(set(targets)) != len(targets):
+        raise VerificationError(f"writes {graph.writes} commit an input twice")
+    for target, v in graph.writes:
+        if target not in graph.inputs or isinstance(graph.avals[target], ScalarAval):
+            raise VerificationError(f"write to v{target}, which is no tensor input")
+        if v not in defined:
+            raise VerificationError(f"write to v{target} of v{v}, which no node defines")
+        if graph.avals[v] != graph.avals[target]:
+            raise VerificationError(f"write to v{target}, {graph.avals[target]}, of v{v}, {graph.avals[v]}; both must be the same")
