@@ -1,0 +1,63 @@
+"""The closed catalogue of reasons why a call runs eagerly.
+
+A reason has a code, a message about this program, the user's file and line, and a remedy.  Every reason shown by the project is
+made by `make`; a code that is not in the catalogue is an error in the recorder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CATALOGUE", "Reason", "make"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a program could not be recorded.  `where` is the user's "file:line" (empty when there is none)."""
+
+    code: str
+    message: str
+    where: str
+    remedy: str
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"[{self.code}] {self.message}{place}. {self.remedy}"
+
+
+# code -> (message; `{}` stands for the detail, remedy)
+CATALOGUE: dict[str, tuple[str, str]] = {
+    "no_source": ("no source text for {}", "Define the function in a file"),
+    "source_changed": ("the source text no longer matches the running code: {}", "Restart, or import the module again"),
+    "ambiguous_source": ("two functions share a line and cannot be told apart: {}", "Put them on separate lines"),
+    "unsupported_syntax": ("{} cannot be recorded", "Rewrite it with plain statements, or move it out of the compiled function"),
+    "frame_access": ("{}() looks at Python's frames", "Pass the names explicitly"),
+    "impure_call": ("{} has effects or results that a recording cannot hold", "Move the call out of the compiled function"),
+    "unknown_call": ("nothing is known about the C function {}", "Move the call out of the compiled function"),
+    "unknown_callable": ("objects of type {} cannot be followed when called", "Call a Python function instead"),
+    "construction": ("construction of {} cannot be followed", "Create the object outside the compiled function"),
+    "implicit_python": ("Python code ran behind C code: {}", "Call it directly, or move it out of the compiled function"),
+    "profiler_active": ("a profiler is active: {}", "Recording needs sys.setprofile for itself; stop the profiler"),
+    "external_iterator": ("{} from outside is consumed", "Pass a list or a tensor instead of an iterator"),
+    "container": ("{} from outside is read or changed in a way that cannot be guarded", "Use a list, tuple or dict of plain keys"),
+    "read_after_change": ("{} from outside is read after it was changed", "Read it before changing it"),
+    "descriptor": ("the attribute {} is computed in a way that cannot be followed", "Use a property or a plain attribute"),
+    "shared_store": ("an attribute of {} is changed", "Change classes and modules outside the compiled function"),
+    "object_identity": ("{} depends on where objects lie in memory", "Use a key of your own"),
+    "object_text": ("the text of {} contains an address or cannot be followed", "Format plain values"),
+    "tensor_contents": ("tensor contents leave the program: {}", "Keep the values in tensors, or convert them outside"),
+    "tensor_origin": ("a tensor of unknown origin is used: {}", "Create it outside the compiled function, or from tensors in it"),
+    "tensor_state": ("{} changes or reads the state of a tensor beyond its contents", "Do it outside the compiled function"),
+    "outside_graph": ("backward() enters a graph that was made outside: {}", "Call backward() outside, or record the forward pass too"),
+    "random_operation": ("{} draws random numbers", "It runs eagerly; draw the numbers outside to compile the rest"),
+    "global_state": ("{} changes the state of the library", "Call it outside the compiled function"),
+    "unbuildable": ("a new {} is returned or stored", "Return tensors, numbers, strings, tuples, lists, dicts or plain objects"),
+    "overlapping_inputs": ("inputs overlap in memory and one is written: {}", "Pass a copy (clone())"),
+    "raised": ("the call raised {}", "It runs eagerly whenever it raises"),
+}
+
+
+def make(code: str, detail: str, where: str = "") -> Reason:
+    """The reason `code` of the catalogue, completed by `detail`.  Raises KeyError for a code that is not in the catalogue."""
+    message, remedy = CATALOGUE[code]
+    return Reason(code, message.replace("{}", detail), where, remedy)
