@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 # Elementary functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
-ELEMENTARY: Final = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "sigmoid", "erf")
+ELEMENTARY: Final = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow")
 # Functions of one argument that are left to the C library, one lane at a time.
-LIBM_UNARY: Final = ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erfc", "lgamma", "tgamma", "cbrt")
+LIBM_UNARY: Final = ("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erfc", "lgamma", "tgamma", "cbrt")
 LIBM_BINARY: Final = ("atan2", "hypot", "nextafter")
 
 
@@ -354,11 +354,11 @@ class Builder:
         return self._apply("fmod", (x, y), "if")
 
     def maximum(self, x: Any, y: Any) -> Expr:
-        """The greater; NaN if either is NaN; +0 is greater than -0; on bools, or."""
+        """`x if x > y or isnan(x) else y`: NaN if either is NaN, y where they are equal (zeros of both signs), as NumPy; on bools, or."""
         return self._apply("maximum", (x, y), "bif")
 
     def minimum(self, x: Any, y: Any) -> Expr:
-        """The lesser; NaN if either is NaN; -0 is less than +0; on bools, and."""
+        """`x if x < y or isnan(x) else y`; on bools, and."""
         return self._apply("minimum", (x, y), "bif")
 
     def copysign(self, x: Any, y: Any) -> Expr:
@@ -490,6 +490,11 @@ class Builder:
     def libm(self, name: str, *operands: Any) -> Expr:
         """A function of the C library, one lane at a time: for the rare ones."""
         return self._apply("libm", operands, "f", attribute=name)
+
+    def libm_where(self, condition: Expr, name: str, x: Expr, usual: Expr) -> Expr:
+        """select(condition, libm(name, x), usual), the function being called only where some lane needs it."""
+        x, usual = self._unify("libm_where", x, usual)
+        return Apply("libm_where", (condition, x, usual), x.dtype, name)
 
     def tan(self, x: Expr) -> Expr:
         return self.libm("tan", x)

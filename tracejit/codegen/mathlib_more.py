@@ -1,0 +1,230 @@
+"""Elementary functions, second part: sin, cos, erf, pow; and `expand`, the way in to all of them.
+
+The same promises as `mathlib.py`.  sin and cos reduce by three parts of pi/2 with fma, which is exact enough up to a limit; beyond
+it the lanes concerned call libm.  erf of large arguments is 1 - exp(g(x)) with g = log(erfc), an idea of N. Juffa.  pow in float32
+goes through float64; in float64 the logarithm is carried in two floats (T. J. Dekker, "A floating-point technique for extending the
+available precision", 1971), so that the exponential sees an argument good to 2**-65.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tracejit.codegen import mathlib
+from tracejit.codegen.expr import Apply, Expr, builder
+from tracejit.codegen.mathlib import FORMATS, INFINITY, horner, round_by_magic
+from tracejit.core import dtypes
+
+__all__ = ["cos", "erf", "expand", "pow", "sin"]
+
+b = builder
+F32: Final = dtypes.float32
+# pi/2 as a sum of three floats, and up to where its multiples can be subtracted
+_HALF_PI: Final = {
+    dtypes.float32: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    dtypes.float64: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+}
+_TRIGONOMETRIC_LIMIT: Final = {dtypes.float32: 48000.0, dtypes.float64: 1.0e8}
+# (sin r - r) / r**3 and (cos r - 1 + r**2 / 2) / r**4 in powers of r**2, for |r| <= pi/4
+_SIN: Final = {
+    dtypes.float32: (2.7181627e-06, -0.00019839319, 0.008333329, -0.16666667),
+    dtypes.float64: (
+        1.5896181844705665e-10,
+        -2.5050747863828475e-08,
+        2.755731362875608e-06,
+        -0.00019841269829632945,
+        0.008333333333322205,
+        -0.16666666666666632,
+    ),
+}
+_COS: Final = {
+    dtypes.float32: (2.4437008e-05, -0.0013887355, 0.041666646),
+    dtypes.float64: (
+        -1.1359226995857633e-11,
+        2.0875715416662043e-09,
+        -2.755731429665768e-07,
+        2.480158728929735e-05,
+        -0.001388888888887384,
+        0.041666666666666595,
+    ),
+}
+# erf(x) / x - 1 in powers of x**2, for |x| <= 1
+_ERF_SMALL: Final = {
+    dtypes.float32: (7.853851e-05, -0.0008010191, 0.0051883273, -0.026853811, 0.112835854, -0.37612626, 0.12837917),
+    dtypes.float64: (
+        -7.779472948426816e-10,
+        1.3710982748678367e-08,
+        -1.6206314289113782e-07,
+        1.6447131638251597e-06,
+        -1.4924712307185837e-05,
+        0.00012055293577152762,
+        -0.000854832592932217,
+        0.005223977606118614,
+        -0.026866170643111482,
+        0.11283791670944185,
+        -0.3761263890318352,
+        0.12837916709551256,
+    ),
+}
+# log(erfc(x)) in powers of x - centre: (centre, where erf becomes 1, coefficients); the error is relative to erf
+_LOG_ERFC: Final = {
+    dtypes.float32: (2.0, 4.0, (0.00019593637, -0.00069197465, 0.0035509742, -0.016494976, -0.9237582, -4.41816, -5.364941)),
+    dtypes.float64: (
+        2.4,
+        5.95,
+        (
+            -1.6246439835892182e-13,
+            8.642635428811116e-13,
+            -6.5181045875913e-13,
+            -3.0824721970949703e-12,
+            2.1812471294392092e-11,
+            -1.9014319845577145e-10,
+            1.1076990048010327e-09,
+            -4.776023439804823e-09,
+            1.583541523405407e-08,
+            -2.721161380885073e-08,
+            -1.3648003101481031e-07,
+            1.9017081139435636e-06,
+            -1.422528290939993e-05,
+            8.646797778304905e-05,
+            -0.0004699307621636616,
+            0.002387956833980689,
+            -0.01176794301868382,
+            -0.9405020554880985,
+            -5.164236623550204,
+            -7.28097505605579,
+        ),
+    ),
+}
+# (2 atanh(s) - 2 s - 2/3 s**3) / s**5 in powers of s**2
+_ATANH_TAIL: Final = (
+    0.1198901732324525,
+    0.11674818011086155,
+    0.13336317443034254,
+    0.15384556870398008,
+    0.1818181887032273,
+    0.2222222221753641,
+    0.2857142857144511,
+    0.3999999999999998,
+)
+_TWO_THIRDS: Final = (0.6666666666666666, 3.700743415417188e-17)
+
+
+def _circular(x: Expr, quadrant_shift: int, name: str) -> Expr:
+    form = FORMATS[x.dtype]
+    large = b.abs(x) > _TRIGONOMETRIC_LIMIT[x.dtype]  # false for NaN, which the usual path passes on; infinity goes to libm
+    quotient, quadrant = round_by_magic(x, 0.6366197723675814)
+    r = x
+    for part in _HALF_PI[x.dtype]:
+        r = b.fma(quotient, -part, r)
+    z = r * r
+    sine = b.fma(horner(z, _SIN[x.dtype]), z * r, r)
+    half = z * 0.5
+    head = 1.0 - half
+    cosine = head + b.fma(horner(z, _COS[x.dtype]), z * z, (1.0 - head) - half)
+    quadrant = quadrant + quadrant_shift
+    value = b.select(b.eq(quadrant & 1, 1), cosine, sine)
+    sign = b.shl(quadrant & 2, 8 * form.integer.itemsize - 2)
+    value = b.bitcast(b.bitcast(value, form.integer) ^ sign, x.dtype)
+    return b.libm_where(large, name, x, value)
+
+
+def sin(x: Expr) -> Expr:
+    return b.select(b.eq(x, 0.0), x, _circular(x, 0, "sin"))  # keeps the sign of zero
+
+
+def cos(x: Expr) -> Expr:
+    return _circular(x, 1, "cos")
+
+
+def erf(x: Expr) -> Expr:
+    centre, saturation, coefficients = _LOG_ERFC[x.dtype]
+    size = b.abs(x)
+    argument = b.select(size > saturation, saturation, size)
+    tail = mathlib.exp_normal(horner(argument - centre, coefficients))
+    inner = b.fma(horner(x * x, _ERF_SMALL[x.dtype]), x, x)
+    return b.select(size > 1.0, b.copysign(1.0 - tail, x), inner)
+
+
+def _log_in_two_floats(x: Expr) -> tuple[Expr, Expr]:
+    """log(x) of a positive float64 as an unevaluated sum, good to about 2**-66 relative."""
+    k, f = mathlib.split(x)
+    d = f + 2.0
+    d_low = f - (d - 2.0)
+    reciprocal = 1.0 / d
+    s = f * reciprocal
+    s_low = b.fma(-s, d_low, b.fma(-s, d, f)) * reciprocal
+    z = s * s
+    z_low = b.fma(s + s, s_low, b.fma(s, s, -z))
+    tail = horner(z, _ATANH_TAIL)
+    product = z * tail
+    t = product + _TWO_THIRDS[0]
+    t_low = (product - (t - _TWO_THIRDS[0])) + (b.fma(z, tail, -product) + b.fma(z_low, tail, _TWO_THIRDS[1]))
+    w = z * t
+    w_low = b.fma(z_low, t, b.fma(z, t_low, b.fma(z, t, -w)))
+    v = s * w
+    v_low = b.fma(s_low, w, b.fma(s, w_low, b.fma(s, w, -v)))
+    double = s + s
+    high = double + v
+    low = (v - (high - double)) + (s_low + s_low + v_low)
+    ln2, ln2_low = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # k * ln2 is exact: 21 trailing zeros
+    base = k * ln2
+    total = base + high
+    return total, (high - (total - base)) + b.fma(k, ln2_low, low)
+
+
+def _pow_magnitude(x: Expr, y: Expr) -> Expr:
+    """x ** y for positive finite float64 x other than 1; y any number."""
+    high, low = _log_in_two_floats(x)
+    product = high * y
+    correction = b.fma(y, low, b.fma(y, high, -product))
+    beyond = b.abs(product) > 800.0
+    correction = b.select(beyond, 0.0, correction)
+    return mathlib.exp_of_sum(mathlib.clamp(product, -800.0, 800.0), correction)
+
+
+def pow(x: Expr, y: Expr) -> Expr:
+    if x.dtype is F32:
+        wide_x, wide_y = b.cast(b.abs(x), dtypes.float64), b.cast(y, dtypes.float64)
+        magnitude = b.cast(mathlib.exp(mathlib.log(wide_x) * wide_y), F32)
+    else:
+        magnitude = _pow_magnitude(b.abs(x), y)
+    size = b.abs(x)
+    magnitude = b.select(b.eq(size, 1.0), 1.0, magnitude)
+    infinite = b.eq(size, INFINITY)
+    grows = (y < 0.0) ^ infinite  # 0 ** negative and infinity ** positive
+    at_extreme = b.select(grows, b.const(INFINITY, x.dtype), 0.0)
+    magnitude = b.select(b.eq(size, 0.0) | infinite, at_extreme, magnitude)
+    integral = b.eq(b.trunc(y), y)
+    half = y * 0.5
+    odd = integral & b.ne(b.trunc(half), half)
+    negative = b.signbit(x)
+    result = b.select(negative & odd, -magnitude, magnitude)
+    undefined = (x < 0.0) & (size < INFINITY) & ~integral
+    result = b.select(undefined, float("nan"), result)
+    result = b.select(b.isnan(x) | b.isnan(y), x + y, result)
+    return b.select(b.eq(x, 1.0) | b.eq(y, 0.0), 1.0, result)
+
+
+_DEFINITIONS: Final[dict[str, Callable[..., Expr]]] = {
+    "cos": cos,
+    "erf": erf,
+    "exp": mathlib.exp,
+    "exp2": mathlib.exp2,
+    "expm1": mathlib.expm1,
+    "log": mathlib.log,
+    "log10": mathlib.log10,
+    "log1p": mathlib.log1p,
+    "log2": mathlib.log2,
+    "pow": pow,
+    "sigmoid": mathlib.sigmoid,
+    "sin": sin,
+    "tanh": mathlib.tanh,
+}
+
+
+def expand(e: Apply) -> Expr | None:
+    """The definition of an elementary function of floats on the operands of `e`; None for any other operation."""
+    definition = _DEFINITIONS.get(e.operation)
+    return definition(*e.operands) if definition is not None and e.dtype.is_floating_point else None
