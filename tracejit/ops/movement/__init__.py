@@ -1,5 +1,5 @@
 """Primitives that move elements: views, copies, writes."""
 
-from tracejit.ops.movement import copies, views
+from tracejit.ops.movement import copies, versions, views
 
-__all__ = ["copies", "views"]
+__all__ = ["copies", "versions", "views"]

@@ -1,0 +1,35 @@
+"""Dead code: nodes whose results nothing needs are dropped.
+
+Kept whatever their use: guards, writes to memory, draws of random numbers (the generator advances), and ops with the trait
+"raises", whose error on bad data is part of what the program does.
+"""
+
+from __future__ import annotations
+
+from tracejit.core.op import Effect, Kind
+from tracejit.ir.builder import rebuild
+from tracejit.ir.graph import Graph, Node
+
+__all__ = ["dce"]
+
+
+def dce(graph: Graph) -> Graph:
+    """The graph without dead nodes; `graph` itself where there are none."""
+    live = {x for x in graph.outputs if type(x) is int}
+    live.update(v for _, v in graph.writes)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        op = node.op
+        if (
+            any(v in live for v in node.outputs)
+            or op.effect is Effect.IN_PLACE
+            or op.effect is Effect.RANDOM
+            or op.kind is Kind.GUARD
+            or "raises" in op.traits
+        ):
+            kept.append(node)
+            live.update(x for x in node.operands if type(x) is int)
+    if len(kept) == len(graph.nodes):
+        return graph
+    kept.reverse()
+    return rebuild(graph, kept)

@@ -1,0 +1,221 @@
+"""Raw graph with views and writes -> pure graph whose effects on inputs are `Graph.writes`.
+
+Each value of a raw graph looks at a *storage*: that of its root, through a chain of views.  A write to a view makes a new
+version of its root, computed by the inverses of the views (`slice_scatter` for `slice` ...); a later read of any other view of that root is
+regenerated from the newest version.  Values whose storage is never written stay as they are, with their ids.
+
+Gradients.  The output of a `write` is in `requires_grad` if and only if the write was differentiable (grad mode on, and target or
+value requires grad).  A write that was not, of a value that requires grad, goes through `detach`; onto a target that requires grad, through
+`replace_data`, because such a write changes contents while gradients still flow to where they flowed before.
+
+Invariants: program order is kept; the new version of a storage is never the id of a value that someone else can see (an input,
+an output, another tensor), because two tensors with equal contents are still two tensors to whoever mutates one later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
+from tracejit.ir.graph import Graph, Node, Operand
+
+__all__ = ["Alias", "AliasStep", "functionalise"]
+
+
+@dataclass(frozen=True, slots=True)
+class AliasStep:
+    """One view in the chain that leads from one input to another that shares its memory.  `operands` are those after the first."""
+
+    op: Op
+    operands: tuple[Operand, ...]
+    attributes: tuple[tuple[str, object], ...]
+
+
+Alias = tuple[int, tuple[AliasStep, ...]]
+
+
+def functionalise(graph: Graph, aliases: Mapping[int, Alias] | None = None) -> Graph:
+    """The pure graph.  `aliases` maps an input that shares memory with another input, its root, to (root, chain of views).
+
+    Raises RuntimeError for a write to an expanded view, whose elements share memory."""
+    if all(node.op.kind is not Kind.WRITE for node in graph.nodes):
+        return graph
+    return _Functionaliser(graph, aliases or {}).run()
+
+
+@dataclass(slots=True)
+class _View:
+    """How a value looks at its base.  `operands` are those after the first, as they were when the view was made; `stops`: no gradient
+    flows through it."""
+
+    base: int
+    op: Op
+    operands: tuple[Operand, ...]
+    attributes: tuple[tuple[str, object], ...]
+    line: str
+    stops: bool
+
+
+class _Functionaliser:
+    def __init__(self, graph: Graph, aliases: Mapping[int, Alias]) -> None:
+        self.graph = graph
+        self.builder = builder = GraphBuilder(next_id(graph))
+        builder.avals.update(graph.avals)
+        builder.requires_grad.update(graph.requires_grad)
+        self.uses = Counter(x for node in graph.nodes for x in node.operands if type(x) is int)
+        self.uses.update(x for x in graph.outputs if type(x) is int)
+        self.same_tensor: dict[int, int] = {}  # output of a write -> the tensor it wrote to
+        self.views: dict[int, _View] = {}
+        self.root: dict[int, int] = {}  # only values whose storage is written
+        self.current: dict[int, int] = {}  # raw value -> value that holds its contents ...
+        self.seen: dict[int, int] = {}  # ... as of this version of its root
+        self.version: dict[int, int] = {}
+        self.line = ""
+        self.new_memory = {v for node in graph.nodes if node.op.kind not in (Kind.VIEW, Kind.WRITE) for v in node.outputs}
+        self._find_roots(aliases)
+
+    def _find_roots(self, aliases: Mapping[int, Alias]) -> None:
+        root: dict[int, int] = {v: root for v, (root, _) in aliases.items()}
+        written: set[int] = set()
+        for node in self.graph.nodes:
+            if node.op.kind in (Kind.VIEW, Kind.WRITE):
+                base = node.operands[0]
+                assert type(base) is int
+                root[node.outputs[0]] = base = root.get(base, base)
+                if node.op.kind is Kind.WRITE:
+                    written.add(base)
+        self.root = {v: r for v, r in root.items() if r in written}
+        self.root.update((r, r) for r in written)
+        self.version = dict.fromkeys(written, 0)
+        for v, (base, chain) in aliases.items():
+            if base not in written:
+                continue
+            for i, step in enumerate(chain):
+                attributes = dict(step.attributes)
+                rest = [self.builder.avals[x] if type(x) is int else None for x in step.operands]
+                (aval,) = step.op.infer_tuple([self.builder.avals[base], *rest], attributes)
+                view = v if i == len(chain) - 1 else self.builder.fresh(aval)
+                stops = v not in self.graph.requires_grad
+                self.views[view] = _View(base, step.op, step.operands, step.attributes, "", stops)
+                self.root[view], self.seen[view] = self.root[v], -1
+                base = view
+            self.current[v], self.seen[v] = v, 0
+
+    def run(self) -> Graph:
+        graph, builder = self.graph, self.builder
+        for node in graph.nodes:
+            self.line = node.line
+            if node.op.kind is Kind.WRITE:
+                self._write_node(node)
+                continue
+            renamed = {x: self._read(x) for x in node.operands if type(x) is int and x in self.root}
+            emitted = substitute(node, renamed) if renamed else node
+            builder.nodes.append(emitted)
+            if node.op.kind is Kind.VIEW and node.outputs[0] in self.root:
+                self._remember_view(node, emitted)
+        outputs = tuple(self._read(x) if type(x) is int else x for x in graph.outputs)
+        writes = tuple((v, self.current[v]) for v in graph.inputs if self.version.get(v, 0))
+        return rebuild(
+            graph, builder.nodes, avals=builder.avals, requires_grad=builder.requires_grad, outputs=outputs, writes=(*graph.writes, *writes)
+        )
+
+    def _remember_view(self, raw: Node, emitted: Node) -> None:
+        base, (out,) = raw.operands[0], raw.outputs
+        assert type(base) is int
+        marked = self.builder.requires_grad
+        stops = raw.op.name == "detach" or (emitted.operands[0] in marked and out not in marked)
+        self.views[out] = _View(self._tensor(base), raw.op, emitted.operands[1:], raw.attributes, raw.line, stops)
+        self.current[out], self.seen[out] = out, self.version[self.root[out]]
+
+    def _tensor(self, v: int) -> int:
+        return self.same_tensor.get(v, v)
+
+    def _read(self, v: int) -> int:
+        """The value that holds the contents of raw value `v` now."""
+        v = self._tensor(v)
+        root = self.root.get(v)
+        if root is None or v == root:
+            return self.current.get(v, v)
+        if self.seen[v] != self.version[root]:
+            view = self.views[v]
+            base = self._read(view.base)
+            self.current[v] = self._emit(
+                view.op, (base, *view.operands), view.attributes, base in self.builder.requires_grad and not view.stops, view.line
+            )
+            self.seen[v] = self.version[root]
+        return self.current[v]
+
+    def _emit(
+        self, op: Op | str, operands: tuple[Operand, ...], attributes: tuple[tuple[str, object], ...], marked: bool, line: str | None = None
+    ) -> int:
+        op = REGISTRY[op] if isinstance(op, str) else op
+        (out,) = self.builder.add(op, operands, dict(attributes), self.line if line is None else line)
+        if marked:
+            self.builder.requires_grad.add(out)
+        return out
+
+    def _write_node(self, node: Node) -> None:
+        raw_target, value = node.operands
+        assert type(raw_target) is int
+        target, (out,) = self._tensor(raw_target), node.outputs
+        differentiable = out in self.graph.requires_grad
+        previous = self._read(target)
+        contents = self._fresh_contents(value, self.builder.avals[target], differentiable)
+        self.same_tensor[out] = target
+        self._store(target, previous, contents, differentiable)
+
+    def _fresh_contents(self, value: Operand, aval: Aval | ScalarAval, differentiable: bool) -> int:
+        """`value` as a tensor of `aval` that nobody else can see."""
+        assert isinstance(aval, Aval)
+        if type(value) is not int or isinstance(self.builder.avals[value], ScalarAval):
+            return self._emit("full", (value,), (("dtype", aval.dtype), ("shape", aval.shape)), False)
+        contents = self._read(value)
+        marked = differentiable and contents in self.builder.requires_grad
+        if not marked and contents in self.builder.requires_grad:
+            contents = self._emit("detach", (contents,), (), False)
+        if self.builder.avals[contents] != aval:
+            contents = self._emit("expand", (contents,), (("shape", aval.shape),), marked)
+        temporary = contents == value and self.uses[value] == 1 and value in self.new_memory and value not in self.root
+        return contents if temporary else self._emit("clone", (contents,), (), marked)
+
+    def _store(self, target: int, previous: int, contents: int, differentiable: bool) -> None:
+        """Make `contents` what the tensor `target` holds in the place of `previous`: a new version of its root."""
+        if not differentiable and previous in self.builder.requires_grad:
+            contents = self._emit("replace_data", (previous, contents), (), True)
+        root = self.root[target]
+        if target != root:
+            view = self.views[target]
+            base = self._read(view.base)
+            self._store(view.base, base, self._into_base(view, base, contents, differentiable), differentiable)
+            self.seen[target] = self.version[root]
+        else:
+            self.version[root] += 1
+        self.current[target] = contents
+
+    def _into_base(self, view: _View, base: int, contents: int, differentiable: bool) -> int:
+        """The contents of the base of `view` when the view holds `contents`."""
+        marks = self.builder.requires_grad
+        marked = differentiable and contents in marks
+        name, attributes = view.op.name, dict(view.attributes)
+        aval = self.builder.avals[base]
+        assert isinstance(aval, Aval)
+        if name == "detach":
+            return contents
+        if name == "reshape":
+            return self._emit("reshape", (contents,), (("shape", aval.shape),), marked)
+        if name == "permute":
+            dims = attributes["dims"]
+            assert isinstance(dims, tuple)
+            return self._emit("permute", (contents,), (("dims", tuple(dims.index(i) for i in range(len(dims)))),), marked)
+        if name in ("slice", "select", "diagonal"):
+            marked = differentiable and (contents in marks or base in marks)
+            return self._emit(f"{name}_scatter", (base, contents, *view.operands), view.attributes, marked)
+        if name == "expand" and aval == self.builder.avals[contents]:
+            return contents
+        raise RuntimeError(
+            f"functionalise: {view.line or 'a write'} writes to a view made by {name}(), whose elements share memory; clone() it before writing"
+        )

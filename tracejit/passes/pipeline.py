@@ -1,0 +1,60 @@
+"""The passes, in order, and the driver that runs, times and stamps them.
+
+The driver knows nothing of any pass but its name.  Each line of `Graph.history` says what a pass did: `cse: 41 -> 36 nodes, 0.3 ms`.
+With TRACEJIT_VERIFY=1 (or `check=True`) the verifier runs after each pass.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from time import perf_counter
+
+from tracejit.ir.builder import rebuild
+from tracejit.ir.graph import Graph
+from tracejit.ir.verifier import verify
+from tracejit.passes.algebra import algebra
+from tracejit.passes.cse import cse
+from tracejit.passes.dce import dce
+from tracejit.passes.functionalise import functionalise
+
+__all__ = ["FINAL", "PREPARE", "Pass", "optimise", "prepare", "run_passes"]
+
+Pass = Callable[[Graph], Graph]
+
+PREPARE: tuple[Pass, ...] = (functionalise, dce)
+FINAL: tuple[Pass, ...] = (algebra, cse, dce)
+
+
+def prepare(graph: Graph, check: bool | None = None) -> Graph:
+    """Raw graph -> pure graph through which gradients may still be taken (`partition`)."""
+    return run_passes(graph, PREPARE, check)
+
+
+def optimise(graph: Graph, check: bool | None = None) -> Graph:
+    """Pure graph -> the graph to lower.  No gradient is taken of it any more, so its `requires_grad` marks go.  Inputs, outputs and
+    writes keep their positions."""
+    if graph.requires_grad:
+        graph = rebuild(graph, graph.nodes, requires_grad=())
+    return run_passes(graph, FINAL, check)
+
+
+def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None) -> Graph:
+    """`graph` after `passes`, stamped.  Raises VerificationError, naming the pass, where verification is on and fails."""
+    check = os.environ.get("TRACEJIT_VERIFY") == "1" if check is None else check
+    if check:
+        verify(graph)
+    for run in passes:
+        start = perf_counter()
+        result = run(graph)
+        milliseconds = (perf_counter() - start) * 1e3
+        stamp = f"{run.__name__}: {len(graph.nodes)} -> {len(result.nodes)} nodes, {milliseconds:.1f} ms"
+        graph = replace(result, history=(*graph.history, stamp))
+        if check:
+            try:
+                verify(graph, functional=True)
+            except ValueError as error:
+                error.add_note(f"after the pass {run.__name__}")
+                raise
+    return graph
