@@ -9,24 +9,16 @@ numpy.errstate costs 1.5 us.
 from __future__ import annotations
 
 import contextvars
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["quiet"]
+__all__ = ["quiet_runner"]
 
 
-class _Quiet(threading.local):
-    """`run(function, *args, **kwargs)` of a context without floating-point warnings, one per thread."""
-
-    run: Callable[..., Any]
-
-    def __init__(self) -> None:
-        context = contextvars.copy_context()
-        context.run(np.seterr, all="ignore")
-        self.run = context.run
-
-
-quiet = _Quiet()
+def quiet_runner() -> Callable[..., Any]:
+    """`run(function, *args, **kwargs)` without floating-point warnings, for the use of one thread."""
+    context = contextvars.copy_context()
+    context.run(np.seterr, all="ignore")
+    return context.run

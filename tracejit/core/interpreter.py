@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tracejit.core.floating import quiet_runner
+
 __all__ = ["Interpreter", "State", "bind", "pushed", "set_base", "state"]
 
 
@@ -48,12 +50,15 @@ class Interpreter:
 
 
 class State(threading.local):
-    """Per-thread state of the door.  `top` is the innermost interpreter."""
+    """Per-thread state of the door.
+
+    `top` is the innermost interpreter; `quietly(function, *operands)` evaluates without floating-point warnings."""
 
     def __init__(self) -> None:
         self.base = _BASE[0]
         self.top: Interpreter = self.base
         self.grad_enabled = True
+        self.quietly = quiet_runner()
 
 
 _BASE: list[Interpreter] = [Interpreter()]

@@ -8,11 +8,102 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.ops.creation import full
+from tracejit.core.shapes import broadcast_shapes
+from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.declare import custom
 from tracejit.ops.movement.copies import pad
+from tracejit.ops.movement.views import select
+from tracejit.ops.reduce import sum_to
 
 __all__ = ["gather", "index_add", "index_select", "scatter", "scatter_add"]
+
+
+def constant_index(positions: list[Any]) -> Any:
+    """An int64 (or bool mask as positions) index tensor made from a list in a key."""
+    array = np.asarray(positions) if positions else np.zeros(0, np.int64)
+    if array.dtype == np.bool_:
+        array = np.flatnonzero(array)
+    if array.dtype.kind not in "iu":
+        raise IndexError(f"lists used as indices must hold integers or bools, got {positions!r}")
+    return constant(array=ArrayConstant(array.astype(np.int64)))
+
+
+def _dynamic(*avals: Any, **attributes: Any) -> Aval:
+    raise RuntimeError("the shape of the result depends on data; it has no abstract value")
+
+
+@custom(Kind.OPAQUE, _dynamic, traits=("dynamic shape",))
+def nonzero(x: Any) -> Any:
+    """Positions of nonzero elements, int64, of shape (count, ndim), in row-major order."""
+    return np.argwhere(x)
+
+
+def nonzero_tuple(mask: Any) -> tuple[Any, ...]:
+    """One vector of positions per dimension of `mask`."""
+    positions = nonzero(mask)
+    return tuple(select(positions, i, dim=1) for i in range(mask.ndim))
+
+
+def _key(ndim: int, dims: tuple[int, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    key: list[Any] = [slice(None)] * ndim
+    for d, i in zip(dims, indices, strict=True):
+        key[d] = i
+    return tuple(key)
+
+
+def _wrap(name: str, x: Any, dims: tuple[int, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    for d, i in zip(dims, indices, strict=True):
+        size = x.shape[d]
+        if i.size and (i.min() < -size or i.max() >= size):
+            bad = i[(i < -size) | (i >= size)].flat[0]
+            raise IndexError(f"{name}(): index {bad} is out of bounds for dimension {d} with size {size}")
+    return indices
+
+
+def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
+    block = broadcast_shapes("index", *(i.shape for i in indices))
+    rest = [s for d, s in enumerate(x.shape) if d not in dims]
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
+    at = dims[0] if adjacent else 0
+    return Aval((*rest[:at], *block, *rest[at:]), x.dtype)
+
+
+@custom(Kind.GATHER, _index_rule, traits=("raises",))
+def index(x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
+    """Advanced indexing: integer tensors, broadcast together, index the dimensions `dims` (negative positions count from the end); the
+    other dimensions are kept whole.  The broadcast block stands where the indexed dimensions were if they are adjacent, else first."""
+    return x[_key(x.ndim, dims, _wrap("index", x, dims, indices))]
+
+
+@index.vjp(saves=("*",))
+def _(c: Any, g: Any) -> Any:
+    x, n = c.avals[0], len(c.inputs)
+    zeros = full(0.0, shape=x.shape, dtype=x.dtype)
+    return (index_put(zeros, g, *c.inputs[1:], dims=c.attributes["dims"], accumulate=True), *(None,) * (n - 1))
+
+
+@custom(Kind.SCATTER, lambda base, value, *indices, dims, accumulate: base, traits=("raises",))
+def index_put(base: Any, value: Any, *indices: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
+    """A copy of `base` with base[..., indices, ...] = value, or += value for `accumulate`; of equal positions the last one wins."""
+    out = np.array(base, order="C")
+    key = _key(out.ndim, dims, _wrap("index_put", out, dims, indices))
+    if accumulate:
+        np.add.at(out, key, value)
+    else:
+        out[key] = value
+    return out
+
+
+@index_put.vjp(saves=("*",))
+def _(c: Any, g: Any) -> Any:
+    indices, dims = c.inputs[2:], c.attributes["dims"]
+    gbase = gvalue = None
+    if c.needs[0]:
+        zero = full(0.0, shape=(), dtype=c.avals[0].dtype)
+        gbase = g if c.attributes["accumulate"] else index_put(g, zero, *indices, dims=dims, accumulate=False)
+    if c.needs[1]:
+        gvalue = sum_to(index(g, *indices, dims=dims), c.avals[1].shape)
+    return (gbase, gvalue, *(None,) * len(indices))
 
 
 def _check_range(name: str, index: Any, size: int) -> None:

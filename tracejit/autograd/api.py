@@ -1,0 +1,152 @@
+"""backward() and autograd.grad: the two ways to start a backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd.engine import GradientSink, run_backward
+from tracejit.autograd.tape import edge_of
+from tracejit.core.interpreter import state
+from tracejit.ops.creation import full
+
+__all__ = ["backward", "grad", "install"]
+
+_WRAP: list[Callable[[Any], Any]] = []
+
+
+def install(wrap: Callable[[Any], Any]) -> None:
+    """Tell how to make a Tensor of an array; called once by tensor.py."""
+    _WRAP[:] = [wrap]
+
+
+def _roots(name: str, tensors: Sequence[Any], gradients: Sequence[Any] | None) -> tuple[list[tuple[Any, int]], list[Any]]:
+    if gradients is not None and len(gradients) != len(tensors):
+        raise RuntimeError(f"{name}(): got {len(tensors)} tensors and {len(gradients)} gradients")
+    edges, cotangents = [], []
+    for i, x in enumerate(tensors):
+        g = None if gradients is None else gradients[i]
+        if not x.requires_grad:
+            raise RuntimeError(f"{name}(): element {i} of tensors does not require grad and does not have a grad_fn")
+        if g is None:
+            if x.numel() != 1:
+                raise RuntimeError(f"{name}(): grad can be implicitly created only for scalar outputs; element {i} has shape {list(x.shape)}: pass gradient=")
+            g = ones_like(x)
+        elif tuple(g.shape) != tuple(x.shape):
+            raise RuntimeError(f"{name}(): mismatch in shape: gradient {i} has shape {list(g.shape)}, the tensor {list(x.shape)}")
+        elif g.dtype is not x.dtype:
+            raise RuntimeError(f"{name}(): gradient {i} has dtype {g.dtype.name}, the tensor {x.dtype.name}; convert it with .to()")
+        edges.append(edge_of(x))
+        cotangents.append(g)
+    return edges, cotangents
+
+
+def ones_like(x: Any) -> Any:
+    """The implicit cotangent of a scalar."""
+    if state.top is state.base:
+        return _WRAP[0](np.ones(x._array.shape, x._array.dtype))
+    return full(1.0, shape=tuple(x.shape), dtype=x.dtype)
+
+
+def backward(
+    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """Accumulate the gradients of `tensors` in the `.grad` of the leaves they depend on (or of `inputs` only).
+
+    grad_tensors: cotangents of the same shapes; may be None for scalars.  Raises RuntimeError for tensors without a graph, for a graph
+    whose saved values were freed, and for saved values changed in place."""
+    outputs = tuple(tensors) if isinstance(tensors, tuple | list) else (tensors,)
+    gradients = None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, tuple | list) else (grad_tensors,)
+    edges, cotangents = _roots("backward", outputs, gradients)
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is not None:
+        chosen = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+        if not chosen:
+            raise RuntimeError("backward(): inputs must not be empty")
+        sink = GradientSink(None, [edge_of(x) for x in chosen])
+        run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
+        given: set[int] = set()
+        for x in chosen:
+            target, index = edge_of(x)
+            g = sink.received.get((id(target), index))
+            if g is not None:
+                accumulate(x, g, create_graph, given)
+        return
+    handed: set[int] = {id(c._array) for c in cotangents}
+    sink = GradientSink(lambda leaf, g: accumulate(leaf, g, create_graph, handed))
+    run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
+
+
+def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
+    """leaf.grad += g.  An array is taken over without a copy only if nobody else can hold it (`handed`: ids given out before)."""
+    if isinstance(g, np.ndarray | np.generic):
+        previous = leaf._grad
+        if previous is None:
+            g = np.asarray(g)
+            if g.base is not None or id(g) in handed or not g.flags.c_contiguous:
+                g = np.array(g, order="C")
+            handed.add(id(g))
+            leaf._grad = _WRAP[0](g)
+        else:
+            array = previous._array
+            np.add(array, g, out=array)
+            storage = previous._storage
+            if storage is not None:
+                storage.version += 1
+        return
+    top = state.top
+    previous = top.read_grad(leaf)
+    if create_graph:
+        top.write_grad(leaf, g.clone() if previous is None else previous + g)
+    elif previous is None:
+        top.write_grad(leaf, g.detach().clone())
+    else:
+        previous.add_(g)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` of no tensor is touched.
+
+    create_graph: the results are themselves differentiable.  allow_unused: None instead of an error for an input that plays no part."""
+    out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+    wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    gradients = None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
+    edges, cotangents = _roots("grad", out, gradients)
+    for i, x in enumerate(wanted):
+        if not x.requires_grad:
+            raise RuntimeError(f"grad(): input {i} does not require grad; call requires_grad_() on it before the computation")
+    targets = [edge_of(x) for x in wanted]
+    sink = GradientSink(None, targets)
+    run_backward(
+        edges,
+        cotangents,
+        sink,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        wrap=_WRAP[0],
+    )
+    results: list[Any] = []
+    for i, (target, index) in enumerate(targets):
+        g = sink.received.get((id(target), index))
+        if g is None:
+            if not allow_unused:
+                raise RuntimeError(f"grad(): input {i} appears not to have been used in the graph; pass allow_unused=True to get None for it")
+            results.append(None)
+        elif isinstance(g, np.ndarray | np.generic):
+            array = np.asarray(g)
+            results.append(_WRAP[0](array if array.base is None and array.flags.c_contiguous else np.array(array, order="C")))
+        else:
+            results.append(g)
+    return tuple(results)
+
+
+

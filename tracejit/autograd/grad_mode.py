@@ -1,0 +1,82 @@
+"""Grad modes, each a context manager and a decorator: no_grad, enable_grad, set_grad_enabled.  Per thread."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tracejit.core.interpreter import state
+
+__all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations of this thread are recorded on the tape."""
+    return state.grad_enabled
+
+
+class _GradMode:
+    _mode = True
+
+    def __init__(self) -> None:
+        self._previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(state.grad_enabled)
+        state.grad_enabled = self._mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self._previous.pop()
+
+    def __call__(self, function: F) -> F:
+        mode = self._mode
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with set_grad_enabled(mode):
+                return function(*args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+
+class no_grad(_GradMode):  # noqa: N801  (PyTorch's name)
+    """Operations inside are not recorded: `with no_grad():`, or `@no_grad()` on a function; `@no_grad` works as well."""
+
+    _mode = False
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        instance = super().__new__(cls)
+        if function is None:
+            return instance
+        instance.__init__()  # type: ignore[misc]
+        return instance(function)
+
+
+class enable_grad(_GradMode):  # noqa: N801
+    """Operations inside are recorded, also within no_grad."""
+
+    _mode = True
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        instance = super().__new__(cls)
+        if function is None:
+            return instance
+        instance.__init__()  # type: ignore[misc]
+        return instance(function)
+
+
+class set_grad_enabled(_GradMode):  # noqa: N801
+    """Switch recording on or off: at once when called, and back at the end when used as a context manager."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self._mode = bool(mode)
+        self._before = state.grad_enabled
+        state.grad_enabled = self._mode
+
+    def __enter__(self) -> None:
+        self._previous.append(self._before)
+        state.grad_enabled = self._mode

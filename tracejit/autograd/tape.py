@@ -1,0 +1,219 @@
+"""The tape: nodes that remember how a tensor was made.
+
+A `Node` has one edge per operand: None (no gradient wanted), a leaf tensor, or (node, output position).  `sequence` grows along the
+program, so nodes in descending sequence are in strict reverse program order.  What a node saves is what the primitive's vjp
+declared; every saved value carries the content version of its storage, and backward refuses a value changed since.
+
+This module knows tensors only as objects with `_array`, `_storage`, `_node`, `_index`, `_requires_grad`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.core.op import Kind, Op, VjpContext
+from tracejit.ops.reduce import sum_to
+
+__all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of"]
+
+_next_sequence = itertools.count().__next__
+
+
+class Storage:
+    """The memory that a tensor and its views share.
+
+    version: how many times its contents were changed in place.  exposed: whether NumPy arrays outside the library may share it."""
+
+    __slots__ = ("__weakref__", "exposed", "version")
+
+    def __init__(self, exposed: bool = False) -> None:
+        self.version = 0
+        self.exposed = exposed
+
+
+def edge_of(tensor: Any) -> tuple[Any, int]:
+    """Where the gradient of `tensor` goes: (node, output position), or (leaf tensor, 0)."""
+    node = tensor._node
+    return (tensor, 0) if node is None else (node, tensor._index)
+
+
+class Node:
+    """One step of the tape; subclasses give `backward`."""
+
+    __slots__ = ("__weakref__", "edges", "hooks", "needs", "out_meta", "sequence")
+
+    edges: tuple[tuple[Any, int] | None, ...]
+    needs: tuple[bool, ...]
+    out_meta: tuple[tuple[tuple[int, ...], Any], ...]
+    hooks: dict[int, dict[int, Callable[[Any], Any]]] | None
+
+    def __init__(self, edges: tuple[tuple[Any, int] | None, ...], out_meta: tuple[tuple[tuple[int, ...], Any], ...]) -> None:
+        self.edges = edges
+        self.needs = tuple(e is not None for e in edges)
+        self.out_meta = out_meta
+        self.hooks = None
+        self.sequence = _next_sequence()
+
+    @property
+    def name(self) -> str:
+        """The node's name, PyTorch style."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """((node or None, output position), ...), one per operand; leaves appear as AccumulateGrad."""
+        out: list[tuple[Any, int]] = []
+        for edge in self.edges:
+            if edge is None:
+                out.append((None, 0))
+            else:
+                target, index = edge
+                out.append((target, index) if isinstance(target, Node) else (AccumulateGrad(target), 0))
+        return tuple(out)
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        """Cotangents of the operands.  Given and returned are arrays, or Tensors when `tensors` is true (double backward, recording)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def release(self) -> None:
+        """Drop saved values; a second backward then raises."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name} at {id(self):#x}>"
+
+
+class AccumulateGrad:
+    """The end of an edge that reaches a leaf tensor, as shown by `next_functions`."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+
+    name = "AccumulateGrad"
+    next_functions: tuple[Any, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return id(self.variable)
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad at {id(self.variable):#x}>"
+
+
+FREED = (
+    "backward(): the saved values of this graph were freed by an earlier backward pass. "
+    "Pass retain_graph=True to the earlier backward() or grad() to go through the graph a second time"
+)
+
+
+def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int) -> RuntimeError:
+    """The error for a saved value whose contents changed."""
+    return RuntimeError(
+        f"backward(): one of the variables needed for gradient computation has been modified by an inplace operation: {what} of {name}, "
+        f"of shape {list(shape)}, is at version {actual}; expected version {expected}. "
+        "Clone it before changing it, or compute the change out of place"
+    )
+
+
+class OpNode(Node):
+    """An applied primitive.  It is its own vjp context in a plain backward pass (`inputs`, `outputs`: arrays)."""
+
+    __slots__ = ("attributes", "freed", "inputs", "op", "operand_meta", "outputs", "saved", "storages")
+
+    def __init__(
+        self, op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Any, needs: tuple[bool, ...], outs: tuple[Any, ...]
+    ) -> None:
+        self.op = op
+        self.attributes = attributes
+        self.needs = needs
+        self.hooks = None
+        self.freed = False
+        self.sequence = _next_sequence()
+        self.edges = tuple(
+            [
+                None if not need else ((x, 0) if (node := x._node) is None else (node, x._index))
+                for x, need in zip(operands, needs, strict=True)
+            ]
+        )
+        saved_inputs, saved_outputs = op.saved_for(needs)
+        if saved_inputs:
+            self.inputs: tuple[Any, ...] = tuple(
+                [a if i in saved_inputs or not hasattr(a, "shape") else None for i, a in enumerate(arrays)]
+            )
+            self.saved: Any = [
+                (operands[i], 0 if (s := operands[i]._storage) is None else s.version) for i in saved_inputs if hasattr(arrays[i], "shape")
+            ]
+        else:
+            self.inputs = tuple([None if hasattr(a, "shape") else a for a in arrays])
+            self.saved = ()
+        if saved_outputs:
+            self.outputs: tuple[Any, ...] = tuple([a if i in saved_outputs else None for i, a in enumerate(outs)])
+            self.storages: Any = None  # filled by the maker, who owns the output tensors
+        else:
+            self.outputs = (None,) * len(outs)
+            self.storages = ()
+        self.operand_meta = tuple([(a.shape, a.dtype) if hasattr(a, "shape") else None for a in arrays])
+        self.out_meta = tuple([(a.shape, a.dtype) for a in outs])
+
+    @property
+    def name(self) -> str:
+        return "".join(w.capitalize() for w in self.op.name.split("_")) + "Backward0"
+
+    @property
+    def avals(self) -> tuple[Any, ...]:
+        """Avals of the tensor operands (None for scalars)."""
+        return tuple([None if m is None else Aval(m[0], FROM_NUMPY[m[1]]) for m in self.operand_meta])
+
+    def _check(self) -> None:
+        if self.freed:
+            raise RuntimeError(FREED)
+        for tensor, version in self.saved:
+            storage = tensor._storage
+            if storage is not None and storage.version != version:
+                raise changed_in_place(self.op.name, "an operand", tensor._array.shape, storage.version, version)
+        for storage, version in self.storages or ():
+            if storage.version != version:
+                raise changed_in_place(self.op.name, "the result", self.out_meta[0][0], storage.version, version)
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        self._check()
+        op = self.op
+        rule = op.vjp_rule
+        assert rule is not None, op.name
+        context: Any = self.tensor_context() if tensors else self
+        result = rule(context, *cotangents)
+        if type(result) is not tuple:
+            result = (result,)
+        if op.kind is Kind.ELEMENTWISE:
+            out_shape = self.out_meta[0][0]
+            for meta, need in zip(self.operand_meta, self.needs, strict=True):
+                if need and meta is not None and meta[0] != out_shape:
+                    return [
+                        None if g is None or m is None or not n else sum_to(g, m[0])
+                        for g, m, n in zip(result, self.operand_meta, self.needs, strict=True)
+                    ]
+        return result
+
+    def tensor_context(self) -> VjpContext:
+        """The context over Tensors, through which gradients flow again."""
+        tensors = iter([t for t, _ in self.saved])
+        inputs = tuple([a if a is None or not hasattr(a, "shape") else next(tensors) for a in self.inputs])
+        outputs = tuple([None if a is None else _REVIVE[0](a, self, i) for i, a in enumerate(self.outputs)])
+        return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes)
+
+    def release(self) -> None:
+        if self.saved or self.storages:
+            self.freed = True
+            self.inputs = self.outputs = ()
+            self.saved = self.storages = ()
+
+
+_REVIVE: list[Callable[[Any, OpNode, int], Any]] = []
+"""Makes the Tensor of a saved output again: (array, node, position).  Installed by tensor.py."""

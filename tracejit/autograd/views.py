@@ -1,0 +1,87 @@
+"""Writes through views, on the tape.
+
+Writing `value` into a view of a root gives the root a new place on the tape: `ViewWriteNode`.  Its backward hands the part of
+the cotangent that lies under the view to `value`, and the rest, with zeros there, to the root's previous place.
+`put_back` is the functional inverse of a chain of view operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd.tape import Node
+from tracejit.core.interpreter import bind
+from tracejit.core.op import Op
+from tracejit.ops.movement import views
+from tracejit.ops.reduce import sum_to
+
+__all__ = ["Chain", "ViewWriteNode", "apply_chain", "put_back"]
+
+Chain = tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
+
+
+def apply_chain(root: Any, chain: Chain) -> Any:
+    """The view of `root` that `chain` describes."""
+    for op, operands, attributes in chain:
+        root = bind(op, (root, *operands), attributes)
+    return root
+
+
+def put_back(root: Any, chain: Chain, value: Any) -> Any:
+    """A copy of `root` in which the view described by `chain` has the contents of `value`."""
+    if not chain:
+        return value
+    op, operands, attributes = chain[0]
+    inner = put_back(bind(op, (root, *operands), attributes), chain[1:], value)
+    if op is views.reshape:
+        return views.reshape(inner, shape=tuple(root.shape))
+    if op is views.permute:
+        dims = attributes["dims"]
+        return views.permute(inner, dims=tuple(dims.index(i) for i in range(len(dims))))
+    if op is views.slice_:
+        return views.slice_scatter(root, inner, **attributes)
+    if op is views.select:
+        return views.select_scatter(root, inner, *operands, **attributes)
+    if op is views.diagonal:
+        return views.diagonal_scatter(root, inner, **attributes)
+    raise RuntimeError(f"in-place: a tensor that was expanded cannot be written to ({op.name}); clone() it first")
+
+
+class ViewWriteNode(Node):
+    """The root of a storage after a write through one of its views."""
+
+    __slots__ = ("chain", "value_shape")
+
+    def __init__(
+        self,
+        root_edge: tuple[Any, int] | None,
+        value_edge: tuple[Any, int] | None,
+        chain: Chain,
+        root_meta: tuple[tuple[int, ...], Any],
+        value_shape: tuple[int, ...],
+    ) -> None:
+        super().__init__((root_edge, value_edge), (root_meta,))
+        self.chain = chain
+        self.value_shape = value_shape
+
+    @property
+    def name(self) -> str:
+        return "CopySlices"
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        (g,) = cotangents
+        under = apply_chain(g, self.chain)
+        root = value = None
+        if self.needs[1]:
+            value = sum_to(under if tensors else np.array(under), self.value_shape)
+        if self.needs[0]:
+            if tensors:
+                root = put_back(g, self.chain, under * 0.0)
+            else:
+                root = np.array(g, order="C")
+                hole = apply_chain(root, self.chain)
+                hole[...] = 0
+        return root, value

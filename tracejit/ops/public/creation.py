@@ -1,0 +1,107 @@
+"""Public functions that make tensors.  All of them pass the door, so a recording knows them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.ops import creation
+from tracejit.ops.public.derive import public
+from tracejit.ops.public.movement import shape_of
+
+
+def _finish(out: Any, requires_grad: bool) -> Any:
+    return out.requires_grad_() if requires_grad else out
+
+
+def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType | None, requires_grad: bool) -> Any:
+    shape = shape_of(name, sizes)
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
+    return _finish(creation.full(value, shape=shape, dtype=dtype or dtypes.default_dtype()), requires_grad)
+
+
+@public(method=False)
+def zeros(*size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """A tensor of zeros; `dtype` defaults to the default floating-point dtype."""
+    return _filled("zeros", size, 0, dtype, requires_grad)
+
+
+@public(method=False)
+def ones(*size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """A tensor of ones; `dtype` defaults to the default floating-point dtype."""
+    return _filled("ones", size, 1, dtype, requires_grad)
+
+
+@public(method=False)
+def empty(*size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """A tensor to be filled later.  Its contents are zeros, so that eager and compiled runs agree."""
+    return _filled("empty", size, 0, dtype, requires_grad)
+
+
+@public(method=False)
+def full(size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """A tensor of one number; `dtype` defaults to that of the number."""
+    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), requires_grad)
+
+
+def _like(name: str, value: int) -> None:
+    def like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+        return _finish(creation.full(value, shape=input.shape, dtype=dtype or input.dtype), requires_grad)
+
+    def new(input: Any, *size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+        return _filled(f"new_{name}", size, value, dtype or input.dtype, requires_grad)
+
+    like.__name__, new.__name__ = f"{name}_like", f"new_{name}"
+    like.__doc__ = f"A tensor of {name} (empty: zeros) of the shape and dtype of `input`."
+    new.__doc__ = f"A tensor of {name} (empty: zeros) of the given size and the dtype of `input`."
+    public(f"{name}_like", method=False)(like)
+    public(f"new_{name}", function=False)(new)
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    _like(_name, _value)
+
+
+@public(method=False)
+def full_like(input: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """A tensor of one number of the shape and dtype of `input`."""
+    return _finish(creation.full(fill_value, shape=input.shape, dtype=dtype or input.dtype), requires_grad)
+
+
+@public(function=False)
+def new_full(input: Any, size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """A tensor of one number, of the given size and the dtype of `input`."""
+    return _filled("new_full", (size,), fill_value, dtype or input.dtype, requires_grad)
+
+
+@public(method=False)
+def arange(*bounds: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False, **named: Any) -> Any:
+    """arange(end), arange(start, end), arange(start, end, step): values in [start, end) at distance step; int64 if all are integers."""
+    if named:
+        bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
+    start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if step == 0 or (end - start) * step < 0:
+        raise RuntimeError(f"arange(): upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}")
+    if dtype is None:
+        dtype = dtypes.default_dtype() if any(isinstance(b, float) for b in (start, end, step)) else dtypes.int64
+    length = max(0, math.ceil((end - start) / step))
+    return _finish(creation.arange(start, step, length=length, dtype=dtype), requires_grad)
+
+
+@public(method=False)
+def linspace(start: float, end: float, steps: int, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """`steps` numbers at equal distance from start to end, both included."""
+    if steps < 0:
+        raise RuntimeError(f"linspace(): number of steps must be non-negative, got {steps}")
+    dtype = dtype or dtypes.default_dtype()
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    return _finish(creation.arange(start, step, length=steps, dtype=dtype), requires_grad)
+
+
+@public(method=False)
+def eye(n: int, m: int | None = None, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """Ones on the diagonal of an (n, m) matrix, zeros elsewhere."""
+    return _finish(creation.eye(rows=n, columns=n if m is None else m, dtype=dtype or dtypes.default_dtype()), requires_grad)

@@ -1,0 +1,65 @@
+"""Public functions and methods: PyTorch's names and argument orders over the primitives.
+
+Functions of simple elementwise primitives are derived here; those that normalise arguments are written in the modules beside
+this one and registered with `public`.  tensor.py makes the methods and the in-place forms of Tensor from these tables; `tracejit`
+exports the functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tracejit.core.interpreter import bind
+from tracejit.core.op import Op
+
+__all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "derive_binary", "derive_unary", "public"]
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+METHODS: dict[str, Callable[..., Any]] = {}
+IN_PLACE: dict[str, Callable[..., Any]] = {}
+
+_NO_ATTRIBUTES: dict[str, Any] = {}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def public(
+    name: str | None = None, *, function: bool = True, method: bool = True, in_place: bool = False, aliases: tuple[str, ...] = ()
+) -> Callable[[F], F]:
+    """Register a function under PyTorch's name; as a method too, and with an in-place method `name_` if asked for."""
+
+    def register(body: F) -> F:
+        for public_name in (name or body.__name__.rstrip("_"), *aliases):
+            if function:
+                FUNCTIONS[public_name] = body
+            if method:
+                METHODS[public_name] = body
+            if in_place:
+                IN_PLACE[public_name + "_"] = body
+        return body
+
+    return register
+
+
+def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
+    """function(input) of a primitive."""
+
+    def function(input: Any) -> Any:
+        return bind(op, (input,), _NO_ATTRIBUTES)
+
+    return _finish(function, op, names, in_place)
+
+
+def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
+    """function(input, other) of a primitive."""
+
+    def function(input: Any, other: Any) -> Any:
+        return bind(op, (input, other), _NO_ATTRIBUTES)
+
+    return _finish(function, op, names, in_place)
+
+
+def _finish(function: Callable[..., Any], op: Op, names: tuple[str, ...], in_place: bool) -> Callable[..., Any]:
+    function.__doc__ = op.doc
+    function.__name__ = function.__qualname__ = (names or (op.name,))[0]
+    return public(function.__name__, in_place=in_place, aliases=names[1:])(function)

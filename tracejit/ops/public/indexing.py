@@ -1,0 +1,184 @@
+"""Public indexing: x[key], gathers and scatters.
+
+A key is split into its basic part (ints, slices, None, Ellipsis: views) and its advanced part (integer tensors, masks, lists:
+copies).  Masks become positions through `nonzero`, whose shape depends on data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.shapes import normalise_dim
+from tracejit.ops import indexing
+from tracejit.ops.creation import full
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.movement import views
+from tracejit.ops.public.derive import public
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether a key item is a tensor (real or abstract)."""
+    return hasattr(x, "dtype") and hasattr(x, "ndim")
+
+
+def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    used = sum(0 if k is None or k is Ellipsis or isinstance(k, bool) else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1) for k in key)
+    if used > ndim:
+        raise IndexError(f"too many indices for tensor of dimension {ndim}: got {used}")
+    positions = [i for i, k in enumerate(key) if k is Ellipsis]
+    if len(positions) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    fill = (slice(None),) * (ndim - used)
+    if positions:
+        i = positions[0]
+        return key[:i] + fill + key[i + 1 :]
+    return key + fill
+
+
+def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
+    """(view by the basic part, [(dimension of the view, index tensor), ...])."""
+    items = _expand_ellipsis(key if isinstance(key, tuple) else (key,), x.ndim)
+    dim = 0
+    advanced: list[tuple[int, Any]] = []
+    for k in items:
+        if isinstance(k, slice):
+            size = x.shape[dim]
+            if k != _ALL:
+                start, stop, step = k.indices(size)
+                if step < 1:
+                    raise ValueError(f"slice step must be positive, got {k.step}; use flip() for a reversed copy")
+                x = views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, start), step=step)
+            dim += 1
+        elif k is None:
+            x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
+            dim += 1
+        elif isinstance(k, bool):
+            x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
+            advanced.append((dim, indexing.constant_index([0] if k else [])))
+            dim += 1
+        elif is_tensor(k):
+            if k.dtype is dtypes.bool_:
+                if k.shape != x.shape[dim : dim + k.ndim]:
+                    raise IndexError(f"the shape of the mask {list(k.shape)} at dimension {dim} does not match the indexed tensor's {list(x.shape)}")
+                for position in indexing.nonzero_tuple(k):
+                    advanced.append((dim, position))
+                    dim += 1
+            elif k.dtype.is_floating_point:
+                raise IndexError(f"tensors used as indices must be integer or bool tensors, got {k.dtype.name}")
+            elif k.ndim == 0:
+                x = _select(x, int(k), dim)
+            else:
+                advanced.append((dim, k))
+                dim += 1
+        elif isinstance(k, list | tuple | range):
+            advanced.append((dim, indexing.constant_index(list(k))))
+            dim += 1
+        elif hasattr(k, "__index__"):
+            x = _select(x, k.__index__(), dim)
+        else:
+            raise TypeError(f"indices must be integers, slices, None, Ellipsis, lists or tensors, got {type(k).__name__}")
+    return x, advanced
+
+
+_ALL = slice(None)
+
+
+def _select(x: Any, index: int, dim: int) -> Any:
+    size = x.shape[dim]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+    return views.select(x, index + size if index < 0 else index, dim=dim)
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """x[key]: a view for a basic key, a copy where tensors, masks or lists take part."""
+    if x.ndim == 0 and key not in ((), Ellipsis, None) and not isinstance(key, tuple) and not is_tensor(key) and not isinstance(key, bool):
+        raise IndexError("invalid index of a 0-dim tensor; use tensor.item() to get a Python number")
+    out, advanced = split_key(x, key)
+    if advanced:
+        return indexing.index(out, *(i for _, i in advanced), dims=tuple(d for d, _ in advanced))
+    return views.slice_(out, dim=0, start=0, stop=out.shape[0], step=1) if out is x and x.ndim else (views.reshape(x, shape=()) if out is x else out)
+
+
+def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
+    """x[key] = value; `write(target, value)` changes a view's memory."""
+    if is_tensor(key) and key.dtype is dtypes.bool_ and key.shape == x.shape and (not is_tensor(value) or value.ndim == 0):
+        return write(x, where(key, value, x))
+    target, advanced = split_key(x, key)
+    if advanced:
+        indices, dims = tuple(i for _, i in advanced), tuple(d for d, _ in advanced)
+        if not is_tensor(value):
+            value = full(value, shape=(), dtype=x.dtype)
+        elif value.dtype is not x.dtype:
+            value = cast(value, dtype=x.dtype)
+        return write(target, indexing.index_put(target, value, *indices, dims=dims, accumulate=False))
+    return write(target, value)
+
+
+@public()
+def gather(input: Any, dim: int, index: Any) -> Any:
+    """out[i][j][k] = input[i][index[i][j][k]][k] for dim=1, and likewise.  Raises IndexError for positions outside [0, size)."""
+    _integer("gather", index)
+    _same_rank("gather", input, index)
+    return indexing.gather(input, index, dim=normalise_dim("gather", dim, input.ndim))
+
+
+@public(in_place=True)
+def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
+    """A copy of `input` with input[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError for positions outside [0, size)."""
+    _integer("scatter_add", index)
+    _same_rank("scatter_add", input, index)
+    if src.dtype is not input.dtype:
+        raise RuntimeError(f"scatter_add(): expected src to have the dtype of input, {input.dtype.name}, got {src.dtype.name}")
+    return indexing.scatter_add(input, index, src, dim=normalise_dim("scatter_add", dim, input.ndim))
+
+
+@public(in_place=True)
+def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
+    """A copy of `input` with input[i][index[i][j]] = src[i][j] (or a number) for dim=1."""
+    _integer("scatter", index)
+    _same_rank("scatter", input, index)
+    source = value if src is None else src
+    if not is_tensor(source):
+        source = full(source, shape=index.shape, dtype=input.dtype)
+    elif source.dtype is not input.dtype:
+        raise RuntimeError(f"scatter(): expected src to have the dtype of input, {input.dtype.name}, got {source.dtype.name}")
+    return indexing.scatter(input, index, source, dim=normalise_dim("scatter", dim, input.ndim))
+
+
+@public()
+def index_select(input: Any, dim: int, index: Any) -> Any:
+    """Slices of `input` along `dim` at the positions in the 1-D `index`."""
+    _integer("index_select", index)
+    if index.ndim > 1:
+        raise IndexError(f"index_select(): index must be a vector, got shape {list(index.shape)}")
+    if input.ndim == 0:
+        return views.reshape(indexing.index_select(views.reshape(input, shape=(1,)), index, dim=0), shape=())
+    at = normalise_dim("index_select", dim, input.ndim)
+    return indexing.index_select(input, views.reshape(index, shape=(1,)) if index.ndim == 0 else index, dim=at)
+
+
+@public(in_place=True)
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    """A copy of `input` with alpha * source[i] added to its slice index[i] along `dim`."""
+    _integer("index_add", index)
+    at = normalise_dim("index_add", dim, input.ndim)
+    if alpha != 1:
+        source = source * alpha
+    if input.ndim == 0:
+        one = (1,)
+        flat = indexing.index_add(views.reshape(input, shape=one), views.reshape(index, shape=one), views.reshape(source, shape=one), dim=0)
+        return views.reshape(flat, shape=())
+    return indexing.index_add(input, views.reshape(index, shape=(1,)) if index.ndim == 0 else index, source, dim=at)
+
+
+def _integer(name: str, index: Any) -> None:
+    if not is_tensor(index) or index.dtype not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(f"{name}(): expected index to be an int64 tensor, got {getattr(index, 'dtype', type(index).__name__)}")
+
+
+def _same_rank(name: str, input: Any, index: Any) -> None:
+    if max(1, index.ndim) != max(1, input.ndim):
+        raise RuntimeError(f"{name}(): index must have as many dimensions as input, got {index.ndim} and {input.ndim}")

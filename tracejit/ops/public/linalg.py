@@ -1,0 +1,82 @@
+"""Public matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.ops import linalg, reduce
+from tracejit.ops.movement.views import reshape
+from tracejit.ops.public.derive import public
+
+
+@public()
+def matmul(input: Any, other: Any) -> Any:
+    """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right); leading dimensions broadcast."""
+    a, b = input, other
+    if a.ndim == 0 or b.ndim == 0:
+        raise RuntimeError(f"matmul(): both arguments need at least 1 dimension, got {a.ndim} and {b.ndim}")
+    if a.ndim > 1 and b.ndim > 1:
+        return linalg.matmul(a, b)
+    left, right = a.ndim == 1, b.ndim == 1
+    if left:
+        a = reshape(a, shape=(1, *a.shape))
+    if right:
+        b = reshape(b, shape=(*b.shape, 1))
+    out = linalg.matmul(a, b)
+    shape = out.shape
+    return reshape(out, shape=(*shape[:-2], *(() if left else shape[-2:-1]), *(() if right else shape[-1:])))
+
+
+def _exactly(name: str, ndim: int, *tensors: Any) -> None:
+    for i, x in enumerate(tensors):
+        if x.ndim != ndim:
+            raise RuntimeError(f"{name}(): expected {ndim}-dimensional tensors, argument {i} has shape {list(x.shape)}; use matmul() for broadcasting")
+
+
+@public()
+def mm(input: Any, mat2: Any) -> Any:
+    """Product of two matrices; no broadcasting."""
+    _exactly("mm", 2, input, mat2)
+    return linalg.matmul(input, mat2)
+
+
+@public()
+def bmm(input: Any, mat2: Any) -> Any:
+    """Batched product of (B, n, m) and (B, m, p)."""
+    _exactly("bmm", 3, input, mat2)
+    if input.shape[0] != mat2.shape[0]:
+        raise RuntimeError(f"bmm(): expected equal batch sizes, got {input.shape[0]} and {mat2.shape[0]}")
+    return linalg.matmul(input, mat2)
+
+
+@public()
+def mv(input: Any, vec: Any) -> Any:
+    """Product of a matrix and a vector."""
+    _exactly("mv", 2, input)
+    _exactly("mv", 1, vec)
+    return matmul(input, vec)
+
+
+@public()
+def dot(input: Any, tensor: Any) -> Any:
+    """Inner product of two vectors of one length."""
+    _exactly("dot", 1, input, tensor)
+    if input.shape != tensor.shape:
+        raise RuntimeError(f"dot(): expected vectors of one length, got {input.shape[0]} and {tensor.shape[0]}")
+    return reduce.sum_(input * tensor, dims=(0,), keepdim=False)
+
+
+@public(aliases=("ger",))
+def outer(input: Any, vec2: Any) -> Any:
+    """Outer product of two vectors."""
+    _exactly("outer", 1, input, vec2)
+    return reshape(input, shape=(input.shape[0], 1)) * vec2
+
+
+@public()
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    product = mm(mat1, mat2)
+    if alpha != 1:
+        product = product * alpha
+    return product + (input if beta == 1 else input * beta)

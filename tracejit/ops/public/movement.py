@@ -1,0 +1,310 @@
+"""Public functions that move elements, and conversions of dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.promotion import common_dtype
+from tracejit.core.shapes import broadcast_shapes, normalise_dim, normalise_dims, product
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.movement import copies, views
+from tracejit.ops.public.derive import public
+
+Shape = tuple[int, ...]
+
+
+def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
+    """Sizes given as f(2, 3) or f((2, 3)).  Raises TypeError for anything but integers."""
+    if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
+        sizes = tuple(sizes[0])
+    try:
+        return tuple([s.__index__() for s in sizes])
+    except AttributeError:
+        raise TypeError(f"{name}(): sizes must be integers, got {sizes!r}") from None
+
+
+def _infer(name: str, shape: Shape, size: int) -> Shape:
+    """Replace one -1 by what makes the sizes multiply to `size`."""
+    unknown = [i for i, s in enumerate(shape) if s == -1]
+    rest = product(s for s in shape if s != -1)
+    if len(unknown) > 1 or any(s < -1 for s in shape):
+        raise RuntimeError(f"{name}(): invalid shape {list(shape)}: at most one size may be -1, the others must not be negative")
+    if unknown:
+        if rest == 0 or size % rest:
+            raise RuntimeError(f"{name}(): shape {list(shape)} is invalid for a tensor of {size} elements")
+        i = unknown[0]
+        return (*shape[:i], size // rest, *shape[i + 1 :])
+    if rest != size:
+        raise RuntimeError(f"{name}(): shape {list(shape)} is invalid for a tensor of {size} elements; it would need {rest}")
+    return shape
+
+
+@public()
+def reshape(input: Any, *shape: Any) -> Any:
+    """The same elements under another shape (one size may be -1): a view where the layout allows it, else a copy."""
+    target = _infer("reshape", shape_of("reshape", shape), product(input.shape))
+    if target == input.shape:
+        return views.reshape(input, shape=target)
+    return views.reshape(input if input.is_viewable(target) else copies.clone(input), shape=target)
+
+
+@public(function=False)
+def view(input: Any, *shape: Any) -> Any:
+    """The same memory under another shape, or, given a dtype of the same size, not supported.  Raises RuntimeError where a copy would be needed."""
+    target = _infer("view", shape_of("view", shape), product(input.shape))
+    if not input.is_viewable(target):
+        raise RuntimeError(
+            f"view(): size {list(target)} is not compatible with the tensor's size {list(input.shape)} and stride {list(input.stride())}; use reshape()"
+        )
+    return views.reshape(input, shape=target)
+
+
+@public()
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Dimensions start_dim ... end_dim as one."""
+    if not input.ndim:
+        return reshape(input, 1)
+    first, last = normalise_dim("flatten", start_dim, input.ndim), normalise_dim("flatten", end_dim, input.ndim)
+    if first > last:
+        raise RuntimeError(f"flatten(): start_dim {start_dim} comes after end_dim {end_dim}")
+    if first == last:
+        return input
+    shape = input.shape
+    return reshape(input, (*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@public()
+def permute(input: Any, *dims: Any) -> Any:
+    """Dimensions in another order (a view)."""
+    order = shape_of("permute", dims)
+    if len(order) != input.ndim:
+        raise RuntimeError(f"permute(): got {len(order)} dims {list(order)} for a tensor of {input.ndim} dimensions")
+    order = tuple(normalise_dim("permute", d, input.ndim) for d in order)
+    if len(set(order)) != len(order):
+        raise RuntimeError(f"permute(): dims {list(order)} repeat a dimension")
+    return views.permute(input, dims=order)
+
+
+@public(aliases=("swapaxes", "swapdims"))
+def transpose(input: Any, dim0: int, dim1: int) -> Any:
+    """Two dimensions swapped (a view)."""
+    order = list(range(input.ndim))
+    a, b = normalise_dim("transpose", dim0, input.ndim), normalise_dim("transpose", dim1, input.ndim)
+    if not order:
+        return views.permute(input, dims=())
+    order[a], order[b] = order[b], order[a]
+    return views.permute(input, dims=tuple(order))
+
+
+@public()
+def t(input: Any) -> Any:
+    """The transpose of a tensor of at most two dimensions (a view).  Raises RuntimeError for more."""
+    if input.ndim > 2:
+        raise RuntimeError(f"t(): expected at most 2 dimensions, got {input.ndim}; use transpose(dim0, dim1) or .mT")
+    return transpose(input, 0, 1) if input.ndim == 2 else views.reshape(input, shape=input.shape)
+
+
+@public()
+def unsqueeze(input: Any, dim: int) -> Any:
+    """A dimension of size 1 inserted at `dim` (a view)."""
+    at = normalise_dim("unsqueeze", dim, input.ndim + 1)
+    return views.reshape(input, shape=(*input.shape[:at], 1, *input.shape[at:]))
+
+
+@public()
+def squeeze(input: Any, dim: int | Sequence[int] | None = None) -> Any:
+    """Dimensions of size 1 removed: all, or those of `dim` (a view)."""
+    dims = normalise_dims("squeeze", dim if isinstance(dim, int) or dim is None else tuple(dim), input.ndim)
+    if dim is not None and not isinstance(dim, int) and not len(dim):
+        dims = ()
+    return views.reshape(input, shape=tuple(s for i, s in enumerate(input.shape) if s != 1 or i not in dims))
+
+
+@public(function=False)
+def expand(input: Any, *sizes: Any) -> Any:
+    """Broadcast to `sizes` without copying; -1 keeps a size.  Raises RuntimeError where a size other than 1 would change."""
+    target = shape_of("expand", sizes)
+    lead = len(target) - input.ndim
+    if lead < 0:
+        raise RuntimeError(f"expand(): {list(target)} has fewer dimensions than the tensor, whose shape is {list(input.shape)}")
+    out = []
+    for i, s in enumerate(target):
+        own = 1 if i < lead else input.shape[i - lead]
+        if s == -1 and i >= lead:
+            s = own
+        elif s < 0 or (own not in (1, s)):
+            raise RuntimeError(f"expand(): the size {s} at dimension {i} must match the existing size {own} of shape {list(input.shape)}")
+        out.append(s)
+    return views.expand(input, shape=tuple(out))
+
+
+@public()
+def broadcast_to(input: Any, size: Any) -> Any:
+    """Broadcast to `size` without copying."""
+    return expand(input, *shape_of("broadcast_to", (size,)))
+
+
+@public(method=False)
+def broadcast_tensors(*tensors: Any) -> list[Any]:
+    """The tensors expanded to their common shape."""
+    shape = broadcast_shapes("broadcast_tensors", *(x.shape for x in tensors))
+    return [views.expand(x, shape=shape) for x in tensors]
+
+
+def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
+    if not isinstance(tensors, tuple | list) or not all(hasattr(x, "ndim") for x in tensors):
+        raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {type(tensors).__name__}")
+    if not tensors:
+        raise RuntimeError(f"{name}(): expected a non-empty list of Tensors")
+    target = common_dtype(tuple(tensors))
+    return tuple(x if x.dtype is target else cast(x, dtype=target) for x in tensors)
+
+
+@public(method=False, aliases=("concat", "concatenate"))
+def cat(tensors: Any, dim: int = 0) -> Any:
+    """Tensors joined along `dim`; all other sizes must be equal.  Raises RuntimeError otherwise."""
+    xs = _tensors("cat", tensors)
+    kept = tuple(x for x in xs if x.shape != (0,)) or xs[:1]
+    first = kept[0]
+    if first.ndim == 0:
+        raise RuntimeError("cat(): zero-dimensional tensors cannot be concatenated; use stack()")
+    at = normalise_dim("cat", dim, first.ndim)
+    for i, x in enumerate(kept):
+        if x.ndim != first.ndim or x.shape[:at] != first.shape[:at] or x.shape[at + 1 :] != first.shape[at + 1 :]:
+            raise RuntimeError(
+                f"cat(): sizes of tensors must match except in dimension {at}: tensor 0 has shape {list(first.shape)}, tensor {i} {list(x.shape)}"
+            )
+    return copies.cat(*kept, dim=at)
+
+
+@public(method=False)
+def stack(tensors: Any, dim: int = 0) -> Any:
+    """Tensors of one shape along a new dimension."""
+    xs = _tensors("stack", tensors)
+    for i, x in enumerate(xs):
+        if x.shape != xs[0].shape:
+            raise RuntimeError(f"stack(): each tensor must have the same shape, got {list(xs[0].shape)} for tensor 0 and {list(x.shape)} for tensor {i}")
+    at = normalise_dim("stack", dim, xs[0].ndim + 1)
+    return copies.cat(*(unsqueeze(x, at) for x in xs), dim=at)
+
+
+@public()
+def narrow(input: Any, dim: int, start: int, length: int) -> Any:
+    """`length` elements of `dim` from `start` on (a view).  Raises RuntimeError outside the dimension."""
+    at = normalise_dim("narrow", dim, input.ndim)
+    size = input.shape[at]
+    begin = int(start) + (size if start < 0 else 0)
+    if not (0 <= begin <= size and 0 <= length <= size - begin):
+        raise RuntimeError(f"narrow(): start {start} and length {length} exceed the dimension's size {size}")
+    return views.slice_(input, dim=at, start=begin, stop=begin + length, step=1)
+
+
+@public()
+def select(input: Any, dim: int, index: int) -> Any:
+    """The slice at `index` of `dim` (a view).  Raises IndexError out of range."""
+    if input.ndim == 0:
+        raise IndexError("select(): cannot be applied to a 0-dim tensor")
+    at = normalise_dim("select", dim, input.ndim)
+    size = input.shape[at]
+    if not -size <= index < size:
+        raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")
+    return views.select(input, index + size if index < 0 else index, dim=at)
+
+
+@public()
+def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Views of consecutive pieces along `dim`: of one size (the last may be smaller), or of the sizes listed."""
+    at = normalise_dim("split", dim, input.ndim)
+    size = input.shape[at]
+    if isinstance(split_size_or_sections, int):
+        piece = split_size_or_sections
+        if piece < 0 or (piece == 0 and size):
+            raise RuntimeError(f"split(): split_size must be positive, got {piece}")
+        sections = [min(piece, size - i) for i in range(0, size, piece)] if size else [0]
+    else:
+        sections = [int(s) for s in split_size_or_sections]
+        if sum(sections) != size or min(sections, default=0) < 0:
+            raise RuntimeError(f"split(): sections {sections} must be non-negative and sum to the size {size} of dimension {at}")
+    out, start = [], 0
+    for s in sections:
+        out.append(views.slice_(input, dim=at, start=start, stop=start + s, step=1))
+        start += s
+    return tuple(out)
+
+
+@public()
+def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """Views of at most `chunks` pieces of equal size along `dim`."""
+    if chunks <= 0:
+        raise RuntimeError(f"chunk(): chunks must be positive, got {chunks}")
+    size = input.shape[normalise_dim("chunk", dim, input.ndim)]
+    return split(input, max(1, -(-size // chunks)), dim)
+
+
+@public()
+def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
+    """The slices along `dim`, without that dimension (views)."""
+    if input.ndim == 0:
+        raise IndexError("unbind(): dimension specified as 0 but tensor has no dimensions")
+    at = normalise_dim("unbind", dim, input.ndim)
+    return tuple(views.select(input, i, dim=at) for i in range(input.shape[at]))
+
+
+@public()
+def flip(input: Any, *dims: Any) -> Any:
+    """A copy with the elements along `dims` in reverse order."""
+    chosen = tuple(normalise_dim("flip", d, input.ndim) for d in shape_of("flip", dims))
+    if len(set(chosen)) != len(chosen):
+        raise RuntimeError(f"flip(): dims {list(chosen)} repeat a dimension")
+    return copies.flip(input, dims=chosen)
+
+
+@public()
+def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The diagonal over two dimensions, which becomes the last one (a view)."""
+    a, b = normalise_dim("diagonal", dim1, input.ndim), normalise_dim("diagonal", dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal(): dim1 and dim2 must differ, got {dim1} and {dim2}")
+    return views.diagonal(input, offset=int(offset), dim1=a, dim2=b)
+
+
+@public(function=False)
+def to(input: Any, dtype: Any = None, *, copy: bool = False) -> Any:
+    """The tensor in another dtype (or in that of another tensor); itself where nothing changes and `copy` is false."""
+    if dtype is not None and not isinstance(dtype, dtypes.DType):
+        if not hasattr(dtype, "dtype"):
+            raise TypeError(f"to(): expected a dtype or a Tensor, got {type(dtype).__name__}; tracejit computes on the CPU only")
+        dtype = dtype.dtype
+    if dtype is None or dtype is input.dtype:
+        return copies.clone(input) if copy else input
+    return cast(input, dtype=dtype)
+
+
+def _conversion(name: str, dtype: dtypes.DType) -> None:
+    def convert(input: Any) -> Any:
+        return to(input, dtype)
+
+    convert.__name__ = name
+    convert.__doc__ = f"The tensor as {dtype.name}; itself if it is that already."
+    public(name, function=False)(convert)
+
+
+for _name, _dtype in (
+    ("float", dtypes.float32), ("double", dtypes.float64), ("long", dtypes.int64), ("int", dtypes.int32), ("short", dtypes.int16),
+    ("char", dtypes.int8), ("byte", dtypes.uint8), ("bool", dtypes.bool_),
+):  # fmt: skip
+    _conversion(_name, _dtype)
+
+
+@public(function=False)
+def contiguous(input: Any) -> Any:
+    """The tensor itself if its elements lie in row-major order, else a copy that does."""
+    return input if input.is_contiguous() else copies.clone(input)
+
+
+@public(function=False)
+def type_as(input: Any, other: Any) -> Any:
+    """The tensor in the dtype of `other`."""
+    return to(input, other.dtype)

@@ -1,0 +1,126 @@
+"""Public reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.shapes import normalise_dim, normalise_dims, product
+from tracejit.ops import reduce as primitives
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.mathematics import exp, log, sqrt
+from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.movement.views import detach, reshape
+from tracejit.ops.public.derive import public
+
+Dim = int | tuple[int, ...] | list[int] | None
+
+
+def _widened(input: Any, dtype: dtypes.DType | None) -> Any:
+    """Integers and bools are summed in int64."""
+    target = dtype or (input.dtype if input.dtype.is_floating_point else dtypes.int64)
+    return input if input.dtype is target else cast(input, dtype=target)
+
+
+@public("sum")
+def sum_(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """Sum over `dim` (all dimensions for None); integers and bools are summed in int64 unless `dtype` is given."""
+    dims = normalise_dims("sum", dim, input.ndim)
+    return primitives.sum_(_widened(input, dtype), dims=dims, keepdim=keepdim)
+
+
+@public()
+def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """Mean over `dim` (all dimensions for None).  Raises RuntimeError for integer input without a floating-point `dtype`."""
+    if dtype is not None and input.dtype is not dtype:
+        input = cast(input, dtype=dtype)
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"mean(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().mean()")
+    dims = normalise_dims("mean", dim, input.ndim)
+    total = primitives.sum_(input, dims=dims, keepdim=keepdim)
+    return total / float(product(input.shape[d] for d in dims))
+
+
+@public()
+def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+    """Variance over `dim` with divisor max(0, n - correction), by the two-pass formula."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        correction = int(unbiased)
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"var(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().var()")
+    dims = normalise_dims("var", dim, input.ndim)
+    deviation = input - mean(input, dims if dims or input.ndim == 0 else None, keepdim=True)
+    n = product(input.shape[d] for d in dims)
+    divisor = float(max(0, n - correction))
+    total = primitives.sum_(deviation * deviation, dims=dims, keepdim=keepdim)
+    return total / divisor
+
+
+@public()
+def std(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+    """Standard deviation over `dim`: the square root of var()."""
+    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+@public()
+def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """Product over `dim` (all dimensions for None); integers and bools are multiplied in int64 unless `dtype` is given."""
+    return primitives.prod(_widened(input, dtype), dims=normalise_dims("prod", dim, input.ndim), keepdim=keepdim)
+
+
+@public()
+def amax(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
+    """Largest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
+    return primitives.amax(input, dims=normalise_dims("amax", dim, input.ndim), keepdim=keepdim)
+
+
+@public()
+def amin(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
+    """Smallest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
+    return primitives.amin(input, dims=normalise_dims("amin", dim, input.ndim), keepdim=keepdim)
+
+
+@public("any")
+def any_(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
+    """Whether any element over `dim` is nonzero."""
+    return primitives.any_(input, dims=normalise_dims("any", dim, input.ndim), keepdim=keepdim)
+
+
+@public("all")
+def all_(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
+    """Whether all elements over `dim` are nonzero."""
+    return primitives.all_(input, dims=normalise_dims("all", dim, input.ndim), keepdim=keepdim)
+
+
+def _position(op: Any, input: Any, dim: int | None, keepdim: bool) -> Any:
+    if dim is None:
+        flat = reshape(detach(input), shape=(product(input.shape),))
+        out = op(flat, dim=0, keepdim=False)
+        return reshape(out, shape=(1,) * input.ndim) if keepdim else out
+    return op(detach(input), dim=normalise_dim(op.name, dim, input.ndim), keepdim=keepdim)
+
+
+@public()
+def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Position (int64) of the largest element along `dim`, or in the flattened input for None."""
+    return _position(primitives.argmax, input, dim, keepdim)
+
+
+@public()
+def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Position (int64) of the smallest element along `dim`, or in the flattened input for None."""
+    return _position(primitives.argmin, input, dim, keepdim)
+
+
+@public()
+def logsumexp(input: Any, dim: Dim, keepdim: bool = False) -> Any:
+    """log(sum(exp(input))) over `dim`, shifted by the maximum so that it does not overflow."""
+    if not input.dtype.is_floating_point:
+        input = cast(input, dtype=dtypes.default_dtype())
+    dims = normalise_dims("logsumexp", dim, input.ndim)
+    high = detach(primitives.amax(input, dims=dims, keepdim=True))
+    high = where(abs(high) == float("inf"), 0.0, high)
+    out = log(primitives.sum_(exp(input - high), dims=dims, keepdim=True)) + high
+    return out if keepdim else reshape(out, shape=tuple(s for i, s in enumerate(input.shape) if i not in dims))
