@@ -109,6 +109,7 @@ def rebuild(
     requires_grad: Iterable[int] | None = None,
     outputs: tuple[Operand, ...] | None = None,
     writes: tuple[tuple[int, int], ...] | None = None,
+    history: tuple[str, ...] | None = None,
 ) -> Graph:
     """A graph of `nodes` with the inputs and constants of `graph`.  Its outputs and writes go through `substitution`, unless given;
     `avals` and `requires_grad` may be larger than needed.  Constants that nothing reads are dropped."""
@@ -140,6 +141,7 @@ def rebuild(
         constants=constants,
         writes=writes,
         requires_grad=frozenset(v for v in marked if v in kept),
+        history=graph.history if history is None else history,
     )
 
 

@@ -74,8 +74,10 @@ class Tracer:
     __truediv__, __rtruediv__ = _binary("div")
     __pow__, __rpow__ = _binary("pow")
     __matmul__, __rmatmul__ = _binary("matmul")
-    __lt__, __gt__ = _binary("lt")
-    __le__, __ge__ = _binary("le")
+    __lt__ = _binary("lt")[0]
+    __le__ = _binary("le")[0]
+    __gt__ = _binary("gt")[0]
+    __ge__ = _binary("ge")[0]
     __eq__ = _binary("eq")[0]
     __ne__ = _binary("ne")[0]
     __hash__ = object.__hash__

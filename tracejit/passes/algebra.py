@@ -2,8 +2,8 @@
 
 So x * 1 goes and x + 0 stays (it turns -0.0 into 0.0), and so do x * 0, x - x and everything that rounds differently.  A rule looks at one
 node and at what made its operands, and answers with nothing, with a value that equals the node's output, or with another node of
-the same outputs, which is looked at again.  An output of the graph is never replaced by another value: the caller gets its
-own tensor.  For graphs through which no gradient will be taken any more.
+the same outputs, which is looked at again.  An output of the graph is only replaced by a value in memory of its own: the caller
+gets a tensor that shares memory with no input and no other output.  For graphs through which no gradient will be taken any more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.ir.builder import rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.passes.memory import memory_roots
 
 __all__ = ["algebra"]
 
@@ -32,6 +33,7 @@ def algebra(graph: Graph) -> Graph:
     """The simplified graph; `graph` itself where nothing applies.  Nodes that became unused are left to `dce`."""
     scope = _Scope(graph)
     outputs = {x for x in graph.outputs if type(x) is int}
+    occupied: set[int] | None = None  # memory that outputs are in
     replaced: dict[int, Operand] = {}
     nodes: list[Node] = []
     changed = False
@@ -43,12 +45,22 @@ def algebra(graph: Graph) -> Graph:
             if not isinstance(answer, Node):
                 break
             node, changed = answer, True
-        if answer is not None and node.outputs[0] not in outputs:
+        if answer is not None:
+            (v,) = node.outputs
+            if v in outputs:
+                if occupied is None:
+                    roots = memory_roots(graph)
+                    occupied = {roots.get(x, x) for x in outputs}
+                memory = scope.memory(answer)
+                if memory in occupied or memory not in scope.makers:
+                    answer = None
+                else:
+                    occupied.add(memory)
+        if answer is not None:
             replaced[node.outputs[0]] = answer
             continue
         nodes.append(node)
-        if len(node.outputs) == 1:
-            scope.makers[node.outputs[0]] = node
+        scope.makers.update(dict.fromkeys(node.outputs, node))
     if not changed and not replaced:
         return graph
     return rebuild(graph, nodes, replaced)
@@ -67,6 +79,14 @@ class _Scope:
         """The node that made `operand`, if it is one of the op called `name`."""
         maker = self.makers.get(operand) if type(operand) is int else None
         return maker if maker is not None and maker.op.name == name else None
+
+    def memory(self, v: int) -> int:
+        """The value whose memory `v` is in: the end of its chain of views."""
+        while v in self.makers and self.makers[v].op.effect is Effect.VIEW:
+            base = self.makers[v].operands[0]
+            assert type(base) is int
+            v = base
+        return v
 
     def same(self, operand: Operand, node: Node) -> int | None:
         """`operand` if it is a tensor of the aval of the node's output."""

@@ -1,0 +1,162 @@
+"""The backward graph: vjp rules run over tracers, in strict reverse program order.
+
+A rule sees forward values as tracers with their forward ids.  A value that is not at hand (residual, direct input, constant) is computed
+again: its forward node is put into the backward graph, unchanged, just before its first use.  Cotangents that do not exist
+are None, never zeros.  Cotangents of one value are added through `acc(previous | None, d)` in the order in which they arrive, which is
+the order of eager mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.interpreter import bind, pushed
+from tracejit.core.op import REGISTRY, Kind, VjpContext
+from tracejit.ir.builder import GraphBuilder, next_id, producers
+from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
+
+__all__ = ["active_values", "backward_graph", "sum_to", "visited_nodes"]
+
+
+def active_values(graph: Graph, wanted: Sequence[bool]) -> set[int]:
+    """Values through which a gradient reaches a wanted input."""
+    marked = graph.requires_grad
+    active = {v for v, want in zip(graph.inputs, wanted, strict=True) if want and v in marked}
+    for node in graph.nodes:
+        for x in node.operands:
+            if type(x) is int and x in active:
+                active.update(v for v in node.outputs if v in marked)
+                break
+    return active
+
+
+def visited_nodes(graph: Graph, active: set[int], present: Sequence[bool]) -> list[Node]:
+    """The nodes whose vjp runs, latest first, when the outputs in `present` have cotangents."""
+    reached = {v for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int and v in active}
+    visited: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in reached for v in node.outputs):
+            wanting = [x for x in node.operands if type(x) is int and x in active]
+            if wanting:
+                visited.append(node)
+                reached.update(wanting)
+    return visited
+
+
+def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
+    """Undo a broadcast: sum the cotangent `g` to `shape`."""
+    lead = len(g.shape) - len(shape)
+    dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)
+    if dims:
+        g = bind(REGISTRY["sum"], (g,), {"dims": dims, "keepdim": True})
+    return bind(REGISTRY["reshape"], (g,), {"shape": shape}) if lead else g
+
+
+def backward_graph(
+    graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], present: Sequence[bool], wanted: Sequence[bool]
+) -> Graph:
+    """The graph from (residuals, direct inputs, present cotangents) to one gradient per wanted input, None where none arrives.
+
+    Raises RuntimeError for a primitive without a derivative."""
+    active = active_values(graph, wanted)
+    forward = _ForwardValues(graph, residuals, direct_inputs)
+    builder = forward.builder
+    cotangents: dict[int, Tracer] = {}
+    interpreter = TracingInterpreter(builder)
+    acc = REGISTRY["acc"]
+
+    def accumulate(v: int, d: Tracer) -> None:
+        cotangents[v] = bind(acc, (cotangents.get(v), d), {})
+
+    given = [(v, builder.input(graph.avals[v])) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int]
+    with pushed(interpreter):
+        for v, cotangent in given:
+            if v in active:
+                accumulate(v, Tracer(cotangent, graph.avals[v]))
+        for node in visited_nodes(graph, active, present):
+            interpreter.line = node.line
+            arriving = [cotangents.get(v) for v in node.outputs]
+            if all(g is None for g in arriving):
+                continue
+            needs = tuple(type(x) is int and x in active for x in node.operands)
+            for x, need, d in zip(node.operands, needs, _pull_back(node, forward, needs, arriving), strict=True):
+                if need and d is not None:
+                    assert type(x) is int
+                    accumulate(x, _fitted(node, d, graph.avals[x]))
+    outputs = tuple(
+        cotangents[v].id if v in cotangents else None for v, want in zip(graph.inputs, wanted, strict=True) if want
+    )
+    return builder.build(outputs)
+
+
+def _pull_back(node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arriving: list[Tracer | None]) -> tuple[Any, ...]:
+    op = node.op
+    if op.vjp_rule is None:
+        raise RuntimeError(f"backward(): the primitive {op.name} ({node.line or 'unknown line'}) has no derivative; detach() its input")
+    saved_inputs, saved_outputs = op.saved_for(needs)
+    inputs = tuple(forward.operand(x, i in saved_inputs) for i, x in enumerate(node.operands))
+    outputs = tuple(forward.tracer(v) if i in saved_outputs else None for i, v in enumerate(node.outputs))
+    avals = tuple(a if type(x) is int and isinstance(a := forward.graph.avals[x], Aval) else None for x in node.operands)
+    result = op.vjp_rule(VjpContext(inputs, outputs, needs, avals, node.attrs), *arriving)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _fitted(node: Node, d: Any, aval: Any) -> Tracer:
+    """The cotangent in the shape of the operand.  Raises AssertionError where the rule is wrong."""
+    if node.op.kind is Kind.ELEMENTWISE and d.shape != aval.shape:
+        d = sum_to(d, aval.shape)
+    if d.aval != aval:
+        raise AssertionError(f"the vjp of {node.op.name} returned {d.aval} as the cotangent of an operand that is {aval}")
+    tracer: Tracer = d
+    return tracer
+
+
+class _ForwardValues:
+    """Forward values inside the backward graph: at hand, or computed again on demand."""
+
+    def __init__(self, graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int]) -> None:
+        self.graph = graph
+        self.makers = producers(graph)
+        self.builder = builder = GraphBuilder(next_id(graph))
+        for v in (*residuals, *direct_inputs):
+            builder.avals[v] = graph.avals[v]
+            builder.inputs.append(v)
+
+    def operand(self, operand: Operand, saved: bool) -> Any:
+        """What stands in `context.inputs`: numbers always, tensors where saved."""
+        if isinstance(operand, Literal):
+            return operand.value
+        if operand is None or not (saved or isinstance(self.graph.avals[operand], ScalarAval)):
+            return None
+        return self.tracer(operand)
+
+    def tracer(self, v: int) -> Tracer:
+        self._have(v)
+        aval = self.graph.avals[v]
+        return ScalarTracer(v, aval) if isinstance(aval, ScalarAval) else Tracer(v, aval)
+
+    def _have(self, wanted: int) -> None:
+        """Make sure that `wanted` is defined in the backward graph."""
+        builder, graph = self.builder, self.graph
+        stack = [wanted]
+        while stack:
+            v = stack[-1]
+            if v in builder.avals:
+                stack.pop()
+                continue
+            if v in graph.constants:
+                builder.constants[v] = graph.constants[v]
+                builder.avals[v] = graph.avals[v]
+                continue
+            node = self.makers.get(v)
+            if node is None:
+                raise AssertionError(f"the backward needs input v{v}, which is neither saved nor read directly")
+            missing = [x for x in node.operands if type(x) is int and x not in builder.avals]
+            if missing:
+                stack.extend(missing)
+                continue
+            builder.nodes.append(node)
+            builder.avals.update((x, graph.avals[x]) for x in node.outputs)
