@@ -1,0 +1,382 @@
+"""Reading and changing lists, tuples, dicts and sets.
+
+Of an outside container only what the run looks at is guarded: one item, the length, presence of a key, or the whole content with its
+order.  A container that was changed before its content was known cannot be guarded as a whole any more.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from types import FunctionType, GeneratorType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.attributes import AttributeHandlers
+from tracejit.capture.effects import ItemStore, MethodCall
+from tracejit.capture.policies import (
+    CHANGING_METHODS, DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, READING_METHODS, TRANSPARENT_TYPES, has_plain_state, is_user_instance,
+)  # fmt: skip
+from tracejit.capture.recorder import ABSENT
+from tracejit.capture.symbols import concrete, is_symbolic
+from tracejit.tensor import Tensor
+
+__all__ = ["ContainerHandlers"]
+
+_DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
+_SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
+_SEQUENCES: tuple[type, ...] = (list, tuple)
+
+
+class ContainerHandlers(AttributeHandlers):
+    """Items, membership, length, whole contents, and the methods of containers."""
+
+    # -- keys
+    def _key_text(self, key: Any) -> str | None:
+        """An expression for a key of an outside dictionary; None where there is none."""
+        if type(key) in _SIMPLE_KEYS:
+            return repr(key)
+        if type(key) is tuple and all(type(k) in _SIMPLE_KEYS for k in key):
+            return repr(key)
+        if id(key) in self.sources and type(key).__hash__ is object.__hash__:
+            return self.sources[id(key)]
+        if isinstance(key, IDENTITY_TYPES):
+            return self.constant(key)
+        return None
+
+    # -- whole contents
+    def read_content(self, value: Any, *, deep: bool = False) -> None:
+        """Something may look at everything in `value`: guard it, order included; with `deep`, in nested containers too."""
+        self._read_content(value, deep, set())
+
+    def _read_content(self, value: Any, deep: bool, seen: set[int]) -> None:
+        if self.stopped or is_symbolic(value) or id(value) in seen:
+            return
+        cls = type(value)
+        if cls in PRIMITIVE_TYPES or isinstance(value, (Tensor, np.generic)):
+            return
+        seen.add(id(value))
+        self._settle_places(value)
+        outside = self.is_outside(value)
+        if outside and id(value) not in self.content_known:
+            self._guard_content(value, cls)
+        if deep and isinstance(value, dict):
+            for key, item in list(value.items()):
+                self._read_content(key, True, seen)
+                self._read_content(item, True, seen)
+        elif deep and isinstance(value, (list, tuple, set, frozenset)):
+            for item in list(value):
+                self._read_content(item, True, seen)
+
+    def _settle_places(self, container: Any) -> None:
+        for place in [p for p in self.stored if p[0] == id(container)]:
+            concrete(self.stored.pop(place))
+
+    def _guard_content(self, value: Any, cls: type) -> None:
+        if isinstance(value, (list, tuple, set, frozenset, dict)):
+            if id(value) in self.changed_unread:
+                self.stop("read_after_change", f"a {cls.__name__}")
+                return
+            self.content_known.add(id(value))
+            self.keep.append(value)
+            text = self.sources[id(value)]
+            self.miss_if(f"len({text}) != {len(value)}")
+            if isinstance(value, list):
+                for i, item in enumerate(list.__iter__(value)):
+                    self.read(item, f"{text}[{i}]")
+            elif isinstance(value, tuple):
+                for i, item in enumerate(tuple.__iter__(value)):
+                    self.read(item, f"{text}[{i}]")
+            elif isinstance(value, dict):
+                self._guard_dict(value, text)
+            elif all(type(k) in PRIMITIVE_TYPES for k in value):
+                self.miss_if(f"list({text}) != {list(value)!r} or list(map(type, {text})) != {self.constant([type(k) for k in value])}")
+            else:
+                self.stop("container", "a set of objects")
+        elif hasattr(cls, "__next__"):
+            self.stop("external_iterator", f"a {cls.__name__}")
+        elif not (
+            cls in TRANSPARENT_TYPES or isinstance(value, IDENTITY_TYPES) or has_plain_state(cls)
+            or isinstance(value, (int, float, str, bytes, BaseException, FunctionType))
+        ):  # fmt: skip
+            self.stop("container", f"a {cls.__module__}.{cls.__name__}")
+
+    def _guard_dict(self, value: dict[Any, Any], text: str) -> None:
+        texts = {key: self._key_text(key) for key in dict.__iter__(value)}
+        if None in texts.values():
+            self.stop("container", "a dict with unusual keys")
+            return
+        if texts:
+            self.miss_if(f"list({text}) != [{', '.join(map(str, texts.values()))}]")
+        if not all(type(k) is str for k in texts):
+            self.miss_if(f"list(map(type, {text})) != {self.constant([type(k) for k in texts])}")
+        for key, key_text in texts.items():
+            place = (id(value), key)
+            if place not in self.written:
+                self.read(dict.__getitem__(value, key), f"{text}[{key_text}]")
+
+    def settled(self, value: Any) -> Any:
+        """`value` for C code: symbolic numbers in it, and in local containers in it, replaced by guarded plain ones."""
+        if is_symbolic(value):
+            return concrete(value)
+        cls = type(value)
+        if cls is tuple and not self.is_outside(value):
+            new = tuple(self.settled(v) for v in value)
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+        if cls is list and not self.is_outside(value) and any(map(is_symbolic, value)):
+            value[:] = [concrete(v) for v in value]
+        elif cls is dict and not self.is_outside(value) and any(map(is_symbolic, value.values())):
+            for key in value:
+                value[key] = concrete(value[key])
+        return value
+
+    # -- items
+    def get_item(self, owner: Any, key: Any) -> Any:
+        key = concrete(key) if not isinstance(owner, Tensor) else key
+        if isinstance(owner, Tensor):
+            self.inspect(owner)
+            return self.binary_native("__getitem__", owner, key)
+        if is_user_instance(owner) and not isinstance(owner, (list, tuple, dict)):
+            method, _ = self.lookup(type(owner), "__getitem__")
+            if type(method) is FunctionType:
+                return self.call(method, (owner, key), {})
+        if isinstance(owner, type):
+            self.stop("container", f"the class {owner.__name__}")
+            return owner[key]  # type: ignore[index]
+        if self.is_outside(owner):
+            return self._outside_item(owner, key)
+        if isinstance(owner, dict) and (id(owner), key) in self.stored:
+            return self.stored[id(owner), key]
+        if not isinstance(owner, (list, tuple, dict, str, range, bytes, np.generic)):
+            self.stop("container", f"a {type(owner).__name__}")
+        return owner[key]
+
+    def _outside_item(self, owner: Any, key: Any) -> Any:
+        text = self.sources[id(owner)]
+        cls = type(owner)
+        if cls in _DICT_TYPES:
+            key_text = self._key_text(key)
+            if key_text is not None:
+                place = (id(owner), key)
+                if place in self.stored:
+                    return self.stored[place]
+                if place in self.written:
+                    return owner[key]
+                if key in owner:
+                    return self.read(owner[key], f"{text}[{key_text}]", symbolic=True)
+                self._guard_absence(text, key_text)
+                if cls is collections.defaultdict and owner.default_factory is not None:
+                    factory = self.get_attribute(owner, "default_factory")
+                    self.set_item(self.call(factory, (), {}), owner, key)
+                return owner[key]
+        elif cls is list and type(key) is int and id(owner) not in self.changed_unread and 0 <= key < len(owner):
+            if id(owner) in self.content_known:
+                return owner[key]
+            return self.read(owner[key], f"{text}[{key}]", symbolic=True)
+        self.read_content(owner)
+        return owner[key]
+
+    def _guard_absence(self, text: str, key_text: str) -> None:
+        if self.first_time("absent", text, key_text):
+            self.miss_if(f"{key_text} in {text}")
+
+    def set_item(self, value: Any, owner: Any, key: Any) -> None:
+        if isinstance(owner, Tensor):
+            self.inspect_all((owner, value))
+            self.native_depth += 1
+            try:
+                owner[key] = value
+            finally:
+                self.native_depth -= 1
+            return
+        key = concrete(key)
+        if is_user_instance(owner) and not isinstance(owner, (list, dict)):
+            method, _ = self.lookup(type(owner), "__setitem__")
+            if type(method) is FunctionType:
+                self.call(method, (owner, key, value), {})
+                return
+        cls = type(owner)
+        if not self.is_outside(owner):
+            if cls not in (list, *_DICT_TYPES):
+                self.stop("container", f"a {cls.__name__}")
+            owner[key] = concrete(value)
+            return
+        if cls in _DICT_TYPES and self._key_text(key) is not None:
+            self.note_change(owner)
+            owner[key] = value._value if is_symbolic(value) else value
+            self.note_store((id(owner), key), ItemStore(owner, key, value))
+        elif cls is list and type(key) is int:
+            self.read_content(owner)
+            owner[key] = value = concrete(value)
+            self.note_method(MethodCall(owner, "__setitem__", (key, value)))
+        else:
+            self.stop("container", f"a {cls.__name__}")
+            owner[key] = concrete(value)
+
+    def delete_item(self, owner: Any, key: Any) -> None:
+        key = concrete(key)
+        cls = type(owner)
+        if self.is_outside(owner):
+            if cls in _DICT_TYPES and self._key_text(key) is not None:
+                self.get_item(owner, key)
+                self.note_change(owner)
+                del owner[key]
+                self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
+                return
+            if cls is list and type(key) is int:
+                self.read_content(owner)
+                del owner[key]
+                self.note_method(MethodCall(owner, "__delitem__", (key,)))
+                return
+        elif is_user_instance(owner):
+            method, _ = self.lookup(cls, "__delitem__")
+            if type(method) is FunctionType:
+                self.call(method, (owner, key), {})
+                return
+        if self.is_outside(owner) or cls not in (list, *_DICT_TYPES):
+            self.stop("container", f"a {cls.__name__}")
+        del owner[key]
+
+    # -- membership and length
+    def contains(self, element: Any, container: Any) -> bool:
+        element = concrete(element)
+        if is_user_instance(container) and not isinstance(container, (list, tuple, dict, set, frozenset, Tensor)):
+            method, _ = self.lookup(type(container), "__contains__")
+            if type(method) is FunctionType:
+                return self.truth(self.call(method, (container, element), {}))
+            self.stop("container", f"a {type(container).__name__} (operator in)")
+            return element in container
+        if isinstance(container, Tensor):
+            self.inspect(container)
+            return element in container
+        if self.is_outside(container):
+            key_text = self._key_text(element) if type(container) in _DICT_TYPES else None
+            if key_text is not None:
+                if (id(container), element) not in self.written:
+                    text = self.sources[id(container)]
+                    if element not in container:
+                        self._guard_absence(text, key_text)
+                    elif self.first_time("present", text, key_text):
+                        self.miss_if(f"{key_text} not in {text}")
+                return element in container
+            self.read_content(container, deep=True)
+        elif isinstance(container, GeneratorType) and self.is_outside(container):
+            self.stop("external_iterator", "a generator")
+        else:
+            self.read_content(container, deep=True)
+        return self.native(lambda: element in container)
+
+    def native(self, action: Callable[[], Any]) -> Any:
+        """Do something in C that may run the standard library's own Python."""
+        self.native_depth += 1
+        try:
+            return action()
+        finally:
+            self.native_depth -= 1
+
+    def binary_native(self, method: str, left: Any, right: Any) -> Any:
+        """A special method of a tensor, with a plain or nested index or operand."""
+        found, _ = self.lookup(type(left), method)
+        if isinstance(right, _SEQUENCES):
+            self.read_content(right, deep=True)
+            self.inspect_all(right)
+        return self.native(lambda: found(left, right))
+
+    def length(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            self.inspect(value)
+            return len(value)
+        if is_user_instance(value) and not isinstance(value, (list, tuple, dict)):
+            method, _ = self.lookup(type(value), "__len__")
+            if type(method) is FunctionType:
+                return self.call(method, (value,), {})
+        if self.is_outside(value):
+            if type(value) not in TRANSPARENT_TYPES and not isinstance(value, (list, tuple, dict)):
+                self.read_content(value)
+            elif isinstance(value, (list, dict, set)) and id(value) not in self.content_known and self.first_time("len", id(value)):
+                if id(value) in self.changed_unread:
+                    self.stop("read_after_change", f"the length of a {type(value).__name__}")
+                else:
+                    self.miss_if(f"len({self.sources[id(value)]}) != {len(value)}")
+        return len(value)
+
+    # -- methods of containers
+    def container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A C method of a list, dict, set or deque."""
+        name = function.__name__
+        outside = self.is_outside(owner)
+        if outside and type(owner) not in (list, set, *_DICT_TYPES):
+            self.stop("container", f"a {type(owner).__name__}")
+        elif name in READING_METHODS:
+            return self._reading_method(function, name, owner, outside, arguments, keywords)
+        elif name in CHANGING_METHODS:
+            if not outside:
+                if name in ("extend", "update"):
+                    arguments = tuple(self.consumable(a) for a in arguments)
+                return self.native(lambda: function(*arguments, **{k: self.guarded_callback(v) for k, v in keywords.items()}))
+            return self._changing_method(function, name, owner, arguments, keywords)
+        else:
+            self.stop("container", f"{type(owner).__name__}.{name}")
+        return function(*arguments, **keywords)
+
+    def consumable(self, value: Any) -> Any:
+        """An iterable for C code."""
+        if isinstance(value, (list, tuple, dict, set, frozenset, str, range)):
+            self.read_content(value)
+            return value
+        return self.iterate(value)
+
+    def _reading_method(
+        self, function: Any, name: str, owner: Any, outside: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        if name == "get" and outside and isinstance(owner, dict):
+            if self.contains(arguments[0], owner):
+                return self.get_item(owner, arguments[0])
+            return arguments[1] if len(arguments) > 1 else None
+        if name == "__getitem__":
+            return self.get_item(owner, arguments[0])
+        self.read_content(owner)
+        for argument in arguments:
+            self.read_content(argument, deep=True)
+        return self.native(lambda: function(*arguments, **keywords))
+
+    def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if name == "__setitem__":
+            return self.set_item(arguments[1], owner, arguments[0])
+        if name == "__delitem__":
+            return self.delete_item(owner, arguments[0])
+        if isinstance(owner, dict) and name in ("setdefault", "pop") and self._key_text(arguments[0]) is not None and not keywords:
+            return self._dict_method(name, owner, *arguments)
+        if keywords:
+            self.stop("container", f"{type(owner).__name__}.{name} with keywords")
+            return function(*arguments, **keywords)
+        if name in ("append", "add"):
+            self.note_change(owner)
+        elif name in ("extend", "update") and len(arguments) == 1 and isinstance(arguments[0], (list, tuple, dict, set)):
+            self.read_content(arguments[0])
+            self.note_change(owner)
+            arguments = (arguments[0].copy() if not isinstance(arguments[0], tuple) else arguments[0],)
+            if isinstance(owner, dict):
+                for key, value in dict(arguments[0]).items():
+                    self.set_item(value, owner, key)
+                return None
+        else:
+            self.read_content(owner)
+        result = function(*arguments)
+        self.note_method(MethodCall(owner, name, arguments))
+        return result
+
+    def _dict_method(self, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
+        present = self.contains(key, owner)
+        if name == "setdefault":
+            if not present:
+                self.set_item(default[0] if default else None, owner, key)
+            return self.get_item(owner, key)
+        if not present and default:
+            return default[0]
+        value = self.get_item(owner, key)
+        self.delete_item(owner, key)
+        return value
+
+

@@ -1,0 +1,201 @@
+"""Changes that the run makes outside, remembered so that the epilogue of the entry can make them again.
+
+The run itself makes every change for real.  A *place* is an entry of an outside dictionary (instance dictionaries and module globals
+included), a slot, a closure cell or a gradient; what counts is the last value stored in it.  Other changes of containers are
+method calls, repeated in order.  A symbolic number is stored as a plain one, and `stored` remembers what later reads of the place
+in this run must see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tracejit.capture.recorder import ABSENT, Recorder
+from tracejit.capture.symbols import is_symbolic, plain
+
+__all__ = ["AttributeStore", "CellStore", "Effect", "EffectHandlers", "GradStore", "ItemStore", "MethodCall", "Place", "ValueText"]
+
+Place = tuple[int, Hashable]
+
+
+class ValueText(Protocol):
+    """How the epilogue gets at values (recipes.Recipes)."""
+
+    def text(self, value: Any) -> str: ...
+    def source(self, value: Any) -> str: ...
+
+
+class Effect(Protocol):
+    """One statement of the epilogue."""
+
+    value: Any
+
+    def statement(self, values: ValueText) -> str: ...
+
+
+@dataclass(slots=True)
+class AttributeStore:
+    """owner.name = value, or del owner.name for ABSENT, past any `__setattr__`: that one's code has been recorded itself."""
+
+    owner: Any
+    name: str
+    value: Any
+
+    def statement(self, values: ValueText) -> str:
+        owner = values.source(self.owner)
+        if self.value is ABSENT:
+            return f"object.__delattr__({owner}, {self.name!r})"
+        if type(self.owner).__setattr__ is object.__setattr__:
+            return f"{owner}.{self.name} = {values.text(self.value)}"
+        return f"object.__setattr__({owner}, {self.name!r}, {values.text(self.value)})"
+
+
+@dataclass(slots=True)
+class ItemStore:
+    """container[key] = value, or del container[key] for ABSENT."""
+
+    container: Any
+    key: Any
+    value: Any
+
+    def statement(self, values: ValueText) -> str:
+        place = f"{values.source(self.container)}[{values.text(self.key)}]"
+        return f"del {place}" if self.value is ABSENT else f"{place} = {values.text(self.value)}"
+
+
+@dataclass(slots=True)
+class CellStore:
+    """A nonlocal variable gets a value."""
+
+    expression: str
+    value: Any
+
+    def statement(self, values: ValueText) -> str:
+        return f"{self.expression} = {values.text(self.value)}"
+
+
+@dataclass(slots=True)
+class GradStore:
+    """tensor.grad gets its final state."""
+
+    tensor: Any
+    value: Any
+
+    def statement(self, values: ValueText) -> str:
+        return f"{values.source(self.tensor)}._grad = {values.text(self.value)}"
+
+
+@dataclass(slots=True)
+class MethodCall:
+    """A container method that changes its container."""
+
+    container: Any
+    method: str
+    arguments: tuple[Any, ...]
+    value: Any = None
+
+    def statement(self, values: ValueText) -> str:
+        owner = values.source(self.container)
+        return f"{owner}.{self.method}({', '.join(values.text(a) for a in self.arguments)})"
+
+
+class EffectHandlers(Recorder):
+    """Notes stores; reads and writes of globals and closure cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.effects: list[Effect] = []
+        self.written: set[Place] = set()
+        self.stored: dict[Place, Any] = {}
+        self.content_known: set[int] = set()  # containers whose whole content is guarded
+        self.changed_unread: set[int] = set()  # containers changed while their content was not
+        self.cells: dict[int, str] = {}  # outside closure cells
+        self._latest: dict[Place, int] = {}
+
+    def note_store(self, place: Place, effect: Effect) -> None:
+        """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
+        self.written.add(place)
+        self._remember(place, effect.value)
+        if self.stopped:
+            return
+        position = self._latest.get(place)
+        if position is not None and self.effects[position].value is not ABSENT and effect.value is not ABSENT:
+            self.effects[position] = effect
+        else:
+            self._latest[place] = len(self.effects)
+            self.effects.append(effect)
+        self.keep.append(effect)
+
+    def note_method(self, effect: MethodCall) -> None:
+        """A method changed an outside container: stores before it stay before it."""
+        if self.stopped:
+            return
+        self.effects.append(effect)
+        self.keep.append(effect)
+        for place in [p for p in self._latest if p[0] == id(effect.container)]:
+            del self._latest[place]
+
+    def note_change(self, container: Any) -> None:
+        """An outside container is changed: its content can only be guarded if it was read before."""
+        if id(container) not in self.content_known:
+            self.changed_unread.add(id(container))
+
+    def _remember(self, place: Place, value: Any) -> None:
+        if is_symbolic(value):
+            self.stored[place] = value
+        else:
+            self.stored.pop(place, None)
+
+    # -- attributes
+    def note_attribute(self, owner: Any, name: str, value: Any) -> None:
+        instance = getattr(owner, "__dict__", None)
+        slot = instance is None or (name not in instance and value is not ABSENT)
+        place: Place = (id(owner) if slot else id(instance), name)
+        if self.is_outside(owner):
+            if not slot:
+                self.note_change(instance)
+                self.keep.append(instance)
+            self.note_store(place, AttributeStore(owner, name, value))
+        else:
+            self._remember(place, value)
+            self.keep.append(owner)
+
+    # -- globals and cells
+    def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
+        """A module's global was read."""
+        place: Place = (id(names), name)
+        if place in self.stored:
+            return self.stored[place]
+        return value if place in self.written else self.read(value, f"{self.constant(names)}[{name!r}]", symbolic=True)
+
+    def read_builtin(self, names: dict[str, Any], name: str, value: Any) -> Any:
+        """A name was not found among the globals, but among the builtins."""
+        if self.first_time("builtin", id(names), name):
+            if not self.is_outside(value):
+                self.register(value, self.constant(value))
+            text = self.constant(value)
+            self.miss_if(f"{name!r} in {self.constant(names)} or builtin_names[{name!r}] is not {text}")
+        return value
+
+    def write_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
+        """A global is about to be stored; returns what to store."""
+        if not self.is_outside(names):
+            self.register(names, self.constant(names))
+        self.note_store((id(names), name), ItemStore(names, name, value))
+        return plain(value)
+
+    def read_cell(self, cell: Any, value: Any) -> Any:
+        expression = self.cells.get(id(cell))
+        place: Place = (id(cell), "cell")
+        if place in self.stored:
+            return self.stored[place]
+        return value if expression is None or place in self.written else self.read(value, expression, symbolic=True)
+
+    def write_cell(self, cell: Any, value: Any) -> Any:
+        expression = self.cells.get(id(cell))
+        if expression is None:
+            return value
+        self.note_store((id(cell), "cell"), CellStore(expression, value))
+        return plain(value)

@@ -1,0 +1,221 @@
+"""What instrumented code talks to.
+
+Each instrumented function has a `Frame` in its free variable `__capture__`.  Its methods hand everything to the recorder of the
+running thread.  Where no recording is active (it stopped, or the code runs on after it: a generator that outlives it) they do what
+Python does, and turn symbolic numbers that are still around into plain ones.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from tracejit.capture.attributes import SuperProxy
+from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
+from tracejit.capture.symbols import plain
+
+__all__ = ["Frame", "current"]
+
+
+class _Current(threading.local):
+    recorder: Any = None
+
+
+current = _Current()
+"""The recorder of each thread, while it records; None otherwise."""
+
+_CONVERSIONS = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+
+
+def active() -> Any:
+    """The recorder of this thread, if it still records."""
+    recorder = current.recorder
+    return None if recorder is None or recorder.stopped else recorder
+
+
+def _plain_call(function: Any) -> Any:
+    return lambda *arguments, **keywords: function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+
+
+class Frame:
+    """The handlers of one instrumented function; named after what stood in the source text."""
+
+    __slots__ = ("_cells", "_globals", "_kept")
+
+    def __init__(self, names: dict[str, Any], cells: dict[str, Any]) -> None:
+        self._globals = names
+        self._cells = cells
+        self._kept: Any = None
+
+    # -- names
+    def load_global(self, name: str, value: Any) -> Any:
+        recorder = active()
+        if recorder is None:
+            return value
+        if name in self._globals:
+            return recorder.read_global(self._globals, name, value)
+        return recorder.read_builtin(self._globals, name, value)
+
+    def load_free(self, name: str, value: Any) -> Any:
+        recorder = active()
+        return value if recorder is None else recorder.read_cell(self._cells[name], value)
+
+    def store_global(self, name: str, value: Any) -> Any:
+        recorder = active()
+        return plain(value) if recorder is None else recorder.write_global(self._globals, name, value)
+
+    def store_free(self, name: str, value: Any) -> Any:
+        recorder = active()
+        return plain(value) if recorder is None else recorder.write_cell(self._cells[name], value)
+
+    def imported(self, module: str, name: str | None = None) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.imported(sys.modules[module], module, name)
+
+    # -- attributes and items
+    def attribute(self, owner: Any, name: str) -> Any:
+        recorder = active()
+        if recorder is not None:
+            return recorder.get_attribute(owner, name)
+        return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else plain(owner), name)
+
+    def set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.set_attribute(value, owner, name)
+        else:
+            setattr(owner, name, plain(value))
+
+    def delete_attribute(self, owner: Any, name: str) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.delete_attribute(owner, name)
+        else:
+            delattr(owner, name)
+
+    def item(self, owner: Any, key: Any) -> Any:
+        recorder = active()
+        return owner[plain(key)] if recorder is None else recorder.get_item(owner, key)
+
+    def set_item(self, value: Any, owner: Any, key: Any) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.set_item(value, owner, key)
+        else:
+            owner[plain(key)] = plain(value)
+
+    def delete_item(self, owner: Any, key: Any) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.delete_item(owner, key)
+        else:
+            del owner[plain(key)]
+
+    def slice(self, start: Any, stop: Any, step: Any) -> slice:
+        return slice(start, stop, step)
+
+    # -- augmented assignment to attributes and items: the owner is evaluated once
+    def attribute_place(self, owner: Any, name: str) -> tuple[Any, ...]:
+        return (Frame.set_attribute, owner, name, self.attribute(owner, name))
+
+    def item_place(self, owner: Any, key: Any) -> tuple[Any, ...]:
+        return (Frame.set_item, owner, key, self.item(owner, key))
+
+    def update_place(self, place: tuple[Any, ...], symbol: str, value: Any) -> None:
+        store, owner, key, old = place
+        store(self, self.in_place(symbol, old, value), owner, key)
+
+    # -- operators
+    def binary(self, symbol: str, left: Any, right: Any) -> Any:
+        recorder = active()
+        return BINARY[symbol](plain(left), plain(right)) if recorder is None else recorder.binary(symbol, left, right)
+
+    def in_place(self, symbol: str, left: Any, right: Any) -> Any:
+        recorder = active()
+        if recorder is None:
+            return IN_PLACE[symbol](plain(left), plain(right))
+        return recorder.binary(symbol, left, right, in_place=True)
+
+    def unary(self, name: str, value: Any) -> Any:
+        recorder = active()
+        return UNARY[name](plain(value)) if recorder is None else recorder.unary(name, value)
+
+    def compare(self, symbol: str, left: Any, right: Any) -> Any:
+        recorder = active()
+        if recorder is not None:
+            return recorder.compare(symbol, left, right)
+        if symbol == "in":
+            return plain(left) in right
+        if symbol == "not in":
+            return plain(left) not in right
+        return BINARY[symbol](plain(left), plain(right))
+
+    def truth(self, value: Any) -> bool:
+        recorder = active()
+        return bool(plain(value)) if recorder is None else recorder.truth(value)
+
+    # -- short-circuit expressions: the value that decides is kept for the very next step
+    def holds_or_keep(self, value: Any) -> bool:
+        if self.truth(value):
+            return True
+        self._kept = value
+        return False
+
+    def holds_and_keep(self, value: Any) -> bool:
+        if self.truth(value):
+            self._kept = value
+            return True
+        return False
+
+    def compare_link(self, symbol: str, left: Any, right: Any) -> bool:
+        result = self.compare(symbol, left, right)
+        holds = self.truth(result)
+        self._kept = right if holds else result
+        return holds
+
+    def kept(self) -> Any:
+        value, self._kept = self._kept, None
+        return value
+
+    # -- calls
+    def callee(self, function: Any) -> Any:
+        recorder = active()
+        if recorder is not None:
+            return recorder.callee(function)
+        return function if current.recorder is None else _plain_call(function)
+
+    def zero_argument_super(self, cls: type, first: Any) -> Any:
+        return super(cls, first) if active() is None else SuperProxy(cls, first)
+
+    # -- iteration, displays, text
+    def iterate(self, value: Any, depth: int) -> Any:
+        recorder = active()
+        return value if recorder is None else recorder.iterate(value, depth)
+
+    def unpack(self, value: Any, depth: int) -> Any:
+        recorder = active()
+        return value if recorder is None else recorder.unpack(value, depth)
+
+    def mapping(self, value: Any) -> Any:
+        recorder = active()
+        return value if recorder is None else recorder.mapping(value)
+
+    def element(self, value: Any) -> Any:
+        recorder = active()
+        return plain(value) if recorder is None else recorder.settled(value)
+
+    def formatted(self, value: Any, conversion: int, specification: str) -> str:
+        recorder = active()
+        if recorder is None:
+            return format(_CONVERSIONS[conversion](plain(value)), specification)
+        return recorder.formatted(value, conversion, specification)
+
+    def context(self, manager: Any) -> Any:
+        recorder = active()
+        return manager if recorder is None else recorder.context(manager)
+
+    def subject(self, value: Any) -> Any:
+        recorder = active()
+        return plain(value) if recorder is None else recorder.match_subject(value)

@@ -1,0 +1,183 @@
+"""Operators, truth and text: Python's protocols of special methods.
+
+Operators between numbers, strings and tensors are done by Python itself; where an operand is an object of the program, the special
+methods are looked up (guarded) and called through the recorder, in Python's order.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.containers import ContainerHandlers
+from tracejit.capture.policies import (
+    BINARY, C_CALLABLES, IN_PLACE, PRIMITIVE_TYPES, SPECIAL_NAMES, SWAPPED, UNARY, is_library_module, is_user_instance,
+)  # fmt: skip
+from tracejit.capture.recorder import ABSENT
+from tracejit.capture.symbols import concrete, is_symbolic
+from tracejit.tensor import Tensor
+
+__all__ = ["OperatorHandlers"]
+
+_CONVERSIONS = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+
+
+class OperatorHandlers(ContainerHandlers):
+    """`a + b`, `a += b`, `-a`, `a < b`, `a in b`, `bool(a)`, f"{a}"."""
+
+    # -- binary
+    def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
+        compute = (IN_PLACE if in_place else BINARY)[symbol]
+        if symbol in ("is", "is not"):
+            return compute(left, right)
+        simple = (_is_simple(left), _is_simple(right))
+        if all(simple):
+            if is_symbolic(left) or is_symbolic(right):
+                return self._symbolic_binary(symbol, left, right)
+            return compute(left, right)
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            result = self._tensor_binary(symbol, left, right, in_place)
+            if result is not ABSENT:
+                return result
+        if is_user_instance(left) or is_user_instance(right):
+            result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
+            if result is not ABSENT:
+                return result
+        if in_place and isinstance(left, (list, dict, set)) and self.is_outside(left):
+            return self._in_place_container(symbol, left, right)
+        left, right = self.settled(left), self.settled(right)
+        self.read_content(left, deep=True)
+        self.read_content(right, deep=True)
+        return self.native(lambda: compute(left, right))
+
+    def _symbolic_binary(self, symbol: str, left: Any, right: Any) -> Any:
+        compute = BINARY[symbol]
+        for operand in (left, right):
+            if not is_symbolic(operand) and type(operand) not in (int, float, bool):
+                return compute(concrete(left), concrete(right))
+        return compute(left, right)
+
+    def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """An operator of Tensor; ABSENT where Python code of the program takes part."""
+        name = SPECIAL_NAMES[symbol]
+        for operand, other, methods in (
+            (left, right, (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)),
+            (right, left, (f"__{SPECIAL_NAMES[SWAPPED[symbol]]}__" if symbol in SWAPPED else f"__r{name}__",)),
+        ):
+            if isinstance(operand, Tensor):
+                self.inspect(operand)
+                for method in methods:
+                    found, _ = self.lookup(type(operand), method)
+                    if type(found) is FunctionType and not is_library_module(found.__globals__.get("__name__")):
+                        return ABSENT
+            elif not (_is_simple(operand) or isinstance(operand, (list, tuple, np.generic))):
+                return ABSENT
+            elif isinstance(operand, (list, tuple)):
+                self.read_content(operand, deep=True)
+        compute = (IN_PLACE if in_place else BINARY)[symbol]
+        return self.native(lambda: compute(left, right))
+
+    def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
+        if isinstance(left, list) and symbol == "+":
+            self.call(left.extend, (list(self.iterate(right)),), {})
+            return left
+        if isinstance(left, dict) and symbol == "|":
+            self.call(left.update, (right,), {})
+            return left
+        self.stop("container", f"operator {symbol}= on a {type(left).__name__}")
+        return IN_PLACE[symbol](left, right)
+
+    def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        name = SPECIAL_NAMES[symbol]
+        comparison = symbol in SWAPPED
+        reflected = SPECIAL_NAMES[SWAPPED[symbol]] if comparison else f"r{name}"
+        forward = (self.lookup(type(left), f"__{name}__")[0], left, right)
+        backward = (self.lookup(type(right), f"__{reflected}__")[0], right, left)
+        candidates = [forward, backward]
+        if type(left) is type(right) and not comparison:
+            candidates = [forward]
+        elif type(right) is not type(left) and issubclass(type(right), type(left)):
+            candidates.reverse()
+        if in_place:
+            candidates.insert(0, (self.lookup(type(left), f"__i{name}__")[0], left, right))
+        for method, owner, other in candidates:
+            if method is ABSENT:
+                continue
+            if type(method) is FunctionType:
+                result = self.call(method, (owner, other), {})
+            elif isinstance(method, C_CALLABLES):
+                self.read_content(owner, deep=True)
+                self.read_content(other, deep=True)
+                result = method(owner, other)
+            else:
+                self.stop("unknown_callable", type(method).__name__)
+                return ABSENT
+            if result is not NotImplemented:
+                return result
+        if symbol in ("==", "!="):
+            return (left is right) is (symbol == "==")
+        return ABSENT
+
+    # -- unary, comparison, truth
+    def unary(self, name: str, value: Any) -> Any:
+        if isinstance(value, Tensor) or is_user_instance(value):
+            method, _ = self.lookup(type(value), f"__{name}__")
+            if type(method) is FunctionType:
+                return self.call(method, (value,), {})
+        return UNARY[name](value)
+
+    def compare(self, symbol: str, left: Any, right: Any) -> Any:
+        if symbol == "in":
+            return self.contains(left, right)
+        if symbol == "not in":
+            return not self.contains(left, right)
+        return self.binary(symbol, left, right)
+
+    def truth(self, value: Any) -> bool:
+        cls = type(value)
+        if cls is bool or cls in PRIMITIVE_TYPES or is_symbolic(value):
+            return bool(value)
+        if isinstance(value, Tensor):
+            self.inspect(value)
+            return self.native(lambda: bool(value))
+        if is_user_instance(value):
+            method, _ = self.lookup(cls, "__bool__")
+            if type(method) is FunctionType:
+                result = self.call(method, (value,), {})
+                if type(result) is not bool:
+                    raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+                return result
+            if method is ABSENT and type(self.lookup(cls, "__len__")[0]) is FunctionType:
+                return bool(self.length(value))
+        if isinstance(value, (list, dict, set)):
+            return bool(self.length(value) > 0)
+        self.read_content(value)
+        return bool(value)
+
+    # -- text
+    def formatted(self, value: Any, conversion: int, specification: str) -> str:
+        value = concrete(value)
+        if isinstance(value, Tensor):
+            self.inspect(value)
+        elif is_user_instance(value):
+            names = ["__repr__"]
+            if conversion != ord("r"):
+                names.insert(0, "__str__")
+            if conversion == -1:
+                names.insert(0, "__format__")
+            for name in names:
+                method, _ = self.lookup(type(value), name)
+                if type(method) is FunctionType:
+                    arguments = (value, specification) if name == "__format__" else (value,)
+                    text = self.call(method, arguments, {})
+                    return text if name == "__format__" else format(text, specification)
+            if not isinstance(value, (BaseException, tuple)):
+                self.stop("object_text", f"a {type(value).__name__}")
+        self.read_content(value, deep=True)
+        return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
+
+
+def _is_simple(value: Any) -> bool:
+    return type(value) in PRIMITIVE_TYPES or is_symbolic(value)

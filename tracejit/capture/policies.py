@@ -1,0 +1,148 @@
+"""The closed world: which callables that are not plain Python functions the recorder knows, and how they behave.
+
+Pure functions of the standard library may be called with guarded arguments and their result used as a constant.  Methods of
+containers either read or change them.  Functions of the library itself run natively: their tensor work passes the door.  What
+is not listed here is unknown, and a reason to run eagerly.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import datetime
+import decimal
+import enum
+import functools
+import math
+import operator
+import types
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.dtypes import DType
+
+__all__ = [
+    "BINARY", "BUILTIN_CONTAINERS", "C_CALLABLES", "CHANGING_METHODS", "COMPUTED_NUMBERS", "IDENTITY_TYPES", "IMPURE", "IN_PLACE",
+    "INLINED_TYPES", "PRIMITIVE_TYPES", "PURE_FUNCTIONS", "PURE_MODULES", "PURE_TYPES", "READING_METHODS", "REFUSED_LIBRARY",
+    "SPECIAL_NAMES", "SWAPPED", "TRANSPARENT_TYPES", "UNARY", "has_plain_state", "is_library_module", "is_user_instance",
+]  # fmt: skip
+
+PRIMITIVE_TYPES: tuple[type, ...] = (int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented))
+C_CALLABLES: tuple[type, ...] = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+IDENTITY_TYPES: tuple[type, ...] = (
+    *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
+)  # fmt: skip
+BUILTIN_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
+DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+TRANSPARENT_TYPES: frozenset[type] = frozenset(
+    {
+        *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, *DICT_VIEWS, collections.OrderedDict, collections.defaultdict, range, slice,
+        decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
+    }
+)  # fmt: skip
+"""Types whose whole state the recorder guards, or that cannot change."""
+
+PURE_FUNCTIONS: frozenset[Any] = frozenset(
+    {
+        builtins.abs, builtins.all, builtins.any, builtins.ascii, builtins.bin, builtins.callable, builtins.chr, builtins.divmod,
+        builtins.format, builtins.hex, builtins.oct, builtins.ord, builtins.pow, builtins.repr, builtins.round, builtins.sorted,
+        builtins.sum, builtins.max, builtins.min, builtins.len, builtins.isinstance, builtins.issubclass, functools.reduce,
+    }
+)  # fmt: skip
+PURE_TYPES: frozenset[type] = frozenset(
+    {
+        int, float, bool, str, bytes, complex, list, tuple, set, frozenset, dict, range, slice, enumerate, zip, map, filter,
+        reversed, object, bytearray, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter,
+        types.SimpleNamespace,
+    }
+)  # fmt: skip
+PURE_MODULES = frozenset({"math", "_operator", "itertools", "cmath", "unicodedata", "_struct", "binascii"})
+COMPUTED_NUMBERS: frozenset[Any] = frozenset(
+    {
+        math.sqrt, math.exp, math.log, math.cos, math.sin, math.tan, math.pow, math.floor, math.ceil, math.log2, math.log10, math.tanh,
+        math.expm1, math.log1p, math.atan, math.fabs, builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow,
+    }
+)  # fmt: skip
+"""Functions of numbers that the prologue can compute again."""
+
+IMPURE: frozenset[str] = frozenset({"print", "open", "input", "time", "perf_counter", "monotonic", "sleep", "random", "getenv"})
+REFUSED_LIBRARY: dict[str, str] = {
+    "manual_seed": "global_state",
+    "seed": "global_state",
+    "set_default_dtype": "global_state",
+    "register_hook": "tensor_state",
+    "retain_grad": "tensor_state",
+    "register_post_accumulate_grad_hook": "tensor_state",
+    "save": "impure_call",
+    "load": "impure_call",
+}
+READING_METHODS: frozenset[str] = frozenset(
+    {
+        "get", "keys", "values", "items", "index", "count", "copy", "__contains__", "__len__", "__getitem__", "__iter__", "union",
+        "intersection", "difference", "issubset", "issuperset", "isdisjoint", "symmetric_difference", "__eq__", "__add__", "__mul__",
+        "__reversed__", "__or__", "__and__", "__sub__", "__repr__", "__ne__", "__format__", "__str__",
+    }
+)  # fmt: skip
+CHANGING_METHODS: frozenset[str] = frozenset(
+    {
+        "append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "sort", "reverse", "add", "discard", "popitem",
+        "__setitem__", "__delitem__", "__iadd__", "__ior__", "difference_update", "intersection_update",
+    }
+)  # fmt: skip
+
+BINARY: dict[str, Any] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+    "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "is": operator.is_, "is not": operator.is_not,
+}  # fmt: skip
+IN_PLACE: dict[str, Any] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv, "%": operator.imod,
+    "**": operator.ipow, "@": operator.imatmul, "<<": operator.ilshift, ">>": operator.irshift, "&": operator.iand, "|": operator.ior,
+    "^": operator.ixor,
+}  # fmt: skip
+UNARY: dict[str, Any] = {"pos": operator.pos, "neg": operator.neg, "invert": operator.invert}
+SPECIAL_NAMES: dict[str, str] = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift",
+    ">>": "rshift", "&": "and", "|": "or", "^": "xor", "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
+}  # fmt: skip
+SWAPPED: dict[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+INLINED_TYPES: set[type] = set()
+"""Callables that stand for the function in their `__wrapped__`: compile.py registers its CompiledFunction here."""
+
+_CONVERTED_PACKAGES = ("tracejit.nn", "tracejit.optim", "tracejit.data")
+_HEAP_TYPE = 1 << 9
+
+
+def is_library_module(name: str | None) -> bool:
+    """Whether functions of this module run natively: the eager library without nn, optim and data, which are ordinary Python."""
+    if name is None or not (name == "tracejit" or name.startswith("tracejit.")):
+        return False
+    return not any(name == package or name.startswith(package + ".") for package in _CONVERTED_PACKAGES)
+
+
+def is_heap_type(cls: type) -> bool:
+    """Whether a class was made by a class statement (or type()), so that its attributes may change."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
+
+
+@functools.lru_cache(maxsize=None)
+def has_plain_state(cls: type) -> bool:
+    """Whether instances keep all their state in `__dict__` and slots."""
+    if not is_heap_type(cls) or cls.__module__ == "builtins":
+        return False
+    return next(base for base in cls.__mro__ if not is_heap_type(base)) is object
+
+
+def is_user_instance(value: object) -> bool:
+    """Whether special methods of `value` may be Python code of the program."""
+    cls = type(value)
+    return is_heap_type(cls) and cls.__module__ != "builtins" and not isinstance(value, (enum.Enum, np.generic, DType))

@@ -1,0 +1,331 @@
+"""The recording being made: what is known of outside values, and the lines of the prologue that check and compute them.
+
+`Recorder` is the base of the handlers (attributes.py, calls.py ...), which are mixed into one object in session.py.  Invariants:
+
+* An object in `sources` was reached from outside; its expression, evaluated in the prologue, reaches it again.  An object that is
+  not in `sources` was created during the run, or is a constant of the program.
+* Every expression is guarded once, where it is first read; lines are in the order of the run, so an expression only uses
+  variables defined above it.
+* After `stop` the run goes on eagerly: handlers still do what Python does, and what they add to the recording is not used.
+
+It must not know how values are used: that is the handlers' business.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import sys
+from collections.abc import Hashable, Iterable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture import reasons
+from tracejit.capture.convert import is_instrumented
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state, is_heap_type
+from tracejit.capture.reasons import Reason
+from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.core.dtypes import default_dtype
+from tracejit.core.interpreter import state
+from tracejit.tensor import Tensor
+
+__all__ = ["ABSENT", "MISS", "Recorder", "TensorSource", "user_line"]
+
+ABSENT: Any = object()
+"""Stands for "there is no such attribute"."""
+MISS: Any = object()
+"""What an entry returns when a guard fails."""
+
+_PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
+_PATH_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, slice)
+
+
+def user_line(fallback: str = "") -> str:
+    """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
+    frame = sys._getframe(1)
+    found = fallback
+    while frame is not None:
+        if is_instrumented(frame.f_code):
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            if not frame.f_code.co_filename.startswith(_PACKAGE):
+                return place
+            found = found or place
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+class TensorSource:
+    """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
+
+    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call."""
+
+    __slots__ = ("argument", "hooks_guarded", "inspected", "is_leaf", "is_view", "requires_grad", "tensor", "used", "variable")
+
+    def __init__(self, tensor: Tensor, variable: str, argument: bool) -> None:
+        self.tensor = tensor
+        self.variable = variable
+        self.argument = argument
+        self.used = False
+        self.inspected = False
+        self.hooks_guarded = False
+        self.is_view = tensor._base is not None
+        self.requires_grad = tensor.requires_grad
+        self.is_leaf = tensor.is_leaf
+
+
+class Recorder:
+    """Values from outside, guards, and the state shared by all handlers."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.reason: Reason | None = None
+        self.native_depth = 0
+        self.namespace: dict[str, Any] = {
+            "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
+            "builtin_names": builtins.__dict__, "inf": math.inf,
+        }  # fmt: skip
+        self.lines: list[str | TensorSource] = []
+        self.sources: dict[int, str] = {}
+        self.tensors: dict[int, TensorSource] = {}
+        self.paths: list[str] = []  # variables of objects that may be changed: they must stay distinct
+        self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
+        self._constants: dict[int, str] = {}
+        self._expressions: set[str] = set()
+        self._symbolic: dict[str, SymbolicNumber] = {}
+        self._once: set[Hashable] = set()
+        self._variables = 0
+
+    # -- stopping
+    def stop(self, code: str, detail: str) -> None:
+        """Give up: the run goes on eagerly, and the recording has a reason."""
+        if not self.stopped:
+            self.stopped = True
+            self.reason = reasons.make(code, detail, user_line())
+
+    # -- names and lines
+    def constant(self, value: Any) -> str:
+        """The name of an object that the entry holds."""
+        name = self._constants.get(id(value))
+        if name is None:
+            name = self._constants[id(value)] = f"c{len(self._constants)}"
+            self.namespace[name] = value
+            self.keep.append(value)
+        return name
+
+    def variable(self) -> str:
+        self._variables += 1
+        return f"v{self._variables}"
+
+    def first_time(self, *key: Hashable) -> bool:
+        """True the first time it is asked about `key`."""
+        if key in self._once:
+            return False
+        self._once.add(key)
+        return True
+
+    def miss_if(self, condition: str) -> None:
+        """A guard: the entry misses where `condition` holds."""
+        if self.first_time("guard", condition):
+            self.lines.append(f"if {condition}: return MISS")
+
+    # -- symbolic numbers (the Prologue protocol)
+    def define_number(self, text: str, value: int | float, *, check_type: bool) -> SymbolicNumber:
+        variable = self.variable()
+        self.lines.append(f"{variable} = {text}")
+        if check_type:
+            self.miss_if(f"type({variable}) is not {type(value).__name__}")
+        return SymbolicNumber(self, variable, value)
+
+    def guard_outcome(self, text: str, outcome: bool) -> None:
+        self.miss_if(f"not ({text})" if outcome else text)
+
+    def guard_number(self, number: SymbolicNumber) -> None:
+        value = number._value
+        if self.first_time("number", number._text):
+            self.lines.append(f"if {self._differs(number._text, value)}: return MISS")
+
+    def number_text(self, value: int | float) -> str:
+        if isinstance(value, float) and not math.isfinite(value):
+            return self.constant(value)
+        return f"({value!r})" if value < 0 or (value == 0 and math.copysign(1.0, value) < 0) else repr(value)
+
+    def _differs(self, text: str, value: Any) -> str:
+        """A condition that holds where `text`, known to be of the type of `value`, is another value."""
+        if isinstance(value, float):
+            if value != value:
+                return f"{text} == {text}"
+            if value == 0:
+                return f"{text} != 0.0 or copysign(1.0, {text}) != {math.copysign(1.0, value)}"
+            if math.isinf(value):
+                return f"{text} != {'' if value > 0 else '-'}inf"
+            return f"{text} != {value!r}"
+        if isinstance(value, complex):
+            return f"repr({text}) != {repr(value)!r}"
+        return f"{text} != {value!r}"
+
+    # -- reading outside values
+    def is_outside(self, value: Any) -> bool:
+        return id(value) in self.sources
+
+    def register(self, value: Any, expression: str) -> None:
+        """`value` is an outside object that `expression` reaches; no guard is added."""
+        self.sources[id(value)] = expression
+        self.keep.append(value)
+
+    def read(self, value: Any, expression: str, *, symbolic: bool = False, by_identity: bool = False, argument: bool = False) -> Any:
+        """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it."""
+        if self.stopped:
+            return value
+        if expression in self._expressions:
+            number = self._symbolic.get(expression)
+            if number is None:
+                return value
+            return number if symbolic else concrete(number)
+        self._expressions.add(expression)
+        cls = type(value)
+        if symbolic and (cls is int or cls is float) and value == value:
+            return self._read_number(value, expression)
+        if cls in PRIMITIVE_TYPES or isinstance(value, np.generic):
+            self.guard_value(value, expression)
+            return value
+        known = self.sources.get(id(value))
+        if known is not None:
+            self.miss_if(f"{expression} is not {known}")
+            return value
+        self.keep.append(value)
+        if by_identity or not self._has_path(value):
+            name = self.constant(value)
+            self.sources[id(value)] = name
+            self.miss_if(f"{expression} is not {name}")
+            return value
+        variable = self.variable()
+        self.sources[id(value)] = variable
+        self.lines.append(f"{variable} = {expression}")
+        if isinstance(value, Tensor):
+            source = self.tensors[id(value)] = TensorSource(value, variable, argument)
+            self.lines.append(source)
+        elif cls is FunctionType:
+            self.miss_if(f"type({variable}) is not {self.constant(cls)} or {variable}.__code__ is not {self.constant(value.__code__)}")
+            self.miss_if(f"{variable}.__globals__ is not {self.constant(value.__globals__)}")
+            self.paths.append(variable)
+        else:
+            self.miss_if(f"type({variable}) is not {self.constant(cls)}")
+            if cls not in (tuple, frozenset, slice):
+                self.paths.append(variable)
+        if isinstance(value, (tuple, frozenset)):
+            self.read_content(value)
+        return value
+
+    def _read_number(self, value: int | float, expression: str) -> SymbolicNumber:
+        variable = self.variable()
+        self.lines.append(f"{variable} = {expression}")
+        self.miss_if(f"type({variable}) is not {type(value).__name__}")
+        number = self._symbolic[expression] = SymbolicNumber(self, variable, value)
+        return number
+
+    def _has_path(self, value: Any) -> bool:
+        """Whether an equal fresh object at the same place would do."""
+        cls = type(value)
+        if isinstance(value, Tensor):
+            return True
+        if cls is FunctionType:
+            return value.__closure__ is not None
+        if isinstance(value, IDENTITY_TYPES):
+            return False
+        if cls in _PATH_TYPES or cls.__name__ in ("OrderedDict", "defaultdict") and isinstance(value, dict) and not is_heap_type(cls):
+            return True
+        if isinstance(value, tuple) and hasattr(cls, "_fields"):
+            return True
+        return has_plain_state(cls) and not isinstance(value, BaseException) and not hasattr(cls, "__next__")
+
+    def guard_value(self, value: Any, expression: str) -> None:
+        """A guard that `expression` is this simple value, by type and bits."""
+        if value is None or isinstance(value, bool) or value is Ellipsis or value is NotImplemented:
+            self.miss_if(f"{expression} is not {value!r}")
+            return
+        variable = self.variable()
+        self.lines.append(f"{variable} = {expression}")
+        cls = self.constant(type(value)) if isinstance(value, np.generic) else type(value).__name__
+        if isinstance(value, np.generic):
+            self.miss_if(f"type({variable}) is not {cls} or repr({variable}) != {repr(value)!r}")
+        else:
+            self.miss_if(f"type({variable}) is not {cls} or {self._differs(variable, value)}")
+
+    # -- tensors
+    def inspect(self, tensor: Any) -> None:
+        """Python may have looked at the metadata of `tensor`."""
+        source = self.tensors.get(id(tensor))
+        if source is not None:
+            source.inspected = True
+
+    def inspect_all(self, values: Iterable[Any]) -> None:
+        """The same for every tensor in nested local containers."""
+        for value in values:
+            if isinstance(value, Tensor):
+                self.inspect(value)
+            elif isinstance(value, (list, tuple)):
+                self.inspect_all(value)
+            elif isinstance(value, dict):
+                self.inspect_all(value.values())
+
+    # -- what handlers call of each other
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def get_attribute(self, owner: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
+    def delete_attribute(self, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
+    def get_item(self, owner: Any, key: Any) -> Any:
+        raise NotImplementedError
+
+    def set_item(self, value: Any, owner: Any, key: Any) -> None:
+        raise NotImplementedError
+
+    def delete_item(self, owner: Any, key: Any) -> None:
+        raise NotImplementedError
+
+    def contains(self, element: Any, container: Any) -> bool:
+        raise NotImplementedError
+
+    def truth(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def length(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def iterate(self, value: Any, depth: int = 0) -> Any:
+        raise NotImplementedError
+
+    def iterator(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
+        raise NotImplementedError
+
+    def formatted(self, value: Any, conversion: int, specification: str) -> str:
+        raise NotImplementedError
+
+    def read_content(self, value: Any, *, deep: bool = False) -> None:
+        raise NotImplementedError
+
+    def settled(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def guarded_callback(self, value: Any) -> Any:
+        raise NotImplementedError
+
+
+def plain_all(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Every symbolic number replaced by the number behind it, without guards."""
+    return tuple(plain(value) if is_symbolic(value) else value for value in values)
