@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import OpNode, edge_of
+from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, next_sequence
 from tracejit.autograd.views import ViewWriteNode
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.op import Effect, Op, Promotion
 from tracejit.core.promotion import promote
 from tracejit.ops.movement.views import detach
-from tracejit.tensor import Tensor, refresh, storage_of, wrap
+from tracejit.tensor import Tensor, refresh, storage_of
 
 __all__ = ["EagerInterpreter"]
 
@@ -28,10 +28,81 @@ _new = object.__new__
 _F32, _F64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
 
 
+_F32_CONSTANTS: dict[float, Any] = {}
+_F64_CONSTANTS: dict[float, Any] = {}
+
+
+def _constant(value: float, dtype: Any) -> Any:
+    """A nonzero Python number as a cached dimensionless array: NumPy converts it much faster than a Python float.
+
+    Zero is left alone, since 0.0 and -0.0 are one dictionary key; so is what has no float32 value."""
+    table = _F32_CONSTANTS if dtype is _F32 else _F64_CONSTANTS
+    array = table.get(value)
+    if array is None:
+        if not value or value != value or abs(value) > 1e30:
+            return value
+        if len(table) >= 4096:
+            table.clear()
+        array = table[value] = np.asarray(value, dtype)
+        array.flags.writeable = False
+    return array
+
+
 class EagerInterpreter(Interpreter):
     """Evaluates with NumPy at once, and puts a node on the tape where a gradient may be wanted."""
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        if op.is_plain:  # elementwise, one output: one or two operands of one floating-point dtype are the hot path
+            thread = state
+            if len(operands) == 2:
+                x, y = operands
+                if isinstance(x, Tensor):
+                    a = x._array
+                    dtype = a.dtype
+                    requires = x._requires_grad
+                    if x._base is not None:
+                        refresh(x)
+                        requires = x._requires_grad
+                    if isinstance(y, Tensor):
+                        if y._base is not None:
+                            refresh(y)
+                        b = y._array
+                        if dtype is not b.dtype:
+                            return self._general(op, operands, attributes)
+                        needs = _NEEDS[requires, y._requires_grad]
+                        if y._requires_grad:
+                            requires = True
+                    elif isinstance(y, _NUMBERS):
+                        b = y
+                        needs = _NEEDS[requires, False]
+                    else:
+                        return self._general(op, operands, attributes)
+                    if dtype is _F32 or dtype is _F64:
+                        try:
+                            if b is y:
+                                out = _wrap(thread.quietly(op.evaluate, a, _constant(b, dtype)))
+                            else:
+                                out = _wrap(thread.quietly(op.evaluate, a, b))
+                        except ValueError as error:
+                            raise _shape_error(op, operands, attributes, error) from None
+                        if requires and thread.grad_enabled and op.vjp_rule is not None:
+                            _record_binary(op, operands, a, b, attributes, needs, out)
+                        return out
+            elif len(operands) == 1:
+                (x,) = operands
+                if isinstance(x, Tensor):
+                    if x._base is not None:
+                        refresh(x)
+                    a = x._array
+                    dtype = a.dtype
+                    if dtype is _F32 or dtype is _F64:
+                        out = _wrap(thread.quietly(op.evaluate, a, **attributes))
+                        if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
+                            _record_unary(op, x, a, attributes, out)
+                        return out
+        return self._general(op, operands, attributes)
+
+    def _general(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         arrays = []
         requires = False
         for x in operands:
@@ -41,18 +112,19 @@ class EagerInterpreter(Interpreter):
                 arrays.append(x._array)
                 if x._requires_grad:
                     requires = True
-            elif x is None or isinstance(x, float | int):
+            elif x is None or isinstance(x, _NUMBERS):
                 arrays.append(x)
             else:
                 arrays.append(_scalar(op, x, operands))
         if op.promotion is not Promotion.NONE and not _settled(op, arrays):
-            promoted = promote(op, tuple(a if isinstance(a, int | float) and not isinstance(x, Tensor) else x for a, x in zip(arrays, operands, strict=True)))
-            if promoted is not operands:
+            plain = tuple([x if isinstance(x, Tensor) else a for a, x in zip(arrays, operands, strict=True)])
+            promoted = promote(op, plain)
+            if promoted is not plain:
                 operands = promoted
                 arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
         if op.effect is Effect.IN_PLACE:
             return _write(op, operands, attributes)
-        if "checked" in op.traits:
+        if op.is_checked:
             op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
         thread = state
         try:
@@ -60,25 +132,134 @@ class EagerInterpreter(Interpreter):
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
         if op.multiple:
-            outputs = tuple([wrap(a) for a in outs])
+            outputs = tuple([_wrap(a) for a in outs])
         else:
-            out = _new(Tensor)
-            out._array = outs if type(outs) is ndarray else np.asarray(outs)
-            out._requires_grad = False
-            out._node = None
-            out._index = 0
-            out._storage = None
-            out._base = None
-            out._grad = None
-            out._hooks = None
+            out = _wrap(outs)
             if op.effect is Effect.VIEW:
                 _link_view(op, out, operands, attributes)
             if not requires:
+                return out
+            if len(operands) == 1:
+                if thread.grad_enabled and op.vjp_rule is not None and out._array.dtype.kind == "f":
+                    _record_unary(op, operands[0], arrays[0], attributes, out)
                 return out
             outputs = (out,)
         if requires and thread.grad_enabled and op.vjp_rule is not None:
             _record(op, operands, arrays, attributes, outputs)
         return outputs if op.multiple else outputs[0]
+
+
+_NUMBERS = (float, int)
+_ONE = (True,)
+_NEEDS = {(a, b): (a, b) for a in (False, True) for b in (False, True)}
+
+
+def _wrap(array: Any) -> Tensor:
+    self = _new(Tensor)
+    self._array = array if type(array) is ndarray else np.asarray(array)
+    self._requires_grad = False
+    self._node = None
+    self._index = 0
+    self._storage = None
+    self._base = None
+    self._grad = None
+    self._hooks = None
+    return self
+
+
+def _record_unary(op: Op, x: Tensor, a: Any, attributes: Mapping[str, Any], out: Tensor) -> None:
+    """Put an operation of one tensor on the tape: `OpNode.__init__` spelled out, for speed."""
+    node: OpNode = _new(OpNode)
+    node.op = op
+    node.attributes = attributes
+    node.needs = _ONE
+    node.hooks = None
+    node.freed = False
+    node.count = 1
+    node.sequence = next_sequence()
+    before = x._node
+    node.edges = ((x, 0) if before is None else (before, x._index),)
+    array = out._array
+    node.out_meta = (array.shape, array.dtype)
+    node.meta = None if op.is_plain else ((a.shape, a.dtype),)
+    saved_inputs, saved_outputs = op.saved_for(_ONE)
+    if saved_inputs:
+        node.inputs = (a,)
+        storage = x._storage
+        node.saved = ((x, 0 if storage is None else storage.version),)
+    else:
+        node.inputs = NOTHING_SAVED
+        node.saved = ()
+    if saved_outputs:
+        node.outputs = (array,)
+        storage = storage_of(out)
+        node.storages = ((storage, storage.version),)
+    else:
+        node.outputs = NOTHING_SAVED
+        node.storages = ()
+    out._node = node
+    out._requires_grad = True
+
+
+def _record_binary(op: Op, operands: tuple[Any, ...], a: Any, b: Any, attributes: Mapping[str, Any], needs: tuple[bool, bool], out: Tensor) -> None:
+    """Put an elementwise operation of a tensor and a tensor or number on the tape: `OpNode.__init__` spelled out, for speed."""
+    x, y = operands
+    node: OpNode = _new(OpNode)
+    node.op = op
+    node.attributes = attributes
+    node.needs = needs
+    node.hooks = None
+    node.freed = False
+    node.count = 1
+    node.sequence = next_sequence()
+    first = second = None
+    if needs[0]:
+        before = x._node
+        first = (x, 0) if before is None else (before, x._index)
+    if needs[1]:
+        before = y._node
+        second = (y, 0) if before is None else (before, y._index)
+    node.edges = (first, second)
+    array = out._array
+    shape = array.shape
+    node.out_meta = (shape, array.dtype)
+    tensors = b is not y
+    if a.shape != shape or (tensors and b.shape != shape):
+        node.meta = ((a.shape, a.dtype), (b.shape, b.dtype) if tensors else None)
+    else:
+        node.meta = None
+    saved_inputs, saved_outputs = op.saved_for(needs)
+    if saved_inputs:
+        zero, one = 0 in saved_inputs, tensors and 1 in saved_inputs
+        node.inputs = (a if zero else None, b if one else None if tensors else y)
+        if zero:
+            storage = x._storage
+            item = (x, 0 if storage is None else storage.version)
+            if one:
+                storage = y._storage
+                node.saved = (item, (y, 0 if storage is None else storage.version))
+            else:
+                node.saved = (item,)
+        elif one:
+            storage = y._storage
+            node.saved = ((y, 0 if storage is None else storage.version),)
+        else:
+            node.saved = ()
+    else:
+        node.inputs = _NO_INPUTS if tensors else (None, y)
+        node.saved = ()
+    if saved_outputs:
+        node.outputs = (array,)
+        storage = out._storage = Storage()
+        node.storages = ((storage, 0),)
+    else:
+        node.outputs = NOTHING_SAVED
+        node.storages = ()
+    out._node = node
+    out._requires_grad = True
+
+
+_NO_INPUTS = (None, None)
 
 
 def _settled(op: Op, arrays: list[Any]) -> bool:
@@ -133,15 +314,15 @@ def _link_view(op: Op, out: Tensor, operands: tuple[Any, ...], attributes: Mappi
 
 def _record(op: Op, operands: tuple[Any, ...], arrays: list[Any], attributes: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> None:
     needs = tuple([isinstance(x, Tensor) and x._requires_grad for x in operands])
+    if not any(t._array.dtype.kind == "f" for t in outputs):
+        return
     node = OpNode(op, operands, arrays, attributes, needs, tuple([t._array for t in outputs]))
-    differentiable = False
     for i, out in enumerate(outputs):
         if out._array.dtype.kind == "f":
             out._node, out._index, out._requires_grad = node, i, True
-            differentiable = True
     if node.storages is None:
-        _, saved = op.saved_for(needs)
-        node.storages = [(s := storage_of(outputs[i]), s.version)[:0] or (s, s.version) for i in saved] if differentiable else ()
+        stores = [storage_of(outputs[i]) for i in op.saved_for(needs)[1]]
+        node.storages = tuple([(s, s.version) for s in stores])
 
 
 def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
@@ -171,7 +352,6 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
                     edge_of(base) if base._requires_grad else None,
                     edge_of(value) if value._requires_grad else None,
                     target._chain,
-                    (base._array.shape, base._array.dtype),
                     value._array.shape,
                 ),
                 0,
@@ -184,7 +364,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
 
 def _revive(array: Any, node: OpNode, position: int) -> Tensor:
     """The Tensor of a saved output, back on the tape."""
-    out = wrap(array)
+    out = _wrap(array)
     out._node, out._index, out._requires_grad = node, position, True
     assert node.storages is not None
     out._storage = node.storages[0][0] if node.storages else None

@@ -560,18 +560,19 @@ class RemovableHandle:
 
 
 _handle_ids = itertools.count()
+_OPERANDS = (Tensor, float, int, np.generic)
 
 
 def _operator(name: str, function: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
     """A binary operator that gives way (NotImplemented) to operands it does not know."""
 
     def forward(self: Tensor, other: Any) -> Any:
-        if isinstance(other, Tensor | float | int | np.generic):
+        if isinstance(other, _OPERANDS):
             return function(self, other)
         return NotImplemented
 
     def backward(self: Tensor, other: Any) -> Any:
-        if isinstance(other, Tensor | float | int | np.generic):
+        if isinstance(other, _OPERANDS):
             return function(other, self)
         return NotImplemented
 
@@ -585,12 +586,12 @@ def _primitive_operator(name: str, op: Op, reflected: bool) -> Callable[..., Any
     """As `_operator`, for operators that are one primitive: the hot path of eager code."""
 
     def forward(self: Tensor, other: Any) -> Any:
-        if isinstance(other, Tensor | float | int | np.generic):
+        if isinstance(other, _OPERANDS):
             return state.top.bind(op, (self, other), _NO_ATTRIBUTES)
         return NotImplemented
 
     def backward(self: Tensor, other: Any) -> Any:
-        if isinstance(other, Tensor | float | int | np.generic):
+        if isinstance(other, _OPERANDS):
             return state.top.bind(op, (other, self), _NO_ATTRIBUTES)
         return NotImplemented
 

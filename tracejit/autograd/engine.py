@@ -8,6 +8,7 @@ tape, or in the trace.  A trace accumulates with `acc(previous | None, d)` from 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ _ARRAYS = ArrayInterpreter()
 class GradientSink:
     """What happens to gradients that arrive: at leaves (`leaf`), at values asked for by autograd.grad (`wanted`)."""
 
-    __slots__ = ("leaf", "received", "retained", "wanted")
+    __slots__ = ("leaf", "received", "wanted")
 
     def __init__(self, leaf: Callable[[Any, Any], None] | None, wanted: Sequence[tuple[Any, int]] = ()) -> None:
         self.leaf = leaf
@@ -40,37 +41,108 @@ class GradientSink:
         self.received: dict[tuple[int, int], Any] = {}
 
 
-def _reachable(roots: Sequence[tuple[Any, int]]) -> list[Node]:
-    """All nodes that roots depend on, latest first."""
+def _needed(roots: Sequence[tuple[Any, int]], wanted: set[tuple[int, int]]) -> set[Node]:
+    """The nodes on a path from `roots` to a wanted value."""
     seen: set[Node] = set()
     stack = [t for t, _ in roots if isinstance(t, Node)]
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        for edge in node.edges:
-            if edge is not None:
-                target = edge[0]
-                if isinstance(target, Node) and target not in seen:
-                    stack.append(target)
-    return sorted(seen, key=_sequence, reverse=True)
+        if node not in seen:
+            seen.add(node)
+            stack.extend([e[0] for e in node.edges if e is not None and isinstance(e[0], Node)])
+    targets = {i for i, _ in wanted}
+    needed: set[Node] = set()
+    for node in sorted(seen, key=_sequence):
+        if any(e is not None and (id(e[0]) in targets or e[0] in needed) for e in node.edges):
+            needed.add(node)
+    return needed
 
 
 def _sequence(node: Node) -> int:
     return node.sequence
 
 
-def _needed(nodes: list[Node], wanted: set[tuple[int, int]]) -> set[Node]:
-    """The nodes on a path to a wanted value."""
-    targets = {i for i, _ in wanted}
-    needed: set[Node] = set()
-    for node in reversed(nodes):
-        for edge in node.edges:
-            if edge is not None and (id(edge[0]) in targets or edge[0] in needed):
-                needed.add(node)
-                break
-    return needed
+class _Pass:
+    """One backward pass.  A heap keyed by descending sequence holds the nodes that have received a cotangent: when a node comes
+    off it, all later nodes, hence all its consumers that take part, are done."""
+
+    __slots__ = ("allowed", "heap", "leaves", "pending", "recording", "retain_graph", "sink", "tensors", "wrap")
+
+    def __init__(
+        self, sink: GradientSink, allowed: set[Node] | None, retain_graph: bool, tensors: bool, recording: bool, wrap: Callable[[Any], Any]
+    ) -> None:
+        self.sink = sink
+        self.allowed = allowed
+        self.retain_graph = retain_graph
+        self.tensors = tensors
+        self.recording = recording
+        self.wrap = wrap
+        self.heap: list[tuple[int, Node]] = []
+        self.pending: dict[Node, list[Any]] = {}
+        self.leaves: dict[int, list[Any]] = {}  # id -> [leaf, sum of what it received]
+
+    def deliver(self, target: Any, index: int, g: Any) -> None:
+        """Add `g` to what output `index` of a node, or a leaf, has received."""
+        if isinstance(target, Node):
+            slots = self.pending.get(target)
+            if slots is None:
+                slots = self.pending[target] = [None] * target.count
+                heappush(self.heap, (-target.sequence, target))
+        else:
+            index = 1
+            slots = self.leaves.get(id(target))
+            if slots is None:
+                slots = self.leaves[id(target)] = [target, None]
+        previous = slots[index]
+        if self.recording:
+            slots[index] = acc(previous, g)
+        elif previous is None:
+            slots[index] = g
+        else:
+            slots[index] = acc(previous, g) if self.tensors else previous + g
+
+    def run(self, roots: Sequence[tuple[Any, int]], cotangents: Sequence[Any]) -> None:
+        """Propagate from the roots until no node is left, then hand the leaves what they received."""
+        for (target, index), g in zip(roots, cotangents, strict=True):
+            self.deliver(target, index, g)
+        heap, pending, sink, allowed, tensors = self.heap, self.pending, self.sink, self.allowed, self.tensors
+        retain, plain, deliver = self.retain_graph, not self.tensors, self.deliver
+        while heap:
+            node = heappop(heap)[1]
+            slots = pending.pop(node)
+            if node.hooks:
+                for index, hooks in node.hooks.items():
+                    if slots[index] is not None:
+                        slots[index] = _run_hooks(hooks.values(), slots[index], tensors, self.wrap)
+            if allowed is not None:
+                for index, g in enumerate(slots):
+                    if g is not None and (id(node), index) in sink.wanted:
+                        sink.received[id(node), index] = g
+                if node not in allowed:
+                    continue
+            grads = node.backward(slots, tensors)
+            if not retain:
+                node.release()
+            for edge, g in zip(node.edges, grads):  # noqa: B905  (lengths agree by construction; the hot loop of backward)
+                if edge is None or g is None:
+                    continue
+                target = edge[0]
+                if plain and isinstance(target, Node) and target.count == 1:
+                    slots = pending.get(target)
+                    if slots is None:
+                        pending[target] = [g]
+                        heappush(heap, (-target.sequence, target))
+                    else:
+                        slots[0] = slots[0] + g
+                else:
+                    deliver(target, edge[1], g)
+        for leaf, g in self.leaves.values():
+            if leaf._hooks:
+                g = _run_hooks(leaf._hooks.values(), g, tensors, self.wrap)
+            if sink.leaf is not None:
+                sink.leaf(leaf, g)
+            elif (id(leaf), 0) in sink.wanted:
+                sink.received[id(leaf), 0] = g
 
 
 def run_backward(
@@ -87,65 +159,17 @@ def run_backward(
     wrap makes a Tensor of an array, for hooks.  Raises RuntimeError where the graph was freed or a saved value was changed in place."""
     recording = state.top is not state.base
     tensors = create_graph or recording
-    nodes = _reachable(roots)
-    if recording:
-        state.top.note("backward", nodes)
-    allowed = _needed(nodes, sink.wanted) if sink.leaf is None else None
-    pending: dict[Node, list[Any]] = {}
-
-    def deliver(target: Any, index: int, g: Any) -> None:
-        if isinstance(target, Node):
-            slots = pending.get(target)
-            if slots is None:
-                slots = pending[target] = [None] * len(target.out_meta)
-            previous = slots[index]
-            if previous is None:
-                slots[index] = acc(None, g) if recording else g
-            else:
-                slots[index] = acc(previous, g)
-            return
-        if target._hooks:
-            g = _run_hooks(target._hooks.values(), g, tensors, wrap)
-        if (id(target), 0) in sink.wanted:
-            key = (id(target), 0)
-            previous = sink.received.get(key)
-            sink.received[key] = g if previous is None else acc(previous, g)
-        elif sink.leaf is not None:
-            sink.leaf(target, g)
-
-    def propagate() -> None:
-        for (target, index), g in zip(roots, cotangents, strict=True):
-            deliver(target, index, g if tensors else g._array)
-        for node in nodes:
-            slots = pending.pop(node, None)
-            if slots is None:
-                continue
-            if node.hooks:
-                for index, hooks in node.hooks.items():
-                    if slots[index] is not None:
-                        slots[index] = _run_hooks(hooks.values(), slots[index], tensors, wrap)
-            if sink.wanted:
-                for index, g in enumerate(slots):
-                    if g is not None and (id(node), index) in sink.wanted:
-                        sink.received[id(node), index] = g
-            if allowed is not None and node not in allowed:
-                continue
-            grads = node.backward(slots, tensors)
-            if not retain_graph:
-                node.release()
-            for edge, g in zip(node.edges, grads, strict=True):
-                if edge is not None and g is not None:
-                    deliver(edge[0], edge[1], g)
-
+    allowed = _needed(roots, sink.wanted) if sink.leaf is None else None
+    work = _Pass(sink, allowed, retain_graph, tensors, recording, wrap)
     previous_grad, previous_top = state.grad_enabled, state.top
     state.grad_enabled = create_graph
     try:
         if tensors:
-            propagate()
+            work.run(roots, cotangents)
         else:
             state.top = _ARRAYS
             with np.errstate(all="ignore"):
-                propagate()
+                work.run(roots, [g._array for g in cotangents])
     finally:
         state.grad_enabled, state.top = previous_grad, previous_top
 

@@ -13,6 +13,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
@@ -20,7 +22,9 @@ from tracejit.ops.reduce import sum_to
 
 __all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of"]
 
-_next_sequence = itertools.count().__next__
+next_sequence = itertools.count().__next__
+ndarray = np.ndarray
+NOTHING_SAVED: tuple[Any, ...] = (None,)
 
 
 class Storage:
@@ -44,19 +48,19 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
 class Node:
     """One step of the tape; subclasses give `backward`."""
 
-    __slots__ = ("__weakref__", "edges", "hooks", "needs", "out_meta", "sequence")
+    __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence")
 
+    count: int
     edges: tuple[tuple[Any, int] | None, ...]
     needs: tuple[bool, ...]
-    out_meta: tuple[tuple[tuple[int, ...], Any], ...]
     hooks: dict[int, dict[int, Callable[[Any], Any]]] | None
 
-    def __init__(self, edges: tuple[tuple[Any, int] | None, ...], out_meta: tuple[tuple[tuple[int, ...], Any], ...]) -> None:
+    def __init__(self, edges: tuple[tuple[Any, int] | None, ...], count: int = 1) -> None:
         self.edges = edges
-        self.needs = tuple(e is not None for e in edges)
-        self.out_meta = out_meta
+        self.needs = tuple([e is not None for e in edges])
+        self.count = count
         self.hooks = None
-        self.sequence = _next_sequence()
+        self.sequence = next_sequence()
 
     @property
     def name(self) -> str:
@@ -76,7 +80,8 @@ class Node:
         return tuple(out)
 
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
-        """Cotangents of the operands.  Given and returned are arrays, or Tensors when `tensors` is true (double backward, recording)."""
+        """Cotangents of the operands, given one per output (None where there is none).  Arrays, or Tensors when `tensors` is true
+        (double backward, recording)."""
         raise NotImplementedError(type(self).__name__)
 
     def release(self) -> None:
@@ -123,9 +128,13 @@ def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: in
 
 
 class OpNode(Node):
-    """An applied primitive.  It is its own vjp context in a plain backward pass (`inputs`, `outputs`: arrays)."""
+    """An applied primitive.  It is its own vjp context in a plain backward pass (`inputs`, `outputs`: arrays).
 
-    __slots__ = ("attributes", "freed", "inputs", "op", "operand_meta", "outputs", "saved", "storages")
+    meta: (shape, dtype) per operand (None for a scalar); for an elementwise primitive without broadcasting just None: all are `out_meta`."""
+
+    __slots__ = ("attributes", "freed", "inputs", "meta", "op", "out_meta", "outputs", "saved", "storages")
+
+    storages: Any
 
     def __init__(
         self, op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Any, needs: tuple[bool, ...], outs: tuple[Any, ...]
@@ -135,32 +144,38 @@ class OpNode(Node):
         self.needs = needs
         self.hooks = None
         self.freed = False
-        self.sequence = _next_sequence()
+        self.sequence = next_sequence()
+        self.count = len(outs)
+        out = outs[0]
+        out_shape = out.shape
+        self.out_meta = (out_shape, out.dtype)
         self.edges = tuple(
             [
-                None if not need else ((x, 0) if (node := x._node) is None else (node, x._index))
+                None if not need else (x, 0) if (node := x._node) is None else (node, x._index)
                 for x, need in zip(operands, needs, strict=True)
             ]
         )
         saved_inputs, saved_outputs = op.saved_for(needs)
         if saved_inputs:
-            self.inputs: tuple[Any, ...] = tuple(
-                [a if i in saved_inputs or not hasattr(a, "shape") else None for i, a in enumerate(arrays)]
-            )
+            self.inputs: tuple[Any, ...] = tuple([a if i in saved_inputs or not isinstance(a, ndarray) else None for i, a in enumerate(arrays)])
             self.saved: Any = [
-                (operands[i], 0 if (s := operands[i]._storage) is None else s.version) for i in saved_inputs if hasattr(arrays[i], "shape")
+                (x, 0 if (s := x._storage) is None else s.version) for i in saved_inputs if hasattr(x := operands[i], "_storage")
             ]
         else:
-            self.inputs = tuple([None if hasattr(a, "shape") else a for a in arrays])
+            self.inputs = NOTHING_SAVED if len(needs) == 1 else tuple([None if isinstance(a, ndarray) else a for a in arrays])
             self.saved = ()
-        if saved_outputs:
-            self.outputs: tuple[Any, ...] = tuple([a if i in saved_outputs else None for i, a in enumerate(outs)])
-            self.storages: Any = None  # filled by the maker, who owns the output tensors
-        else:
-            self.outputs = (None,) * len(outs)
-            self.storages = ()
-        self.operand_meta = tuple([(a.shape, a.dtype) if hasattr(a, "shape") else None for a in arrays])
-        self.out_meta = tuple([(a.shape, a.dtype) for a in outs])
+        self.storages = None if saved_outputs else ()  # None: filled by the maker, who owns the output tensors
+        self.outputs: tuple[Any, ...] = tuple([a if i in saved_outputs else None for i, a in enumerate(outs)]) if saved_outputs else NOTHING_SAVED
+        meta = None
+        if op.kind is Kind.ELEMENTWISE and op.keeps_dtype:
+            for a in arrays:
+                if isinstance(a, ndarray) and a.shape != out_shape:
+                    break
+            else:
+                self.meta = None
+                return
+        meta = tuple([(a.shape, a.dtype) if isinstance(a, ndarray) else None for a in arrays])
+        self.meta = meta
 
     @property
     def name(self) -> str:
@@ -169,42 +184,40 @@ class OpNode(Node):
     @property
     def avals(self) -> tuple[Any, ...]:
         """Avals of the tensor operands (None for scalars)."""
-        return tuple([None if m is None else Aval(m[0], FROM_NUMPY[m[1]]) for m in self.operand_meta])
+        if self.meta is None:
+            shape, dtype = self.out_meta
+            return (Aval(shape, FROM_NUMPY[dtype]),) * len(self.needs)
+        return tuple([None if m is None else Aval(m[0], FROM_NUMPY[m[1]]) for m in self.meta])
 
     def _check(self) -> None:
-        if self.freed:
-            raise RuntimeError(FREED)
         for tensor, version in self.saved:
-            storage = tensor._storage
-            if storage is not None and storage.version != version:
+            if (storage := tensor._storage) is not None and storage.version != version:
                 raise changed_in_place(self.op.name, "an operand", tensor._array.shape, storage.version, version)
-        for storage, version in self.storages or ():
+        for storage, version in self.storages:
             if storage.version != version:
-                raise changed_in_place(self.op.name, "the result", self.out_meta[0][0], storage.version, version)
+                raise changed_in_place(self.op.name, "the result", self.out_meta[0], storage.version, version)
 
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
-        self._check()
-        op = self.op
-        rule = op.vjp_rule
-        assert rule is not None, op.name
-        context: Any = self.tensor_context() if tensors else self
-        result = rule(context, *cotangents)
+        if self.freed:
+            raise RuntimeError(FREED)
+        if self.saved or self.storages:
+            self._check()
+        rule = self.op.vjp_rule
+        assert rule is not None, self.op.name
+        result = rule(self.tensor_context() if tensors else self, *cotangents)
         if type(result) is not tuple:
             result = (result,)
-        if op.kind is Kind.ELEMENTWISE:
-            out_shape = self.out_meta[0][0]
-            for meta, need in zip(self.operand_meta, self.needs, strict=True):
-                if need and meta is not None and meta[0] != out_shape:
-                    return [
-                        None if g is None or m is None or not n else sum_to(g, m[0])
-                        for g, m, n in zip(result, self.operand_meta, self.needs, strict=True)
-                    ]
+        if self.meta is not None and self.op.kind is Kind.ELEMENTWISE:
+            return [
+                None if g is None or m is None or not n else g if g.shape == m[0] else sum_to(g, m[0])
+                for g, m, n in zip(result, self.meta, self.needs, strict=True)
+            ]
         return result
 
     def tensor_context(self) -> VjpContext:
         """The context over Tensors, through which gradients flow again."""
         tensors = iter([t for t, _ in self.saved])
-        inputs = tuple([a if a is None or not hasattr(a, "shape") else next(tensors) for a in self.inputs])
+        inputs = tuple([next(tensors) if isinstance(a, ndarray) else a for a in self.inputs])
         outputs = tuple([None if a is None else _REVIVE[0](a, self, i) for i, a in enumerate(self.outputs)])
         return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes)
 

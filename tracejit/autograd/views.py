@@ -60,10 +60,9 @@ class ViewWriteNode(Node):
         root_edge: tuple[Any, int] | None,
         value_edge: tuple[Any, int] | None,
         chain: Chain,
-        root_meta: tuple[tuple[int, ...], Any],
         value_shape: tuple[int, ...],
     ) -> None:
-        super().__init__((root_edge, value_edge), (root_meta,))
+        super().__init__((root_edge, value_edge))
         self.chain = chain
         self.value_shape = value_shape
 

@@ -90,6 +90,9 @@ class Op:
         "effect",
         "evaluate",
         "infer",
+        "is_checked",
+        "is_plain",
+        "keeps_dtype",
         "kind",
         "lowering",
         "multiple",
@@ -130,6 +133,11 @@ class Op:
         self.samples = samples
         self.multiple = multiple
         self.traits = frozenset(traits)
+        self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
+        self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
+            kind is Kind.ELEMENTWISE and not multiple and promotion in (Promotion.COMMON, Promotion.FLOAT) and "condition first" not in self.traits
+        )
+        self.keeps_dtype = promotion is not Promotion.NONE  # operands have the dtype of a floating-point output (cast's do not)
         self.doc = evaluate.__doc__
         self.vjp_rule: VjpRule | None = None
         self.saves: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ Dims = tuple[int, ...]
 
 def _spread(g: Any, shape: tuple[int, ...], dims: Dims, keepdim: bool) -> Any:
     """A reduced value laid out again over the shape it was reduced from (a view)."""
-    if not keepdim and dims:
+    if not keepdim and dims and len(g.shape):  # a lone number spreads over any shape as it is
         g = reshape(g, shape=reduced_shape(shape, dims, True))
     return expand(g, shape=shape)
 

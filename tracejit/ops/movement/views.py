@@ -49,7 +49,11 @@ def expand(x: Any, shape: Shape) -> Any:
     """Broadcast to `shape` without copying; the result cannot be written to."""
     x = np.asarray(x)
     lead = len(shape) - x.ndim
-    strides = (0,) * lead + tuple(0 if s == 1 and t != 1 else st for s, t, st in zip(x.shape, shape[lead:], x.strides, strict=True))
+    strides = (0,) * lead
+    if x.ndim:
+        strides += tuple([0 if s == 1 and t != 1 else st for s, t, st in zip(x.shape, shape[lead:], x.strides, strict=True)])
+    if x.flags.c_contiguous and x.size:
+        return np.ndarray(shape, x.dtype, x, 0, strides)  # ten times faster than as_strided
     return as_strided(x, shape, strides)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tracejit.core.interpreter import bind
+from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 
 __all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "derive_binary", "derive_unary", "public"]
@@ -45,7 +45,7 @@ def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., An
     """function(input) of a primitive."""
 
     def function(input: Any) -> Any:
-        return bind(op, (input,), _NO_ATTRIBUTES)
+        return state.top.bind(op, (input,), _NO_ATTRIBUTES)
 
     return _finish(function, op, names, in_place)
 
@@ -54,7 +54,7 @@ def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., A
     """function(input, other) of a primitive."""
 
     def function(input: Any, other: Any) -> Any:
-        return bind(op, (input, other), _NO_ATTRIBUTES)
+        return state.top.bind(op, (input, other), _NO_ATTRIBUTES)
 
     return _finish(function, op, names, in_place)
 
