@@ -1,0 +1,580 @@
+"""Nest -> LLVM IR: one function as text, explicit vectors in `vector` loops, a masked (or scalar) remainder.
+
+Every value lives at a *depth*, the number of loops it varies with; it is emitted in the block before the outermost loop that it does
+not vary with, so that the text needs no optimiser to be fast: loop-invariant loads, casts, splats and addresses are hoisted here.
+Loads from buffers that a loop stores to stay inside it.  Equal operations on equal operands are emitted once.
+
+Loops run their full groups of lanes first, then the remainder: with `masked` one more group whose memory accesses are masked,
+otherwise one element at a time.  Both give the same bits as one lane at a time.
+
+Knows nothing of programs, frames or Numba; `llvm_reduce.py` adds the reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tracejit.codegen import llvm_operations
+from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder, children
+from tracejit.codegen.llvm_operations import Code, constant, lane_type, splat_constant, suffix, value_type, vector
+from tracejit.codegen.loops import Axis, Buffer, Exit, Extent, For, Index, Let, Nest, Reduce, Scalar, Size, Statement, Store, flatten
+from tracejit.codegen.mathlib_more import expand
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+
+__all__ = ["NestEmitter", "Run", "Target", "Value", "memory_type", "stored_buffers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Widths of the machine: bits of a vector register, and whether masked memory accesses are cheap for every element size."""
+
+    bits: int = 256
+    masked: bool = False
+
+    def lanes(self, itemsize: int) -> int:
+        return max(2, self.bits // (8 * itemsize))
+
+
+class Value(NamedTuple):
+    """An SSA name or constant; `depth`: how many of the current loops it varies with."""
+
+    text: str
+    dtype: DType
+    lanes: int
+    depth: int
+
+
+@dataclass(slots=True)
+class Frame:
+    """A loop being emitted: `before` is the block that its invariants go to, `index` the scalar loop variable (the first lane's)."""
+
+    axis: Axis
+    stores: frozenset[Buffer]
+    guarded: bool  # may have no iteration
+    before: list[str]
+    block: str
+    known: tuple[dict[Any, Any], ...]  # what had been emitted when the loop was opened
+    index: str = ""
+    lanes: int = 1
+    mask: str | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """One pass over part of an axis.  `carried` are (type, initial, phi name, result) of values that go round."""
+
+    head: str
+    exit: str
+    start: str
+    stop: str
+    step: int
+    index: str
+    condition: str | None  # i1 that must hold to enter; None: always entered
+    once: bool
+    kinds: Sequence[str]
+    initial: Sequence[str]
+    phis: list[str] = field(default_factory=list)
+    results: Sequence[str] = ()
+    merged: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    latch: str = ""
+
+
+Body = Callable[[Sequence[str]], Sequence[str]]
+_MEMORY: Final = {dtypes.bool_: "i8"}
+
+
+def memory_type(dtype: DType) -> str:
+    return _MEMORY.get(dtype) or lane_type(dtype)
+
+
+def stored_buffers(statements: Sequence[Statement]) -> frozenset[Buffer]:
+    return frozenset(s.buffer for s in flatten(statements) if isinstance(s, Store))
+
+
+class NestEmitter:
+    """Emits one nest.  `text()` is the function, after `emit()`; `code.declarations` and `code.libm` are what it needs."""
+
+    def __init__(self, nest: Nest, symbol: str, target: Target) -> None:
+        self.nest = nest
+        self.symbol = symbol
+        self.target = target
+        self.code = Code()
+        self.entry: list[str] = []  # stack slots
+        self.frames: list[Frame] = []
+        self.memo: dict[tuple[Any, ...], Value] = {}
+        self.ids: dict[int, tuple[Value, frozenset[Buffer]]] = {}
+        self.loads: dict[tuple[Any, ...], tuple[Value, Buffer]] = {}
+        self.expansions: dict[int, Expr] = {}
+        self.alive: list[Expr] = []
+        self.exits: dict[str, str] = {}
+        self.pointers: dict[Buffer, str] = {p: f"%p{i}" for i, p in enumerate(nest.buffers + nest.temporaries)}
+        self.sizes: dict[Size, str] = {s: f"%n{i}" for i, s in enumerate(nest.sizes)}
+        self.scalars: dict[Scalar, str] = {s: f"%s{i}" for i, s in enumerate(nest.scalars)}
+        self.stored_anywhere = stored_buffers(nest.body)
+
+    # --- the function
+
+    def parameter_types(self) -> list[str]:
+        return ["ptr"] * len(self.pointers) + ["i64"] * len(self.sizes) + [lane_type(s.dtype) for s in self.scalars]
+
+    def text(self) -> str:
+        """The whole function.  It returns 0, or the code of the exit that was taken."""
+        self.statements(self.nest.body)
+        names = [*self.pointers.values(), *self.sizes.values(), *self.scalars.values()]
+        parameters = ", ".join(f"{t} {n}" for t, n in zip(self.parameter_types(), names, strict=True))
+        lines = [f"define internal i64 @{self.symbol}({parameters}) noinline nounwind {{", "entry:", *self.entry, *self.code.lines, "ret i64 0"]
+        for text, label in self.exits.items():
+            lines += [f"{label}:", f"ret i64 {text}"]
+        lines.append("}")
+        return "\n".join(lines)
+
+    def statements(self, statements: Sequence[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, Let):
+                self._let(s)
+            elif isinstance(s, Store):
+                self._store(s)
+            elif isinstance(s, Exit):
+                self._exit(s)
+            elif isinstance(s, For):
+                self._for(s)
+            else:
+                self.reduce(s)
+
+    def reduce(self, s: Reduce) -> None:
+        raise NotImplementedError("NestEmitter alone has no reductions; use llvm_reduce.Emitter")
+
+    # --- where things go
+
+    @property
+    def depth(self) -> int:
+        return len(self.frames)
+
+    def hoisted(self, depth: int, emit: Callable[[], str]) -> str:
+        """Run `emit` with the insertion point for values of `depth`."""
+        code = self.code
+        if depth == len(self.frames):
+            return emit()
+        frame = self.frames[depth]
+        lines, block = code.lines, code.block
+        code.lines, code.block = frame.before, frame.block
+        result = emit()
+        frame.block = code.block
+        code.lines, code.block = lines, block
+        return result
+
+    def number(self, depth: int, dtype: DType, lanes: int, key: tuple[Any, ...], emit: Callable[[], str]) -> Value:
+        """The value of an operation known by `key`: found, or emitted at `depth`."""
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = Value(self.hoisted(depth, emit), dtype, lanes, depth)
+        return found
+
+    def integer(self, depth: int, text: str) -> Value:
+        """An int64 instruction at `depth`."""
+        return self.number(depth, dtypes.int64, 1, (text,), lambda: self.code.op(text))
+
+    def forget(self, depth: int) -> None:
+        """Drop everything that varies with loop number `depth` or deeper ones."""
+        self.memo = {k: v for k, v in self.memo.items() if v.depth <= depth}
+        self.ids = {k: v for k, v in self.ids.items() if v[0].depth <= depth}
+        self.loads = {k: v for k, v in self.loads.items() if v[0].depth <= depth}
+
+    def invalidate(self, buffers: frozenset[Buffer]) -> None:
+        """Memory of `buffers` changes: what was computed from their old contents is not found again (Lets keep their values)."""
+        self.loads = {k: v for k, v in self.loads.items() if v[1] not in buffers}
+        self.ids = {k: v for k, v in self.ids.items() if not (v[1] & buffers)}
+
+    # --- expressions
+
+    def splat(self, v: Value, lanes: int) -> Value:
+        """The value in `lanes` lanes."""
+        if v.lanes == lanes:
+            return v
+        assert v.lanes == 1, (v, lanes)
+        element, kind = lane_type(v.dtype), value_type(v.dtype, lanes)
+        if not v.text.startswith("%"):
+            return v._replace(text=splat_constant(v.text, element, lanes), lanes=lanes)
+
+        def emit() -> str:
+            one = self.code.op(f"insertelement {kind} poison, {element} {v.text}, i64 0")
+            return self.code.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+
+        depth = max(v.depth, self.depth - 1)
+        return self.number(depth, v.dtype, lanes, ("splat", v.text, lanes), emit)
+
+    def value(self, root: Expr) -> Value:
+        """Emit an expression; operands first, without recursion over the DAG's depth."""
+        ids = self.ids
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if id(e) in ids:
+                stack.pop()
+                continue
+            waiting = [c for c in children(e) if id(c) not in ids]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            sources: frozenset[Buffer] = frozenset().union(*(ids[id(c)][1] for c in children(e)))
+            if isinstance(e, Load) and e.buffer in self.stored_anywhere:
+                sources |= {e.buffer}
+            ids[id(e)] = (self._leaf_or_apply(e), sources)
+            ids = self.ids
+        return ids[id(root)][0]
+
+    def _leaf_or_apply(self, e: Expr) -> Value:
+        if isinstance(e, Apply):
+            return self._apply(e)
+        if isinstance(e, Const):
+            return Value(constant(e.value, e.dtype), e.dtype, 1, 0)
+        if isinstance(e, Load):
+            return self._load(e)
+        if isinstance(e, ScalarParam):
+            return Value(self.scalars[e.scalar], e.dtype, 1, 0)
+        if isinstance(e, SizeValue):
+            return Value(self.sizes[e.size], e.dtype, 1, 0)
+        if isinstance(e, AxisValue):
+            return self._axis_value(e.axis)
+        assert isinstance(e, Var), e
+        raise ValueError(f"nest {self.nest.name}: the variable {e.name!r} is used before a Let or Reduce names it")
+
+    def _axis_value(self, axis: Axis) -> Value:
+        depth, frame = self._frame(axis)
+        if frame.lanes == 1:
+            return Value(frame.index, dtypes.int64, 1, depth)
+        kind = f"<{frame.lanes} x i64>"
+        iota = f"<{', '.join(f'i64 {i}' for i in range(frame.lanes))}>"
+        base = self.splat(Value(frame.index, dtypes.int64, 1, depth), frame.lanes).text
+        return self.number(depth, dtypes.int64, frame.lanes, ("axis", axis), lambda: self.code.op(f"add {kind} {base}, {iota}"))
+
+    def _frame(self, axis: Axis) -> tuple[int, Frame]:
+        for i, frame in enumerate(self.frames):
+            if frame.axis is axis:
+                return i + 1, frame
+        raise ValueError(f"nest {self.nest.name}: axis {axis.name!r} is used outside its loop")
+
+    def _apply(self, e: Apply) -> Value:
+        definition = self.expansions.get(id(e))
+        if definition is None:
+            definition = expand(e)
+            if definition is not None:
+                self.expansions[id(e)] = definition
+                self.alive.append(e)
+        if definition is not None:
+            return self.value(definition)
+        operands = [self.ids[id(o)][0] for o in e.operands]
+        lanes, depth = 1, 0
+        for o in operands:
+            lanes, depth = max(lanes, o.lanes), max(depth, o.depth)
+        texts = [(o if o.lanes == lanes else self.splat(o, lanes)).text for o in operands]
+        operation, attribute, source = e.operation, e.attribute, e.operands[-1].dtype
+        key = (operation, attribute, source, e.dtype, lanes, *texts)
+        return self.number(
+            depth, e.dtype, lanes, key, lambda: llvm_operations.apply(self.code, operation, attribute, source, e.dtype, lanes, *texts)
+        )
+
+    # --- memory
+
+    def extent(self, n: Extent) -> str:
+        return self.sizes[n] if isinstance(n, Size) else str(n)
+
+    def _scaled(self, value: Value, stride: Extent) -> Value:
+        """value * stride, in elements."""
+        if stride == 1:
+            return value
+        if value.lanes == 1 and isinstance(stride, int) and not value.text.startswith("%"):
+            return value._replace(text=str(int(value.text) * stride))
+        kind = value_type(dtypes.int64, value.lanes)
+        factor = self.splat(Value(self.extent(stride), dtypes.int64, 1, 0), value.lanes).text
+        text = f"mul {kind} {value.text}, {factor}"
+        return self.number(value.depth, dtypes.int64, value.lanes, (text,), lambda: self.code.op(text))
+
+    def _advance(self, pointer: Value, offset: Value, element: str) -> Value:
+        """pointer + offset elements; a vector of pointers if the offset has lanes."""
+        if offset.text == "0":
+            return pointer
+        depth = max(pointer.depth, offset.depth)
+        index = "i64" if offset.lanes == 1 else f"<{offset.lanes} x i64>"
+        text = f"getelementptr {element}, {vector('ptr', pointer.lanes)} {pointer.text}, {index} {offset.text}"
+        return self.number(depth, dtypes.int64, max(pointer.lanes, offset.lanes), (text,), lambda: self.code.op(text))
+
+    def address(self, buffer: Buffer, index: Index) -> tuple[Value, int]:
+        """(pointer, stride): a scalar pointer and the stride in the vector axis (0 or 1), or a vector of pointers and -1."""
+        element = memory_type(buffer.dtype)
+        pointer = Value(self.pointers[buffer], dtypes.int64, 1, 0)
+        pointer = self._advance(pointer, Value(self.extent(index.offset), dtypes.int64, 1, 0), element)
+        inner: Extent = 0
+        places: list[Value] = []
+        for axis, stride in index.terms:
+            depth, frame = self._frame(axis)
+            if stride == 0:
+                continue
+            if frame.lanes > 1:
+                inner = stride
+                continue
+            places.append(self._scaled(Value(frame.index, dtypes.int64, 1, depth), stride))
+        if index.dynamic is not None:
+            places.append(self._scaled(self.ids[id(index.dynamic)][0], index.dynamic_stride))
+        places.sort(key=lambda v: (v.lanes, v.depth))  # outer ones first, so that their sum is hoisted
+        for place in places:
+            pointer = self._advance(pointer, place, element)
+        if inner == 0:
+            return pointer, 0 if pointer.lanes == 1 else -1
+        frame = self.frames[-1]
+        if inner == 1:
+            pointer = self._advance(pointer, Value(frame.index, dtypes.int64, 1, self.depth), element)
+            return pointer, 1 if pointer.lanes == 1 else -1
+        return self._advance(pointer, self._scaled(self._axis_value(frame.axis), inner), element), -1
+
+    def _all(self, lanes: int) -> str:
+        return "splat (i1 true)" if not self.frames or self.frames[-1].mask is None else str(self.frames[-1].mask)
+
+    def _load(self, e: Load) -> Value:
+        buffer = e.buffer
+        pointer, stride = self.address(buffer, e.index)
+        key = (pointer.text, stride, buffer.dtype)
+        found = self.loads.get(key)
+        if found is not None:
+            return found[0]
+        depth = pointer.depth if stride == 0 else self.depth
+        for level in range(depth, self.depth):
+            if buffer in self.frames[level].stores:
+                depth = level + 1
+            elif self.frames[level].guarded and level > depth:
+                depth = level  # not above a loop that may be empty: the element may not exist
+        lanes = self.frames[-1].lanes if stride == 1 else pointer.lanes
+        value = Value(self.hoisted(depth, lambda: self._load_text(buffer.dtype, pointer, stride, lanes)), buffer.dtype, lanes, depth)
+        self.loads[key] = (value, buffer)
+        return value
+
+    def _load_text(self, dtype: DType, pointer: Value, stride: int, lanes: int) -> str:
+        code, element = self.code, memory_type(dtype)
+        kind = vector(element, lanes)
+        masked = self.frames[-1].mask if lanes > 1 else None
+        if stride == -1:
+            pointers, flags = f"<{lanes} x ptr>", f"<{lanes} x i1>"
+            name = f"llvm.masked.gather.{suffix(element, lanes)}.v{lanes}p0"
+            arguments = ((pointers, pointer.text), ("i32", str(dtype.itemsize)), (flags, self._all(lanes)), (kind, "zeroinitializer"))
+            result = code.call(name, kind, *arguments)
+        elif masked is not None:
+            name = f"llvm.masked.load.{suffix(element, lanes)}.p0"
+            result = code.call(
+                name, kind, ("ptr", pointer.text), ("i32", str(dtype.itemsize)), (f"<{lanes} x i1>", masked), (kind, "zeroinitializer")
+            )
+        else:
+            result = code.op(f"load {kind}, ptr {pointer.text}, align {dtype.itemsize}")
+        if dtype is dtypes.bool_:
+            result = code.op(f"icmp ne {kind} {result}, {splat_constant('0', 'i8', lanes)}")
+        return result
+
+    def _store(self, s: Store) -> None:
+        expression = s.value
+        if s.accumulate:
+            expression = builder.add(Load(s.buffer, s.index), s.value)
+            self.alive.append(expression)
+        value = self.value(expression)
+        if s.index.dynamic is not None:
+            self.value(s.index.dynamic)
+        dtype, code = s.buffer.dtype, self.code
+        if value.dtype is not dtype:
+            raise TypeError(f"nest {self.nest.name}: a {value.dtype.name} is stored to the {dtype.name} buffer {s.buffer.name!r}; cast it")
+        pointer, stride = self.address(s.buffer, s.index)
+        lanes = self.frames[-1].lanes if stride == 1 else pointer.lanes
+        element = memory_type(dtype)
+        kind = vector(element, lanes)
+        text = self.splat(value, lanes).text
+        if dtype is dtypes.bool_:
+            text = code.op(f"zext {value_type(dtype, lanes)} {text} to {kind}")
+        flags, align = f"<{lanes} x i1>", str(dtype.itemsize)
+        if stride == -1:
+            name = f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0"
+            code.call(name, "void", (kind, text), (f"<{lanes} x ptr>", pointer.text), ("i32", align), (flags, self._all(lanes)))
+        elif lanes > 1 and self.frames[-1].mask is not None:
+            name = f"llvm.masked.store.{suffix(element, lanes)}.p0"
+            code.call(name, "void", (kind, text), ("ptr", pointer.text), ("i32", align), (flags, str(self.frames[-1].mask)))
+        else:
+            code.lines.append(f"store {kind} {text}, ptr {pointer.text}, align {align}")
+        self.invalidate(frozenset((s.buffer,)))
+
+    def _let(self, s: Let) -> None:
+        value = self.value(s.value)
+        assert value.dtype is s.var.dtype, f"nest {self.nest.name}: {s.var.name} is {s.var.dtype.name}, its value {value.dtype.name}"
+        self.ids[id(s.var)] = (value, frozenset())
+
+    def _exit(self, s: Exit) -> None:
+        value, code = self.value(s.condition), self.code
+        text = value.text
+        if value.lanes > 1:
+            mask = self.frames[-1].mask
+            if mask is not None:
+                text = code.op(f"and <{value.lanes} x i1> {text}, {mask}")
+            text = code.call(f"llvm.vector.reduce.or.v{value.lanes}i1", "i1", (f"<{value.lanes} x i1>", text))
+        number = self.scalars[s.code] if isinstance(s.code, Scalar) else str(s.code)
+        label = self.exits.setdefault(number, f"exit{len(self.exits)}")
+        following = code.label("go")
+        code.lines.append(f"br i1 {text}, label %{label}, label %{following}")
+        code.begin(following)
+
+    # --- loops
+
+    def _for(self, s: For) -> None:
+        lanes = self._lanes_of(s) if s.vector else 1
+
+        def body(carried: Sequence[str]) -> Sequence[str]:
+            self.statements(s.body)
+            return ()
+
+        self.loop(s.axis, s.extent, lanes, stored_buffers(s.body), (), (), body)
+
+    def _lanes_of(self, s: For) -> int:
+        """The number of lanes for a vector loop: as many of its widest elements as fill a register; 1 where lanes would conflict."""
+        widest = 1
+        for statement in s.body:
+            if not isinstance(statement, Let | Store | Exit):
+                return 1
+            if isinstance(statement, Store):
+                stride = dict(statement.index.terms).get(s.axis, 0)
+                dynamic = statement.index.dynamic is not None
+                if stride == 0 or (statement.accumulate and dynamic):
+                    return 1
+                widest = max(widest, statement.buffer.dtype.itemsize)
+            elif isinstance(statement, Let):
+                widest = max(widest, statement.var.dtype.itemsize)
+        lanes = self.target.lanes(max(widest, 4))
+        while isinstance(s.extent, int) and lanes > 2 and lanes >= (2 * s.extent if self.target.masked else s.extent + 1):
+            lanes //= 2
+        return lanes
+
+    def loop(
+        self, axis: Axis, extent: Extent, lanes: int, stores: frozenset[Buffer], kinds: Sequence[str], initial: Sequence[str], body: Body
+    ) -> Sequence[str]:
+        """Emit `for axis in range(extent)`, in groups of `lanes`, then the remainder.  `kinds` and `initial` are types and values that the
+        body takes and returns anew each time; the last ones are returned."""
+        if extent == 0:
+            return initial
+        frame = self.enter(axis, extent, stores)
+        n = self.extent(extent)
+        if lanes == 1:
+            runs = [self.run(frame, 1, "0", n, None, extent == 1, None, kinds, initial, body)]
+        else:
+            full = self.full_groups(extent, lanes)
+            runs = []
+            if full != "0":
+                condition = None if isinstance(extent, int) else ("sgt", full, "0")
+                runs.append(self.run(frame, lanes, "0", full, condition, full == str(lanes), None, kinds, initial, body))
+                initial = runs[-1].merged
+            if full != n:
+                condition = None if isinstance(extent, int) else ("slt", full, n)
+                if self.target.masked:
+                    runs.append(self.run(frame, lanes, full, n, condition, True, n, kinds, initial, body))
+                else:
+                    runs.append(self.run(frame, 1, full, n, condition, extent == int(full) + 1 if full.isdigit() else False, None, kinds, initial, body))
+        return self.leave(frame, runs, extent, initial if not runs else runs[-1].merged, kinds, runs[0].initial)
+
+    def full_groups(self, extent: Extent, lanes: int) -> str:
+        """The number of elements in full groups."""
+        if isinstance(extent, int):
+            return str(extent // lanes * lanes)
+        return self.integer(self.depth - 1, f"and i64 {self.extent(extent)}, -{lanes}").text
+
+    def enter(self, axis: Axis, extent: Extent, stores: frozenset[Buffer]) -> Frame:
+        """Open a loop.  What was read from the buffers it stores to must be read again inside."""
+        label = self.code.label("before")
+        self.invalidate(stores)
+        known = (dict(self.memo), dict(self.ids), dict(self.loads))
+        frame = Frame(axis, stores, not isinstance(extent, int), [f"{label}:"], label, known)
+        self.frames.append(frame)
+        return frame
+
+    def run(
+        self,
+        frame: Frame,
+        lanes: int,
+        start: str,
+        stop: str,
+        condition: tuple[str, str, str] | None,
+        once: bool,
+        mask_stop: str | None,
+        kinds: Sequence[str],
+        initial: Sequence[str],
+        body: Body,
+        step: int = 0,
+    ) -> Run:
+        """Emit the body once, as one part of the frame's axis, in steps of `lanes` unless `step` is given."""
+        code = self.code
+        entered = None
+        if condition is not None:
+            predicate, x, y = condition
+            entered = self.integer(self.depth - 1, f"icmp {predicate} i64 {x}, {y}").text
+        run = Run(code.label("head"), code.label("exit"), start, stop, step or lanes, start if once else code.name(), entered, once, kinds, initial)
+        run.phis = list(initial) if once else [code.name() for _ in kinds]
+        outer_lines, outer_block = code.lines, code.block
+        code.lines, code.block = run.body, run.head
+        frame.index, frame.lanes, frame.mask = run.index, lanes, None
+        if mask_stop is not None:
+            frame.mask = code.call(f"llvm.get.active.lane.mask.v{lanes}i1.i64", f"<{lanes} x i1>", ("i64", run.index), ("i64", mask_stop))
+        run.results = list(body(run.phis))
+        run.latch = code.block
+        code.lines, code.block = outer_lines, outer_block
+        run.merged = list(run.results) if entered is None else [code.name() for _ in kinds]
+        self.forget(self.depth - 1)
+        return run
+
+    def leave(
+        self, frame: Frame, runs: Sequence[Run], extent: Extent, results: Sequence[str], kinds: Sequence[str], initial: Sequence[str]
+    ) -> Sequence[str]:
+        """Close the loop: write its parts one after another; returns the values that leave it."""
+        code = self.code
+        self.frames.pop()
+        guarded = frame.guarded
+        outside, end, label = code.block, code.label("end"), frame.before[0][:-1]
+        if guarded:
+            positive = code.op(f"icmp sgt i64 {self.extent(extent)}, 0")
+            code.lines.append(f"br i1 {positive}, label %{label}, label %{end}")
+        else:
+            code.lines.append(f"br label %{label}")
+        code.lines.extend(frame.before)
+        code.block = frame.block
+        for run in runs:
+            self.write(run)
+        code.lines.append(f"br label %{end}")
+        last = code.block
+        code.begin(end)
+        self.invalidate(frame.stores)
+        if not guarded:
+            return results
+        self.memo, self.ids, self.loads = frame.known  # what was emitted behind the guard is not there if the loop is empty
+        return [
+            code.op(f"phi {kind} [ {first}, %{outside} ], [ {result}, %{last} ]")
+            for kind, first, result in zip(kinds, initial, results, strict=True)
+        ]
+
+    def write(self, run: Run) -> None:
+        code, before = self.code, self.code.block
+        if run.condition is None:
+            code.lines.append(f"br label %{run.head}")
+        else:
+            code.lines.append(f"br i1 {run.condition}, label %{run.head}, label %{run.exit}")
+        code.begin(run.head)
+        if run.once:
+            code.lines.extend(run.body)
+            code.lines.append(f"br label %{run.exit}")
+        else:
+            following, more = code.name(), code.name()
+            code.lines.append(f"{run.index} = phi i64 [ {run.start}, %{before} ], [ {following}, %{run.latch} ]")
+            for kind, first, phi, result in zip(run.kinds, run.initial, run.phis, run.results, strict=True):
+                code.lines.append(f"{phi} = phi {kind} [ {first}, %{before} ], [ {result}, %{run.latch} ]")
+            code.lines.extend(run.body)
+            code.lines.append(f"{following} = add nuw nsw i64 {run.index}, {run.step}")
+            code.lines.append(f"{more} = icmp slt i64 {following}, {run.stop}")
+            code.lines.append(f"br i1 {more}, label %{run.head}, label %{run.exit}")
+        code.begin(run.exit)
+        if run.condition is not None:
+            for kind, first, result, merged in zip(run.kinds, run.initial, run.results, run.merged, strict=True):
+                code.lines.append(f"{merged} = phi {kind} [ {first}, %{before} ], [ {result}, %{run.latch} ]")
