@@ -1,0 +1,345 @@
+"""One element of a value as an expression, written into the open loops of a nest under construction.
+
+`Elements.value(v, at)` gives (Expr, depth): the element of value v at a position of the iteration space, and the number of the deepest
+open loop that it varies with.  Every computed value gets a name in the loop of its depth, once, so that what does not vary with a
+loop is computed outside it and nothing is computed twice.  Loads, parameters (buffers, sizes, scalars) and range checks of indices
+appear as they are needed.
+
+Stores, reductions and the order of loops belong to schedule.py; memory and addresses are not known here: a buffer is a root value
+(or scratch) and an element offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracejit.codegen.costs import compute_dtype
+from tracejit.codegen.expr import AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder
+from tracejit.codegen.loops import Axis, Buffer, Exit, Index, Let, Scalar, Size, Statement
+from tracejit.codegen.values import Values, operand_positions
+from tracejit.codegen.views import Position, Positions, Strided, linear
+from tracejit.core import dtypes
+from tracejit.core.aval import ScalarAval
+from tracejit.core.dtypes import DType
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Literal, Node, Operand
+
+__all__ = ["Dynamic", "Elements", "Parameters", "Scratch", "Scope", "python_dtype"]
+
+Valued = tuple[Expr, int]
+_ATOMS = (Const, ScalarParam)  # need no name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scratch:
+    """Memory that a nest needs while it runs: `count` elements."""
+
+    dtype: DType
+    count: int
+
+
+@dataclass(slots=True, eq=False)
+class Dynamic:
+    """An index known at run time: an int64 Expr that has been range-checked, and its depth.  Compared by identity."""
+
+    expr: Expr
+    depth: int
+
+
+@dataclass(slots=True)
+class Scope:
+    """An open loop (the outermost scope is the nest itself)."""
+
+    statements: list[Statement] = field(default_factory=list)
+    known: dict[Any, Valued] = field(default_factory=dict)
+
+
+def python_dtype(python_type: type) -> DType:
+    """The dtype of a frame slot that holds a Python number."""
+    return dtypes.float64 if python_type is float else dtypes.int64
+
+
+class Parameters:
+    """The parameters of a nest, named in order of appearance so that nests of one form have one text."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[Any, int], Buffer] = {}
+        self.scratch: dict[Scratch, Buffer] = {}
+        self.sizes: dict[int, Size] = {}
+        self.scalars: dict[tuple[int, DType], Scalar] = {}
+
+    def buffer(self, root: int, offset: int, dtype: DType) -> Buffer:
+        key = (root, offset)
+        if key not in self.buffers:
+            self.buffers[key] = Buffer(f"p{len(self.buffers)}", dtype)
+        return self.buffers[key]
+
+    def temporary(self, scratch: Scratch) -> Buffer:
+        if scratch not in self.scratch:
+            self.scratch[scratch] = Buffer(f"t{len(self.scratch)}", scratch.dtype)
+        return self.scratch[scratch]
+
+    def size(self, n: int) -> int | Size:
+        """0 and 1 are part of a nest's form, other sizes are parameters."""
+        if n in (0, 1):
+            return n
+        if n not in self.sizes:
+            self.sizes[n] = Size(f"n{len(self.sizes)}")
+        return self.sizes[n]
+
+    def scalar(self, v: int, dtype: DType) -> Scalar:
+        key = (v, dtype)
+        if key not in self.scalars:
+            self.scalars[key] = Scalar(f"s{len(self.scalars)}", dtype)
+        return self.scalars[key]
+
+
+class Elements:
+    """Expressions over loops.
+
+    loops: the loop axes, outermost first.  placing: axis of the iteration space -> (loop number, multiplier).  members: node numbers that
+    this nest computes; `inlined` ones as well, wherever they are used.  exit_code: node number -> exit number of its range check.
+    """
+
+    def __init__(
+        self,
+        values: Values,
+        members: Mapping[int, Any],
+        inlined: frozenset[int],
+        placing: Mapping[int, tuple[int, int]],
+        loops: tuple[Axis, ...],
+        extents: tuple[int, ...],
+        exit_code: Callable[[int], int],
+    ) -> None:
+        self.values = values
+        self.members = members
+        self.inlined = inlined
+        self.placing = placing
+        self.loops = loops
+        self.extents = extents
+        self.exit_code = exit_code
+        self.parameters = Parameters()
+        self.scopes: list[Scope] = [Scope()]
+        self.reads: dict[int, list[Index]] = {}
+        self._names = 0
+
+    # --- statements
+
+    def name(self, value: Expr, depth: int, label: str = "v") -> Expr:
+        """`value` under a name in the loop at `depth`."""
+        self._names += 1
+        var = Var(f"{label}{self._names}", value.dtype)
+        self.scopes[depth].statements.append(Let(var, value))
+        return var
+
+    def fresh(self, dtype: DType, label: str = "r") -> Var:
+        self._names += 1
+        return Var(f"{label}{self._names}", dtype)
+
+    # --- memory
+
+    def index(self, position: Position) -> tuple[Index, int]:
+        """The index of a memory position without its constant offset, and its depth."""
+        strides: dict[int, int] = {}
+        for axis, c in position.terms:
+            loop, multiplier = self.placing[axis]
+            # Axes that were collapsed contribute through the innermost of them alone.
+            if multiplier:
+                strides[loop] = strides.get(loop, 0) + c
+        depth = max((k + 1 for k in strides), default=0)
+        terms = tuple((self.loops[k], self.parameters.size(s)) for k, s in sorted(strides.items()) if s)
+        if not position.dynamic:
+            return Index(terms), depth
+        total: Any = None
+        if len(position.dynamic) == 1:
+            ((scale, token),) = position.dynamic
+            return Index(terms, 0, token.expr, self.parameters.size(scale)), max(depth, token.depth)
+        for scale, token in position.dynamic:
+            part = token.expr * scale if scale != 1 else token.expr
+            total = part if total is None else total + part
+            depth = max(depth, token.depth)
+        return Index(terms, 0, total, 1), depth
+
+    def location(self, layout: Strided, at: Positions, dtype: DType) -> tuple[Buffer, Index, int]:
+        position = linear(at, layout.strides)
+        index, depth = self.index(position)
+        return self.parameters.buffer(layout.root, layout.offset + position.offset, dtype), index, depth
+
+    def load(self, layout: Strided, at: Positions, dtype: DType) -> Valued:
+        buffer, index, depth = self.location(layout, at, dtype)
+        dynamic = None if index.dynamic is None else id(index.dynamic)
+        key = (buffer.name, index.terms, dynamic, index.dynamic_stride)
+        found = self._find(key)
+        if found is None:
+            self.reads.setdefault(layout.root, []).append(index)
+            found = self.name(Load(buffer, index), depth, "x"), depth
+            self.scopes[depth].known[key] = found
+        return found
+
+    def _find(self, key: Any) -> Valued | None:
+        for scope in reversed(self.scopes):
+            if key in scope.known:
+                return scope.known[key]
+        return None
+
+    def coordinate(self, position: Position) -> Valued:
+        """A position as an int64 number."""
+        total: Expr | None = None
+        depth = 0
+        for axis, c in position.terms:
+            loop, _ = self.placing[axis]
+            part: Expr = AxisValue(self.loops[loop])
+            part = part if c == 1 else part * c
+            total = part if total is None else total + part
+            depth = max(depth, loop + 1)
+        for c, token in position.dynamic:
+            part = token.expr if c == 1 else token.expr * c
+            total = part if total is None else total + part
+            depth = max(depth, token.depth)
+        if total is None:
+            return builder.const(position.offset, dtypes.int64), 0
+        return (total + position.offset if position.offset else total), depth
+
+    # --- values
+
+    def scalar(self, operand: Operand, dtype: DType) -> Expr:
+        """A Python number operand in the dtype that the node computes in."""
+        if isinstance(operand, Literal):
+            return builder.const(operand.value, dtype)
+        assert isinstance(operand, int)
+        return ScalarParam(self.parameters.scalar(operand, dtype))
+
+    def value(self, v: int, at: Positions) -> Valued:
+        """The element of v at `at`, and the depth of the deepest loop it varies with."""
+        values = self.values
+        while True:
+            number = values.producer.get(v, -1)
+            source = values.producer.get(values.root(v), -1)
+            if source not in self.members and source not in self.inlined:
+                return self.load(values.strided[v], at, values.aval(v).dtype)
+            if not values.is_view(v):
+                return self.member(number, at)
+            below = values.through(v, at, self.extents)
+            assert below is not None, f"a view of a value inside a nest has no affine positions: {values.nodes[number].op.name}"
+            v, at = below
+
+    def member(self, number: int, at: Positions) -> Valued:
+        """The element of a member's output; schedule.py extends this for members that have results or memory."""
+        key = (number, at)
+        found = self._find(key)
+        if found is None:
+            found = self.compute(number, at)
+            if isinstance(found[0], Var):
+                self.scopes[found[1]].known[key] = found
+        return found
+
+    def compute(self, number: int, at: Positions) -> Valued:
+        """Compute a member that is no reduction at `at`."""
+        values, node = self.values, self.values.nodes[number]
+        result, depth = self._expression(number, node, at)
+        dtype = values.aval(node.outputs[0]).dtype
+        assert result.dtype is dtype, f"{node.op.name}: the lowering gives {result.dtype.name}, the shape rule says {dtype.name}"
+        return (self.name(result, depth), depth) if not isinstance(result, Var) and type(result) not in _ATOMS else (result, depth)
+
+    def _expression(self, number: int, node: Node, at: Positions) -> Valued:
+        kind, name = node.op.kind, node.op.name
+        if kind is Kind.ELEMENTWISE:
+            return self._elementwise(node, at)
+        if kind is Kind.CREATION:
+            return self._creation(node, at)
+        if name in ("clone", "flip"):
+            return self._operand(node, 0, at, None)
+        if name in ("gather", "index_select"):
+            token = self._checked_index(number, node, 1, at, self.values.shape(node.operands[0])[node.attrs["dim"]])  # type: ignore[arg-type]
+            return self._operand(node, 0, at, token)
+        if name in ("scatter_add", "scatter"):
+            return self._one_hot(number, node, at)
+        if name == "select":
+            size = self.values.shape(node.operands[0])[node.attrs["dim"]]  # type: ignore[arg-type]
+            return self._operand(node, 0, at, self._checked_scalar(number, node.operands[1], size))
+        assert name == "select_scatter", name
+        dim = node.attrs["dim"]
+        token = self._checked_scalar(number, node.operands[2], self.values.shape(node.outputs[0])[dim])
+        base, d0 = self._operand(node, 0, at, None)
+        value, d1 = self._operand(node, 1, at, None)
+        here, d2 = self.coordinate(at[dim])
+        return builder.select(builder.eq(here, token.expr), value, base), max(d0, d1, d2)
+
+    def _operand(self, node: Node, k: int, at: Positions, dynamic: Any) -> Valued:
+        positions = dict(operand_positions(self.values, node, at, dynamic))[k]
+        operand = node.operands[k]
+        assert isinstance(operand, int)
+        return self.value(operand, positions)
+
+    def _elementwise(self, node: Node, at: Positions) -> Valued:
+        dtype = compute_dtype(self.values, node)
+        positions = dict(operand_positions(self.values, node, at, None))
+        operands: list[Expr | None] = []
+        depth = 0
+        for k, o in enumerate(node.operands):
+            if o is None:
+                operands.append(None)
+            elif k in positions:
+                assert isinstance(o, int)
+                expr, d = self.value(o, positions[k])
+                operands.append(expr)
+                depth = max(depth, d)
+            else:
+                operands.append(self.scalar(o, dtype))
+        assert node.op.lowering is not None
+        return node.op.lowering(builder, *operands, **node.attrs), depth
+
+    def _creation(self, node: Node, at: Positions) -> Valued:
+        dtype, name = self.values.aval(node.outputs[0]).dtype, node.op.name
+        if name == "full":
+            return self.scalar(node.operands[0], dtype), 0
+        if name == "eye":
+            row, d0 = self.coordinate(at[0])
+            column, d1 = self.coordinate(at[1])
+            return builder.cast(builder.eq(row, column), dtype), max(d0, d1)
+        assert name == "arange", name
+        start, step = node.operands[:2]
+        wide = dtypes.float64 if dtypes.float64 in map(self._scalar_dtype, (start, step)) else dtypes.int64
+        here, depth = self.coordinate(at[0])
+        value = self.scalar(start, wide) + builder.cast(here, wide) * self.scalar(step, wide)
+        return builder.cast(value, dtype), depth
+
+    def _scalar_dtype(self, operand: Operand) -> DType:
+        if isinstance(operand, Literal):
+            return python_dtype(type(operand.value))
+        aval = self.values.avals[operand]  # type: ignore[index]
+        assert isinstance(aval, ScalarAval)
+        return python_dtype(aval.python_type)
+
+    def _checked_index(self, number: int, node: Node, k: int, at: Positions, size: int) -> Dynamic:
+        """The index tensor's element, after an Exit if it is out of range."""
+        key = ("index", number, dict(operand_positions(self.values, node, at, None))[k])
+        found = self._find(key)
+        if found is None:
+            index, depth = self._operand(node, k, at, None)
+            wide = index if index.dtype is dtypes.int64 else self.name(builder.cast(index, dtypes.int64), depth, "i")
+            token = self._check(number, wide, depth, size)
+            self.scopes[depth].known[key] = (token, depth)  # type: ignore[assignment]
+            return token
+        return found[0]  # type: ignore[return-value]
+
+    def _checked_scalar(self, number: int, operand: Operand, size: int) -> Dynamic:
+        index = self.scalar(operand, dtypes.int64)
+        return Dynamic(index, 0) if isinstance(operand, Literal) else self._check(number, index, 0, size)
+
+    def _check(self, number: int, index: Expr, depth: int, size: int) -> Dynamic:
+        limit = self.parameters.size(size)
+        beyond = builder.ge(index, size) if isinstance(limit, int) else builder.ge(index, SizeValue(limit))
+        self.scopes[depth].statements.append(Exit(builder.logical_or(builder.lt(index, 0), beyond), self.exit_code(number)))
+        return Dynamic(index, depth)
+
+    def _one_hot(self, number: int, node: Node, at: Positions) -> Valued:
+        dim = node.attrs["dim"]
+        token = self._checked_index(number, node, 1, at, self.values.shape(node.operands[0])[dim])  # type: ignore[arg-type]
+        base, d0 = self._operand(node, 0, at, None)
+        source, d1 = self._operand(node, 2, at, None)
+        here, d2 = self.coordinate(at[dim])
+        changed = base + source if node.op.name == "scatter_add" else source
+        return builder.select(builder.eq(here, token.expr), changed, base), max(d0, d1, d2, token.depth)

@@ -1,0 +1,424 @@
+"""Which nodes become one nest.
+
+A `Group` is an iteration space (a tuple of axes, none of size 1) and members with a place in it.  `inner` splits the axes: a reduction
+over exactly the axes from `inner` on ends inside the nest, once per iteration of the outer axes, and may be used there again (softmax,
+layer norm).  A reduction that crosses outer axes accumulates in memory and is complete only after the loops (bias gradients, totals):
+it is *late*, and only numbers (*epilogue*) may use it in the same nest.
+
+`partition` goes over the nodes in program order and lets each join the groups of its producers, merging them where that is legal:
+no path may leave a group and come back.  Groups that read the same memory over the same space are merged at the end.  What cannot
+be a member stands alone.  Groups know positions, not memory; nothing is emitted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tracejit.codegen.costs import operation_cost
+from tracejit.codegen.values import Values, is_member, is_single, iteration_shape, nontrivial, operand_positions, reduced_dims
+from tracejit.codegen.views import ZERO, Position, Positions
+from tracejit.core.op import Kind
+from tracejit.core.shapes import product
+
+__all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Member", "partition"]
+
+INNER, OUTER, LATE, EPILOGUE = "inner", "outer", "late", "epilogue"
+LARGEST_GROUP = 160  # members; beyond that a nest has more streams than the machine likes
+RECOMPUTE_BUDGET = 6  # cost of a chain that may be computed a second time at other positions
+GROWTH = 16  # a space may become the outer loops of another one at least this many times larger
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """at: positions of the iteration space (a reduction's operand); out: positions of the output; reduced: axes combined."""
+
+    at: Positions
+    out: Positions
+    reduced: frozenset[int]
+    level: str
+    row: bool = False  # a reduction whose result is used inside the nest
+
+
+def _axes_of(positions: Positions) -> set[int]:
+    return {a for p in positions for a, _ in p.terms}
+
+
+class Group:
+    """Members over one iteration space, or a single node that is no member (`axes` None)."""
+
+    __slots__ = ("axes", "inner", "members", "values")
+
+    def __init__(self, values: Values, axes: Shape | None, inner: int | None = None) -> None:
+        self.values = values
+        self.axes = axes
+        self.inner = inner
+        self.members: dict[int, Member] = {}
+
+    @property
+    def is_nest(self) -> bool:
+        return self.axes is not None
+
+    def span(self) -> tuple[int, int]:
+        """Numbers of the first and last node."""
+        return min(self.members), max(self.members)
+
+    # --- joining
+
+    def add(self, number: int) -> bool:
+        """Take node `number` in, if it fits.  A group that returned False is unchanged."""
+        assert self.axes is not None
+        if len(self.members) >= LARGEST_GROUP:
+            return False
+        values, node = self.values, self.values.nodes[number]
+        if self._uses_late(number):
+            return self._add_to_epilogue(number)
+        shape = iteration_shape(values, node)
+        for at in matches(shape, self.axes):
+            used = _axes_of(at)
+            if len(used) == len(self.axes):
+                level = INNER if self.inner is None or self.inner < len(self.axes) else OUTER
+            elif self.inner is not None and used == set(range(self.inner)):
+                level = OUTER
+            else:
+                continue
+            if not all(self._reachable(o, p, RECOMPUTE_BUDGET) for o, p in self._operands(number, at)):
+                continue
+            if node.op.kind is not Kind.REDUCTION:
+                self.members[number] = Member(at, at, frozenset(), level)
+            elif not self._add_reduction(number, at, level):
+                continue
+            return True
+        return False
+
+    def _operands(self, number: int, at: Positions) -> list[tuple[int, Positions]]:
+        node = self.values.nodes[number]
+        return [(node.operands[k], p) for k, p in operand_positions(self.values, node, at, object())]  # type: ignore[misc]
+
+    def _producers(self, number: int) -> Iterator[Member]:
+        for o in self.values.nodes[number].operands:
+            if self.values.is_tensor(o):
+                found = self.members.get(self.values.producer.get(self.values.root(o), -1))  # type: ignore[arg-type]
+                if found is not None:
+                    yield found
+
+    def _uses_late(self, number: int) -> bool:
+        return any(m.level in (LATE, EPILOGUE) for m in self._producers(number))
+
+    def _add_to_epilogue(self, number: int) -> bool:
+        values, node = self.values, self.values.nodes[number]
+        if node.op.kind not in (Kind.ELEMENTWISE, Kind.GUARD):
+            return False
+        if not all(is_single(values.shape(v)) for v in (*node.outputs, *filter(values.is_tensor, node.operands))):  # type: ignore[arg-type]
+            return False
+        if any(m.level not in (LATE, EPILOGUE) for m in self._producers(number)):
+            return False
+        at = tuple(ZERO for _ in iteration_shape(values, node))
+        self.members[number] = Member(at, at, frozenset(), EPILOGUE)
+        return True
+
+    def _reachable(self, v: int, at: Positions, budget: int) -> bool:
+        """Whether value v can be had at these positions: loaded, or as a member at its own place, or cheaply again."""
+        values = self.values
+        if values.producer.get(values.root(v), -1) not in self.members:
+            return True
+        assert self.axes is not None
+        while values.is_view(v):
+            below = values.through(v, at, self.axes)
+            if below is None:
+                return False
+            v, at = below
+        number = values.producer[v]
+        member = self.members[number]
+        if member.out == at:
+            return True
+        node = values.nodes[number]
+        if member.level in (LATE, EPILOGUE) or node.op.kind is Kind.REDUCTION or "raises" in node.op.traits:
+            return False
+        budget -= operation_cost(values, node)
+        return budget >= 0 and all(self._reachable(o, p, budget) for o, p in self._operands(number, at))
+
+    def _add_reduction(self, number: int, at: Positions, level: str) -> bool:
+        assert self.axes is not None
+        values, node = self.values, self.values.nodes[number]
+        dims = reduced_dims(node)
+        reduced = frozenset(_axes_of(tuple(at[d] for d in dims)))
+        out = _output_positions(at, dims, node.attrs["keepdim"])
+        if not reduced:
+            self.members[number] = Member(at, out, reduced, level)
+            return True
+        arg = node.op.reducer in ("argmax", "argmin")
+        if level == OUTER:
+            if arg:
+                return False
+            self.members[number] = Member(at, out, reduced, LATE)
+            return True
+        inner = self.natural_split(reduced)
+        if self.inner is None:
+            if not all(self._fits(m.reduced, inner) for m in self.members.values()):
+                return False
+            self.inner = inner
+        elif not self._fits(reduced, self.inner):
+            return False
+        row = reduced == frozenset(range(self.inner, len(self.axes)))
+        if arg and (not row or len(reduced) != 1):
+            return False
+        self.members[number] = Member(at, out, reduced, OUTER if row else LATE, row)
+        return True
+
+    def natural_split(self, reduced: frozenset[int]) -> int:
+        """Where the inner axes begin if a reduction over these axes has its way."""
+        assert self.axes is not None
+        start = len(self.axes)
+        while start - 1 in reduced:
+            start -= 1
+        return start if start < len(self.axes) else max(reduced) + 1
+
+    def _fits(self, reduced: frozenset[int], inner: int) -> bool:
+        """Whether a reduction combines all inner axes or none."""
+        assert self.axes is not None
+        axes = frozenset(range(inner, len(self.axes)))
+        return not (reduced & axes) or reduced >= axes
+
+
+def _output_positions(at: Positions, dims: tuple[int, ...], keepdim: bool) -> Positions:
+    if keepdim:
+        return tuple(ZERO if d in dims else p for d, p in enumerate(at))
+    return tuple(p for d, p in enumerate(at) if d not in dims)
+
+
+def matches(shape: Shape, axes: Shape, limit: int = 6) -> list[Positions]:
+    """Ways to lay the dimensions of `shape` over the axes in order, each over a run of them; dimensions of size 1 stay at 0."""
+    dims = [d for d, s in enumerate(shape) if s != 1]
+    found: list[Positions] = []
+
+    def extend(k: int, first: int, runs: tuple[tuple[int, int], ...]) -> None:
+        if len(found) >= limit:
+            return
+        if k == len(dims):
+            at = [ZERO] * len(shape)
+            for d, (start, stop) in zip(dims, runs, strict=True):
+                scale, terms = 1, []
+                for a in range(stop - 1, start - 1, -1):
+                    terms.append((a, scale))
+                    scale *= axes[a]
+                at[d] = Position(tuple(reversed(terms)))
+            found.append(tuple(at))
+            return
+        size = shape[dims[k]]
+        for start in range(first, len(axes)):
+            stop, run = start, 1
+            while stop < len(axes) and (run < size or stop == start):
+                run, stop = run * axes[stop], stop + 1
+                if run == size:
+                    extend(k + 1, stop, (*runs, (start, stop)))
+                    break
+
+    extend(0, 0, ())
+    return found
+
+
+class _Partition:
+    """State of one run of `partition`."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.home: dict[int, Group] = {}  # node number -> group
+        self.groups: list[Group] = []
+
+    def operand_groups(self, number: int) -> list[Group]:
+        """The distinct groups that node `number` reads from, views looked through."""
+        found: list[Group] = []
+        for o in self.values.nodes[number].operands:
+            if self.values.is_tensor(o):
+                home = self.home.get(self.values.producer.get(self.values.root(o), -1))  # type: ignore[arg-type]
+                if home is not None and home not in found:
+                    found.append(home)
+        return found
+
+    def depends(self, sources: list[Group], target: Group) -> bool:
+        """Whether any of `sources` is, or needs, `target`."""
+        first = target.span()[0]
+        seen: set[int] = set()
+        stack = list(sources)
+        while stack:
+            g = stack.pop()
+            if g is target:
+                return True
+            if id(g) in seen or g.span()[1] < first:
+                continue
+            seen.add(id(g))
+            for n in g.members:
+                stack.extend(h for h in self.operand_groups(n) if h is not g)
+        return False
+
+    def can_merge(self, g: Group, h: Group) -> bool:
+        """No third group lies on a path between the two."""
+        outside = [x for n in g.members for x in self.operand_groups(n) if x is not g and x is not h]
+        if self.depends(outside, h):
+            return False
+        outside = [x for n in h.members for x in self.operand_groups(n) if x is not g and x is not h]
+        return not self.depends(outside, g)
+
+    def merge(self, g: Group, h: Group) -> Group | None:
+        """The group of both, installed; None if they do not fit."""
+        if len(g.members) + len(h.members) > LARGEST_GROUP or not self.can_merge(g, h):
+            return None
+        wide, narrow = (g, h) if len(g.axes or ()) >= len(h.axes or ()) else (h, g)
+        assert wide.axes is not None and narrow.axes is not None
+        if wide.axes != narrow.axes and not (wide.inner is not None and wide.axes[: wide.inner] == narrow.axes):
+            return None
+        numbers = sorted((*g.members, *h.members))
+        splits: list[int | None] = [None] if wide.axes == narrow.axes else []
+        splits += sorted({x.inner for x in (g, h) if x.inner is not None}, reverse=True)
+        for inner in splits:
+            merged = self.rebuilt(wide.axes, inner, numbers)
+            if merged is not None:
+                self.replace((g, h), merged)
+                return merged
+        return None
+
+    def rebuilt(self, axes: Shape, inner: int | None, numbers: list[int]) -> Group | None:
+        """A group of these nodes over these axes, if there is one."""
+        group = Group(self.values, axes, inner)
+        return group if all(map(group.add, numbers)) else None
+
+    def replace(self, old: tuple[Group, ...], new: Group) -> None:
+        self.groups = [x for x in self.groups if x not in old]
+        self.groups.append(new)
+        for n in new.members:
+            self.home[n] = new
+
+    def join(self, g: Group, number: int) -> Group | None:
+        """Group g with the node in it, installed; None if it does not fit."""
+        if self.depends([h for h in self.operand_groups(number) if h is not g], g):
+            return None
+        if g.add(number):
+            self.home[number] = g
+            return g
+        assert g.axes is not None
+        for axes, inner in self.other_spaces(g, number):
+            grown = self.rebuilt(axes, inner, [*sorted(g.members), number])
+            if grown is not None:
+                self.replace((g,), grown)
+                return grown
+        return None
+
+    def other_spaces(self, g: Group, number: int) -> Iterator[tuple[Shape, int]]:
+        """(axes, inner) that a group might take on to let the node in: its space as outer loops of a larger one, or another split."""
+        assert g.axes is not None
+        node = self.values.nodes[number]
+        shape = nontrivial(iteration_shape(self.values, node))
+        rank = len(g.axes)
+        plain = g.inner is None and all(m.level == INNER for m in g.members.values())
+        if plain and len(shape) > rank > 0 and shape[:rank] == g.axes and product(shape[rank:]) >= GROWTH:
+            yield shape, rank
+        if node.op.kind is Kind.REDUCTION and g.inner is not None and shape == g.axes:
+            (at,) = matches(iteration_shape(self.values, node), g.axes, 1)
+            reduced = frozenset(_axes_of(tuple(at[d] for d in reduced_dims(node))))
+            if reduced and g.natural_split(reduced) > g.inner:
+                yield g.axes, g.natural_split(reduced)
+
+    def seed(self, number: int) -> Group:
+        node = self.values.nodes[number]
+        axes = nontrivial(iteration_shape(self.values, node))
+        group = Group(self.values, axes)
+        if node.op.reducer in ("argmax", "argmin") and not group.add(number):
+            return self._seed_position(number)
+        if number not in group.members and not group.add(number):
+            raise AssertionError(f"{node.op.name} does not fit its own iteration space {axes}")
+        self.groups.append(group)
+        self.home[number] = group
+        return group
+
+    def _seed_position(self, number: int) -> Group:
+        """A group for argmax along a dimension that is not the last: that dimension becomes the innermost axis."""
+        node = self.values.nodes[number]
+        shape = iteration_shape(self.values, node)
+        (dim,) = reduced_dims(node)
+        order = [d for d, s in enumerate(shape) if s != 1 and d != dim] + ([dim] if shape[dim] != 1 else [])
+        group = Group(self.values, tuple(shape[d] for d in order))
+        at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
+        if not group._add_reduction(number, at, INNER):
+            raise AssertionError(f"{node.op.name} over dimension {dim} of {shape} has no group")
+        self.groups.append(group)
+        self.home[number] = group
+        return group
+
+    def place(self, number: int) -> None:
+        candidates = [g for g in self.operand_groups(number) if g.is_nest]
+        candidates.sort(key=lambda g: (len(g.axes or ()), g.span()[1]), reverse=True)
+        home = next((found for g in candidates if (found := self.join(g, number)) is not None), None)
+        if home is None:
+            home = self.seed(number)
+            return
+        for g in candidates:
+            if g is not home and self.home[next(iter(g.members))] is g:
+                home = self.merge(home, g) or home
+
+    def merge_siblings(self) -> None:
+        """Merge groups over the same space that read the same memory."""
+        readers: dict[int, list[Group]] = {}
+        for g in self.groups:
+            if g.is_nest:
+                for n in g.members:
+                    for o in self.values.nodes[n].operands:
+                        if self.values.is_tensor(o):
+                            root = self.values.root(o)  # type: ignore[arg-type]
+                            found = readers.setdefault(root, [])
+                            if not is_single(self.values.shape(root)) and g not in found:
+                                found.append(g)
+        for root in readers:
+            current: list[Group] = []
+            for g in readers[root]:
+                g = self.home[next(iter(g.members))]
+                if g in current:
+                    continue
+                for k, h in enumerate(current):
+                    h = self.home[next(iter(h.members))]
+                    if h is not g and g.axes == h.axes and (merged := self.merge(h, g)) is not None:
+                        current[k] = merged
+                        break
+                else:
+                    current.append(g)
+
+
+def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Group]:
+    """Groups in an order in which they can run.  Nodes in `inlined` belong to every group that uses them, and to none."""
+    work = _Partition(values)
+    for number, node in enumerate(values.nodes):
+        if number in inlined or (node.outputs and values.is_view(node.outputs[0])):
+            continue
+        if is_member(values, node):
+            work.place(number)
+        else:
+            alone = Group(values, None)
+            alone.members[number] = Member((), (), frozenset(), INNER)
+            work.groups.append(alone)
+            work.home[number] = alone
+    work.merge_siblings()
+    return _ordered(work)
+
+
+def _ordered(work: _Partition) -> list[Group]:
+    done: set[int] = set()
+    order: list[Group] = []
+
+    def visit(g: Group) -> None:
+        stack: list[tuple[Group, bool]] = [(g, False)]
+        while stack:
+            x, ready = stack.pop()
+            if id(x) in done:
+                continue
+            if ready:
+                done.add(id(x))
+                order.append(x)
+                continue
+            stack.append((x, True))
+            for n in x.members:
+                stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
+
+    for g in sorted(work.groups, key=lambda g: g.span()[0]):
+        visit(g)
+    return order

@@ -1,0 +1,43 @@
+"""Values that every nest computes for itself instead of reading them from memory.
+
+Constants and ranges (`full`, `arange`, `eye`) cost less than a load, and so do numbers made of them.  A value of this kind gets
+memory only if something that is no nest needs it: an output, a BLAS call, a scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tracejit.codegen.costs import CHEAP_LOAD, operation_cost
+from tracejit.codegen.values import Values, is_member
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Node, Operand
+
+__all__ = ["inlined_nodes"]
+
+
+def inlined_nodes(values: Values) -> frozenset[int]:
+    """Numbers of the nodes that belong to every group that uses them."""
+
+    def producers(operands: Iterable[Operand]) -> Iterator[int]:
+        for o in operands:
+            if values.is_tensor(o):
+                yield values.producer.get(values.root(o), -1)  # type: ignore[arg-type]
+
+    kept = set(producers((*values.outputs, *(v for _, v in values.writes))))
+    for node in values.nodes:
+        if not is_member(values, node) and not (node.outputs and values.is_view(node.outputs[0])):
+            kept.update(producers(node.operands))
+    inlined: set[int] = set()
+    for number, node in enumerate(values.nodes):
+        if number not in kept and _is_free(values, node) and all(p in inlined for p in producers(node.operands)):
+            inlined.add(number)
+    return frozenset(inlined)
+
+
+def _is_free(values: Values, node: Node) -> bool:
+    if node.op.kind is Kind.CREATION:
+        return is_member(values, node)
+    if node.op.kind is not Kind.ELEMENTWISE or node.op.lowering is None:
+        return False
+    return not values.aval(node.outputs[0]).ndim or operation_cost(values, node) < CHEAP_LOAD

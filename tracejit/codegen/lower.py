@@ -1,0 +1,423 @@
+"""From a pure graph without host steps to the steps of a program and its memory.
+
+`lower(graph, layouts, ...) -> Lowered`: values and layouts (values.py), groups (fuse.py), nests (schedule.py, special.py), BLAS calls
+(products.py), an order of steps, the memory plan, and the description of the frame that a runtime needs.  Running is runtime's affair.
+
+Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  A written input is updated
+by the nest that computes its new contents if that nest comes after every exit and nothing later reads the old contents; otherwise the
+new contents are copied at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracejit.codegen.elements import Scratch, python_dtype
+from tracejit.codegen.fuse import Group, partition
+from tracejit.codegen.inlining import inlined_nodes
+from tracejit.codegen.loops import Nest
+from tracejit.codegen.memory import Request, plan, slab_offsets
+from tracejit.codegen.products import plan_product
+from tracejit.codegen.schedule import Scheduled, schedule
+from tracejit.codegen.special import copy_nest, fill_nest, special
+from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
+from tracejit.codegen.values import Values, is_host
+from tracejit.codegen.views import Strided, contiguous
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import uint8
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Graph, Literal, Node
+
+__all__ = ["Lowered", "Output", "exit_codes", "lower"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where an output of the program comes from: "fresh" (array number in the tuple), "input" (number among `arrays`), "scalar" (number
+    among `scalars`), or "literal" (the value itself)."""
+
+    source: str
+    number: int = 0
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """Everything about a program but its machine code.
+
+    The tuple of arrays is: tensor inputs, the slab (if `slab_in`), fresh outputs (`fresh`: their avals), the residual slab (if `slab_size` is
+    not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes, `constants` the data pointers of arrays that never
+    change, `scalars` (slot, Python type) the numbers of a call.
+    """
+
+    spec: ProgramSpec
+    arrays: int
+    fresh: tuple[Aval, ...]
+    slab_size: int | None
+    arena_slot: int
+    arena_bytes: int
+    constants: tuple[tuple[int, Any], ...]
+    scalars: tuple[tuple[int, type], ...]
+    outputs: tuple[Output, ...]
+    text: tuple[str, ...] = ()
+    exits: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Unit:
+    """One step before addresses are known.  `build` makes the step(s)."""
+
+    label: str
+    reads: frozenset[int]
+    writes: frozenset[int]
+    exits: bool = False
+    nest: Scheduled | None = None
+    product: Node | None = None
+    copy: tuple[Strided, Strided, Aval] | None = None
+    scratch: list[Scratch] = field(default_factory=list)
+
+
+def exit_codes(graph: Graph) -> dict[int, int]:
+    """Exit number by id() of the node: guards in order from 1, then every node whose evaluation may raise on its data."""
+    guards = [n for n in graph.nodes if n.op.kind is Kind.GUARD]
+    raising = [n for n in graph.nodes if "raises" in n.op.traits or n.op.name in ("select", "select_scatter")]
+    return {id(n): k for k, n in enumerate((*guards, *raising), 1)}
+
+
+def lower(
+    graph: Graph,
+    layouts: Mapping[int, tuple[int, ...]],
+    slab_inputs: Sequence[int] = (),
+    slab_outputs: Sequence[int] = (),
+    codes: Mapping[int, int] | None = None,
+) -> Lowered:
+    """Lower a functional graph whose nodes all have nests or BLAS calls.
+
+    layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
+    the trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another)."""
+    return _Lowering(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), exit_codes(graph) if codes is None else codes).run()
+
+
+class _Lowering:
+    def __init__(
+        self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...], codes: Mapping[int, int]
+    ) -> None:
+        self.graph = graph
+        self.codes = codes
+        self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs})
+        for node in values.nodes:
+            if is_host(values, node):
+                raise ValueError(f"lower(): {node.op.name} has no nest; split the graph at it first")
+        count = len(values.outputs) - len(slab_outputs)
+        self.slab_inputs = slab_inputs
+        self.results = values.outputs[:count]
+        self.residuals = [v for v in values.outputs[count:] if isinstance(v, int)]
+        self.homes: dict[int, Address] = {}
+        self.units: list[_Unit] = []
+        self.extra: list[_Unit] = []
+
+    # --- units
+
+    def exit_code(self, number: int) -> int:
+        return self.codes[id(self.values.nodes[number])]
+
+    def _build_units(self) -> None:
+        values = self.values
+        self.inlined = inlined_nodes(values)
+        groups = partition(values, self.inlined)
+        stored = self._stored(groups)
+        for k, group in enumerate(groups):
+            if group.is_nest:
+                done = schedule(values, group, stored, self.inlined, self.exit_code, f"nest{k}")
+                label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
+                self.units.append(self._nest_unit(label, done))
+                continue
+            (number,) = group.members
+            node = values.nodes[number]
+            if node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
+                self._product_unit(node, k)
+            else:
+                self.units.append(self._nest_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}")))
+
+    def _nest_unit(self, label: str, done: Scheduled) -> _Unit:
+        scratch = [a.root for a in done.buffers if isinstance(a.root, Scratch)]
+        return _Unit(label, done.reads, done.writes, done.exits, nest=done, scratch=scratch)
+
+    def _product_unit(self, node: Node, k: int) -> None:
+        values, out = self.values, node.outputs[0]
+        aval = values.aval(out)
+        if aval.size == 0:
+            return
+        if values.shape(node.operands[0])[-1] == 0:  # type: ignore[arg-type]
+            self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}")))
+            return
+        reads = frozenset(values.root(o) for o in node.operands)  # type: ignore[arg-type]
+        self.units.append(_Unit("matmul", reads, frozenset((out,)), product=node))
+
+    def _stored(self, groups: Sequence[Group]) -> frozenset[int]:
+        """Numbers of the nodes whose output needs memory."""
+        values = self.values
+        needed = {values.root(v) for v in (*values.outputs, *(w for _, w in values.writes)) if values.is_tensor(v)}  # type: ignore[arg-type]
+        home = {n: g for g in groups for n in g.members}
+        for g in groups:
+            readers = set(g.members)
+            for n in g.members:
+                readers |= self._inlined_below(n)
+            for n in readers:
+                for o in values.nodes[n].operands:
+                    if values.is_tensor(o):
+                        root = values.root(o)  # type: ignore[arg-type]
+                        producer = values.producer.get(root)
+                        if producer is not None and home.get(producer) is not g and (producer not in self.inlined):
+                            needed.add(root)
+        return frozenset(p for v in needed if (p := values.producer.get(v)) is not None)
+
+    def _inlined_below(self, number: int) -> set[int]:
+        found: set[int] = set()
+        stack = [number]
+        while stack:
+            for o in self.values.nodes[stack.pop()].operands:
+                if self.values.is_tensor(o):
+                    p = self.values.producer.get(self.values.root(o), -1)  # type: ignore[arg-type]
+                    if p in self.inlined and p not in found:
+                        found.add(p)
+                        stack.append(p)
+        return found
+
+    # --- order and commits
+
+    def _order(self) -> None:
+        """Bring what exits need to the front, keeping the order otherwise."""
+        made = {v: u for u in self.units for v in u.writes}
+        early: set[int] = set()
+        stack = [u for u in self.units if u.exits]
+        while stack:
+            u = stack.pop()
+            if id(u) not in early:
+                early.add(id(u))
+                stack.extend(made[v] for v in u.reads if v in made)
+        self.units.sort(key=lambda u: id(u) not in early)
+        self.first_free = len(early)  # units from here on come after every exit
+
+    def _commit(self, tensors: dict[int, int]) -> None:
+        """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
+        values = self.values
+        kept = {values.root(v) for v in (*self.results, *self.residuals) if values.is_tensor(v)}  # type: ignore[arg-type]
+        for target, v in values.writes:
+            if v == target:
+                continue
+            position = next((k for k, u in enumerate(self.units) if v in u.writes), None)
+            aval = values.aval(v)
+            sources = [w for _, w in values.writes if values.root(w) == v]
+            free = (
+                position is not None
+                and position >= self.first_free
+                and v not in kept
+                and len(sources) == 1
+                and values.root(v) == v
+                and values.strided[target].strides == contiguous(aval.shape)
+                and all(target not in u.reads for u in self.units[position + 1 :])
+                and all(values.root(w) != target for _, w in values.writes)
+            )
+            if free and position is not None:
+                unit = self.units[position]
+                others = target not in unit.reads
+                same = unit.nest is not None and target in unit.nest.in_place.get(v, frozenset())
+                if others or same:
+                    self.homes[v] = Address(array_slot(tensors[target]))
+                    continue
+            self.units.append(
+                _Unit("commit", frozenset((values.root(v),)), frozenset(), copy=(values.strided[target], values.strided[v], aval))
+            )
+
+    # --- addresses
+
+    def run(self) -> Lowered:
+        values, graph = self.values, self.graph
+        tensors: dict[int, int] = {}
+        scalars: list[int] = []
+        for v in graph.inputs:
+            if isinstance(graph.avals[v], ScalarAval):
+                scalars.append(v)
+            elif v not in self.slab_inputs:
+                tensors[v] = len(tensors)
+        arrays = len(tensors)
+        self._build_units()
+        self._order()
+        written = [t for t, v in values.writes if t != v]
+        specs = [self._input_spec(v, v in written) for v in tensors]
+        for v, k in tensors.items():
+            self.homes[v] = Address(array_slot(k))
+        if self.slab_inputs:
+            where, size = slab_offsets([values.aval(v) for v in self.slab_inputs])
+            specs.append(_bytes_spec(size))
+            for v, at in zip(self.slab_inputs, where, strict=True):
+                self.homes[v] = Address(array_slot(arrays), at)
+            arrays += 1
+        fresh, outputs = self._outputs(tensors, scalars, arrays)
+        specs.extend(ArraySpec(a.dtype, a.shape, _byte_strides(a), True) for a in fresh)
+        slab_size = self._residual_slab(specs)
+        self._commit(tensors)
+        slot = array_slot(len(specs))
+        arena_slot, slot = slot, slot + 1
+        constants = []
+        for v, array in values.constants.items():
+            if any(v in u.reads for u in self.units):
+                constants.append((slot, array))
+                self.homes[v] = Address(slot)
+                slot += 1
+        numbers: dict[int, NumberSlot] = {}
+        for v in scalars:
+            python_type = graph.avals[v].python_type  # type: ignore[union-attr]
+            numbers[v] = NumberSlot(slot, python_dtype(python_type))
+            slot += 1
+        arena_bytes = self._arena(arena_slot)
+        steps: list[Step] = []
+        text: list[str] = []
+        for u in self.units:
+            steps.append(self._step(u, numbers))
+            text.append(self._describe(u))
+        disjoint = tuple((tensors[t], k) for t in written for v, k in tensors.items() if v != t and not (v in written and v < t))
+        return Lowered(
+            ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
+            arrays,
+            tuple(fresh),
+            slab_size,
+            arena_slot,
+            arena_bytes,
+            tuple(constants),
+            tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
+            tuple(outputs),
+            tuple(text),
+            len(self.codes),
+        )
+
+    def _input_spec(self, v: int, written: bool) -> ArraySpec:
+        aval = self.values.aval(v)
+        size = aval.dtype.itemsize
+        return ArraySpec(aval.dtype, aval.shape, tuple(s * size for s in self.values.strided[v].strides), written)
+
+    def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
+        fresh: list[Aval] = []
+        outputs: list[Output] = []
+        seen: dict[int, Output] = {}
+        for v in self.results:
+            if v is None or isinstance(v, Literal):
+                outputs.append(Output("literal", value=None if v is None else v.value))
+                continue
+            if v not in seen:
+                if v in tensors:
+                    seen[v] = Output("input", tensors[v])
+                elif v in scalars:
+                    seen[v] = Output("scalar", scalars.index(v))
+                else:
+                    seen[v] = Output("fresh", arrays + len(fresh))
+                    self.homes[v] = Address(array_slot(arrays + len(fresh)))
+                    fresh.append(self.values.aval(v))
+            outputs.append(seen[v])
+        return fresh, outputs
+
+    def _residual_slab(self, specs: list[ArraySpec]) -> int | None:
+        """Homes of the residuals; those that have one already are copied."""
+        if not self.residuals:
+            return None
+        values = self.values
+        avals = [values.aval(v) for v in self.residuals]
+        where, size = slab_offsets(avals)
+        slot = array_slot(len(specs))
+        specs.append(_bytes_spec(size))
+        for v, at, aval in zip(self.residuals, where, avals, strict=True):
+            if v not in self.homes and v not in values.constants:
+                self.homes[v] = Address(slot, at)
+                continue
+            place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
+            self.homes[place] = Address(slot, at)
+            target = Strided(place, 0, contiguous(aval.shape))
+            self.units.append(_Unit("save", frozenset((v,)), frozenset(), copy=(target, values.strided[v], aval)))
+        return size
+
+    def _arena(self, slot: int) -> int:
+        """Homes in the arena for everything that has none yet."""
+        life: dict[Any, list[int]] = {}
+        for k, u in enumerate(self.units):
+            for v in (*u.reads, *u.writes):
+                if v not in self.homes:
+                    life.setdefault(v, [k, k])[1] = k
+            for s in u.scratch:
+                life[s] = [k, k]
+        requests = [
+            Request(v, v.count * v.dtype.itemsize if isinstance(v, Scratch) else self.values.aval(v).nbytes, first, last)
+            for v, (first, last) in life.items()
+        ]
+        offsets, total = plan(requests)
+        self.scratch_homes = {v: Address(slot, at) for v, at in offsets.items() if isinstance(v, Scratch)}
+        self.homes.update({v: Address(slot, at) for v, at in offsets.items() if isinstance(v, int)})
+        return total
+
+    # --- steps
+
+    def _address(self, root: int | Scratch, elements: int, itemsize: int) -> Address:
+        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[root]
+        assert isinstance(home.offset, int)
+        return Address(home.slot, home.offset + elements * itemsize) if elements else home
+
+    def _step(self, u: _Unit, numbers: Mapping[int, NumberSlot]) -> Step:
+        if u.product is not None:
+            return self._gemm(u.product)
+        if u.copy is not None:
+            target, source, aval = u.copy
+            dense = contiguous(aval.shape)
+            if target.strides == dense and source.strides == dense:
+                size = aval.dtype.itemsize
+                return CopyCall(self._address(target.root, target.offset, size), self._address(source.root, source.offset, size), aval.nbytes)
+            u.nest = copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy")
+        assert u.nest is not None
+        nest: Nest = u.nest.nest
+        buffers = tuple(
+            self._address(a.root, a.offset, b.dtype.itemsize) for a, b in zip(u.nest.buffers, (*nest.buffers, *nest.temporaries), strict=True)
+        )
+        return NestCall(nest, buffers, u.nest.sizes, tuple(numbers[v] for v in u.nest.scalars))
+
+    def _gemm(self, node: Node) -> GemmCall:
+        values = self.values
+        x, y = node.operands
+        assert isinstance(x, int) and isinstance(y, int)
+        out = node.outputs[0]
+        a, b, aval = values.strided[x], values.strided[y], values.aval(out)
+        p = plan_product(values.shape(x), a, values.shape(y), b, aval.shape)
+        size = aval.dtype.itemsize
+        return GemmCall(
+            aval.dtype,
+            p.m,
+            p.n,
+            p.k,
+            self._address(a.root, a.offset, size),
+            p.a.leading,
+            self._address(b.root, b.offset, size),
+            p.b.leading,
+            self._address(out, 0, size),
+            max(p.n, 1),
+            p.a.transposed,
+            p.b.transposed,
+            batch=p.batch,
+        )
+
+    def _describe(self, u: _Unit) -> str:
+        """One line: what the step computes, and the bytes it reads and writes."""
+
+        def total(roots: frozenset[int]) -> int:
+            return sum(self.values.aval(v).nbytes for v in roots)
+
+        written = total(u.writes) if u.copy is None else u.copy[2].nbytes
+        return f"{u.label}: reads {total(u.reads)} bytes, writes {written}"
+
+
+def _byte_strides(aval: Aval) -> tuple[int, ...]:
+    return tuple(s * aval.dtype.itemsize for s in contiguous(aval.shape))
+
+
+def _bytes_spec(size: int) -> ArraySpec:
+    return ArraySpec(uint8, (size,), (1,), True)
+

@@ -1,0 +1,282 @@
+"""Nests of single nodes that are not computed element by element: joins, regions, scatters, scans, integer products.
+
+Operands and results have memory; each builder writes whole loops over them.  An index read at run time is checked by an `Exit` in
+the same iteration, before it is used.  Everything is written to the node's own output, never to an operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracejit.codegen.elements import Parameters
+from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
+from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
+from tracejit.codegen.schedule import Argument, Scheduled, collapsed
+from tracejit.codegen.values import Values
+from tracejit.codegen.views import Strided, strided_view
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+from tracejit.core.op import REGISTRY
+from tracejit.core.shapes import product
+from tracejit.ir.graph import Literal, Node
+
+__all__ = ["copy_nest", "fill_nest", "special"]
+
+Shape = tuple[int, ...]
+
+
+class _Writer:
+    """Statements of one nest, with its parameters."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.parameters = Parameters()
+        self.body: list[Statement] = []
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        self.names = 0
+        self.exits = False
+
+    def axis(self) -> Axis:
+        self.names += 1
+        return Axis(f"i{self.names}")
+
+    def var(self, dtype: DType) -> Var:
+        self.names += 1
+        return Var(f"v{self.names}", dtype)
+
+    def index(self, layout: Strided, axes: tuple[Axis, ...]) -> Index:
+        size = self.parameters.size
+        return Index(tuple((a, size(s)) for a, s in zip(axes, layout.strides, strict=True) if s))
+
+    def buffer(self, layout: Strided, dtype: DType, write: bool = False) -> Buffer:
+        (self.writes if write else self.reads).add(layout.root)
+        return self.parameters.buffer(layout.root, layout.offset, dtype)
+
+    def loops(self, shape: Shape, inner: Callable[[tuple[Axis, ...]], tuple[Statement, ...]], vector: bool = True) -> Statement | None:
+        """Nested loops over `shape`, the last one of vectors; None for no iterations."""
+        if 0 in shape:
+            return None
+        axes = tuple(self.axis() for _ in shape)
+        body = inner(axes)
+        first = True
+        for axis, s in zip(reversed(axes), reversed(shape), strict=True):
+            body = (For(axis, self.parameters.size(s), body, vector and first),)
+            first = False
+        if len(body) == 1:
+            return body[0]
+        return For(self.axis(), 1, body)
+
+    def over(self, shape: Shape, inner: Callable[[tuple[Axis, ...]], tuple[Statement, ...]], vector: bool = True) -> None:
+        statement = self.loops(shape, inner, vector)
+        if statement is not None:
+            self.body.append(statement)
+
+    def transfer(self, shape: Shape, target: Strided, source: Strided | Expr, dtype: DType) -> None:
+        """target[...] = source[...], over as few loops as the layouts allow."""
+        layouts = [target.strides] + ([source.strides] if isinstance(source, Strided) else [])
+        dims = [d for d, s in enumerate(shape) if s != 1]
+        extents = [shape[d] for d in dims]
+        runs = collapsed(extents, (0,), [dict(enumerate(layout[d] for d in dims)) for layout in layouts], set())
+        sizes = tuple(product(extents[a] for a in run) for run in runs)
+
+        def reduced(layout: Strided) -> Strided:
+            return Strided(layout.root, layout.offset, tuple(layout.strides[dims[run[-1]]] for run in runs))
+
+        to = self.buffer(target, dtype, write=True)
+
+        def store(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+            value = source
+            if isinstance(value, Strided):
+                value = Load(self.buffer(value, dtype), self.index(reduced(value), axes))
+            return (Store(to, self.index(reduced(target), axes), value),)
+
+        self.over(sizes, store)
+
+    def scalar(self, operand: Any, dtype: DType) -> Expr:
+        if isinstance(operand, Literal):
+            return builder.const(operand.value, dtype)
+        return ScalarParam(self.parameters.scalar(operand, dtype))
+
+    def finish(self, name: str) -> Scheduled:
+        p = self.parameters
+        nest = Nest(name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), tuple(self.body))
+        arguments = tuple(Argument(root, offset) for root, offset in p.buffers)
+        return Scheduled(
+            nest, arguments, tuple(p.sizes), tuple(v for v, _ in p.scalars), frozenset(self.reads), frozenset(self.writes), self.exits, {}
+        )
+
+
+def copy_nest(values: Values, target: Strided, source: Strided, shape: Shape, dtype: DType, name: str) -> Scheduled:
+    """A nest that copies one layout to another."""
+    writer = _Writer(values)
+    writer.transfer(shape, target, source, dtype)
+    return writer.finish(name)
+
+
+def fill_nest(values: Values, out: int, value: float, name: str) -> Scheduled:
+    """A nest that fills a root value with one number."""
+    writer = _Writer(values)
+    aval = values.aval(out)
+    writer.transfer(aval.shape, values.strided[out], builder.const(value, aval.dtype), aval.dtype)
+    return writer.finish(name)
+
+
+def special(values: Values, number: int, exit_code: Callable[[int], int], name: str) -> Scheduled:
+    """The nest of a node that is no member of groups."""
+    node = values.nodes[number]
+    writer = _Writer(values)
+    _BUILDERS[node.op.name](writer, values, node, exit_code(number) if "raises" in node.op.traits else 0)
+    return writer.finish(name)
+
+
+def _layouts(values: Values, node: Node) -> list[Strided]:
+    return [values.strided[o] for o in node.operands if values.is_tensor(o)]  # type: ignore[index]
+
+
+def _region(layout: Strided, dim: int, start: int, step: int = 1) -> Strided:
+    strides = layout.strides
+    return Strided(layout.root, layout.offset + start * strides[dim], (*strides[:dim], strides[dim] * step, *strides[dim + 1 :]))
+
+
+def _cat(w: _Writer, values: Values, node: Node, code: int) -> None:
+    out, dim, start = values.strided[node.outputs[0]], node.attrs["dim"], 0
+    dtype = values.aval(node.outputs[0]).dtype
+    for o, layout in zip(node.operands, _layouts(values, node), strict=True):
+        shape = values.shape(o)  # type: ignore[arg-type]
+        w.transfer(shape, _region(out, dim, start), layout, dtype)
+        start += shape[dim]
+
+
+def _pad(w: _Writer, values: Values, node: Node, code: int) -> None:
+    out = values.strided[node.outputs[0]]
+    aval = values.aval(node.outputs[0])
+    w.transfer(aval.shape, out, w.scalar(node.operands[1], aval.dtype), aval.dtype)
+    offset = sum(low * s for low, s in zip(node.attrs["low"], out.strides, strict=True))
+    (source,) = _layouts(values, node)
+    w.transfer(values.shape(node.operands[0]), Strided(out.root, offset, out.strides), source, aval.dtype)  # type: ignore[arg-type]
+
+
+def _slice_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
+    out, a = values.strided[node.outputs[0]], node.attrs
+    aval = values.aval(node.outputs[0])
+    base, value = _layouts(values, node)
+    w.transfer(aval.shape, out, base, aval.dtype)
+    w.transfer(values.shape(node.operands[1]), _region(out, a["dim"], a["start"], a["step"]), value, aval.dtype)  # type: ignore[arg-type]
+
+
+def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
+    out = values.strided[node.outputs[0]]
+    aval = values.aval(node.outputs[0])
+    base, value = _layouts(values, node)
+    w.transfer(aval.shape, out, base, aval.dtype)
+    shape = values.shape(node.operands[1])  # type: ignore[arg-type]
+    region = strided_view(Node(REGISTRY["diagonal"], (), node.attributes, ()), out, aval.shape, shape)
+    assert region is not None
+    w.transfer(shape, region, value, aval.dtype)
+
+
+def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
+    """scatter, scatter_add, index_add: one element at a time, in order."""
+    out, dim, name = values.strided[node.outputs[0]], node.attrs["dim"], node.op.name
+    aval = values.aval(node.outputs[0])
+    base, index = _layouts(values, node)[:2]
+    w.transfer(aval.shape, out, base, aval.dtype)
+    shape = index_shape = values.shape(node.operands[1])  # type: ignore[arg-type]
+    rank = len(index_shape)
+    if name == "index_add":
+        shape = (*aval.shape[:dim], *index_shape, *aval.shape[dim + 1 :])
+    target, table = w.buffer(out, aval.dtype, write=True), w.buffer(index, values.aval(node.operands[1]).dtype)  # type: ignore[arg-type]
+    limit = w.parameters.size(aval.shape[dim])
+    source = values.strided[node.operands[2]] if values.is_tensor(node.operands[2]) else None  # type: ignore[index]
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        if name == "index_add":
+            where, own = axes[dim : dim + rank], (*axes[:dim], *axes[dim + rank :])
+            strides = (*out.strides[:dim], *out.strides[dim + 1 :])
+        else:
+            where, own = axes, (*axes[:dim], *axes[dim + 1 :])
+            strides = (*out.strides[:dim], *out.strides[dim + 1 :])
+        found = w.var(dtypes.int64)
+        size = builder.const(limit, dtypes.int64) if isinstance(limit, int) else SizeValue(limit)
+        bad = builder.logical_or(builder.lt(found, 0), builder.ge(found, size))
+        if source is None:
+            value = w.scalar(node.operands[2], aval.dtype)
+        elif source.strides:
+            value = Load(w.buffer(source, aval.dtype), w.index(source, axes))
+        else:
+            value = Load(w.buffer(source, aval.dtype), Index())
+        rest = w.index(Strided(out.root, 0, strides), own)
+        place = Index(rest.terms, 0, found, w.parameters.size(out.strides[dim]))
+        return (
+            Let(found, builder.cast(Load(table, w.index(index, where)), dtypes.int64)),
+            Exit(bad, code),
+            Store(target, place, value, accumulate=name != "scatter"),
+        )
+
+    w.exits = True
+    w.over(shape, step, vector=False)
+
+
+def _scan(w: _Writer, values: Values, node: Node, code: int) -> None:
+    """out[j] = out[j - 1] (+ or *) x[j] along the dimension, the inner dimensions being independent."""
+    out, dim = values.strided[node.outputs[0]], node.attrs["dim"]
+    aval = values.aval(node.outputs[0])
+    (source,) = _layouts(values, node)
+    first = (*aval.shape[:dim], 1, *aval.shape[dim + 1 :])
+    if aval.shape[dim] == 0:
+        return
+    w.transfer(first, out, source, aval.dtype)
+    rest = (*aval.shape[:dim], aval.shape[dim] - 1, *aval.shape[dim + 1 :])
+    combine = builder.add if node.op.name == "cumsum" else builder.mul
+    target, origin = w.buffer(out, aval.dtype, write=True), w.buffer(source, aval.dtype)
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        before, after = w.index(out, axes), w.index(source, axes)
+        here = Index(before.terms, w.parameters.size(out.strides[dim]))
+        there = Index(after.terms, w.parameters.size(source.strides[dim]))
+        return (Store(target, here, combine(Load(target, before), Load(origin, there))),)
+
+    w.over(rest, step, vector=dim != aval.ndim - 1)
+
+
+def _integer_matmul(w: _Writer, values: Values, node: Node, code: int) -> None:
+    """out[m, n] += a[m, k] * b[k, n], n innermost; integers wrap, so the order does not matter."""
+    out = values.strided[node.outputs[0]]
+    aval = values.aval(node.outputs[0])
+    a, b = _layouts(values, node)
+    w.transfer(aval.shape, out, builder.const(0, aval.dtype), aval.dtype)
+    shape_a, shape_b = values.shape(node.operands[0]), values.shape(node.operands[1])  # type: ignore[arg-type]
+    batch = aval.ndim - 2
+
+    def lifted(layout: Strided, shape: Shape) -> Shape:
+        lead = aval.ndim - len(shape)
+        return tuple(0 if d < lead or shape[d - lead] == 1 else layout.strides[d - lead] for d in range(batch))
+
+    full = (*aval.shape[:-2], aval.shape[-2], shape_a[-1], aval.shape[-1])
+    target = w.buffer(out, aval.dtype, write=True)
+    left = Strided(a.root, a.offset, (*lifted(a, shape_a), a.strides[-2], a.strides[-1], 0))
+    right = Strided(b.root, b.offset, (*lifted(b, shape_b), 0, b.strides[-2], b.strides[-1]))
+    to = Strided(out.root, 0, (*out.strides[:-2], out.strides[-2], 0, out.strides[-1]))
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        x = Load(w.buffer(left, aval.dtype), w.index(left, axes))
+        y = Load(w.buffer(right, aval.dtype), w.index(right, axes))
+        return (Store(target, w.index(to, axes), x * y, accumulate=True),)
+
+    w.over(full, step)
+
+
+_BUILDERS = {
+    "cat": _cat,
+    "pad": _pad,
+    "slice_scatter": _slice_scatter,
+    "diagonal_scatter": _diagonal_scatter,
+    "scatter": _scatter,
+    "scatter_add": _scatter,
+    "index_add": _scatter,
+    "cumsum": _scan,
+    "cumprod": _scan,
+    "matmul": _integer_matmul,
+}

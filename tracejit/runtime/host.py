@@ -1,0 +1,166 @@
+"""Programs with host steps: machine segments with NumPy or SciPy evaluations between them.
+
+A node without a nest (kind OPAQUE and the rare others) is evaluated on arrays by its op.  The graph is cut at those nodes into stages:
+stage s holds what needs the results of s rounds of host steps.  Every stage is a program of its own; what a later one needs is an output
+of it.  Guards leave from the stage that can decide them; user storage is written by the last stage only.
+
+An exception raised by a host step becomes the node's exit: the eager rerun raises it again where the user sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracejit.codegen.lower import Lowered, exit_codes, lower
+from tracejit.codegen.values import Values, is_host
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.floating import quiet_runner
+from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.runtime.slab import pack, unpack
+
+__all__ = ["HostProgram"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A machine program: inputs (tensor ids, scalar ids), outputs; None for a stage with nothing to compute."""
+
+    program: Any
+    tensors: tuple[int, ...]
+    scalars: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class HostProgram:
+    """See runtime/program.py."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        layouts: Mapping[int, tuple[int, ...]],
+        slab_inputs: tuple[int, ...],
+        slab_outputs: tuple[int, ...],
+        compile_segment: Callable[[Lowered], Any],
+    ) -> None:
+        self.graph = graph
+        self.slab_inputs = slab_inputs
+        self.residuals = slab_outputs
+        self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
+        self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
+        self.codes = _host_codes(graph)
+        values = Values(graph, layouts)
+        self.stages = _stages(values, graph)
+        self.segments: list[_Segment] = []
+        self.host_steps: list[list[Node]] = []
+        known = set(graph.inputs) | set(graph.constants)
+        for s, (machine, host) in enumerate(self.stages):
+            last = s == len(self.stages) - 1
+            self.segments.append(self._segment(machine, s, last, known, layouts, compile_segment))
+            known.update(o for n in (*machine, *host) for o in n.outputs)
+            self.host_steps.append(host)
+        self.machine_calls = sum(s.program is not None for s in self.segments)
+        self.seconds = sum(s.program.seconds for s in self.segments if s.program is not None)
+
+    def _segment(
+        self, machine: list[Node], stage: int, last: bool, known: set[int], layouts: Mapping[int, tuple[int, ...]], compile_segment: Callable[[Lowered], Any]
+    ) -> _Segment:
+        graph = self.graph
+        made = {o for n in machine for o in n.outputs}
+        wanted = {v for v in graph.outputs if isinstance(v, int)}
+        for k, (later, host) in enumerate(self.stages):
+            if k >= stage:
+                wanted.update(o for n in host for o in n.operands if isinstance(o, int))
+            if k > stage:
+                wanted.update(o for n in later for o in n.operands if isinstance(o, int))
+        wanted.update(v for _, v in graph.writes)
+        outputs = tuple(sorted(wanted & made))
+        writes = graph.writes if last else ()
+        used = {o for n in machine for o in n.operands if isinstance(o, int)} | {v for pair in writes for v in pair}
+        inputs = tuple(v for v in sorted(used) if v in known and v not in graph.constants)
+        if not outputs and not writes and not any(not n.outputs for n in machine):
+            return _Segment(None, (), (), ())
+        part = Graph(inputs, graph.avals, tuple(machine), outputs, {v: a for v, a in graph.constants.items() if v in used}, writes)
+        own = {v: s for v, s in layouts.items() if v in inputs and v in graph.inputs and v not in self.slab_inputs}
+        program = compile_segment(lower(part, own, codes=self.codes))
+        tensors = tuple(v for v in inputs if isinstance(graph.avals[v], Aval))
+        return _Segment(program, tensors, tuple(v for v in inputs if v not in tensors), outputs)
+
+    def run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
+        """As `Program.run`."""
+        known: dict[int, Any] = dict(zip(self.tensors, arrays, strict=False))
+        known.update(zip(self.scalars, scalars, strict=True))
+        known.update(self.graph.constants)
+        if self.slab_inputs:
+            avals = [self.graph.avals[v] for v in self.slab_inputs]
+            known.update(zip(self.slab_inputs, unpack(avals, arrays[len(self.tensors)]), strict=True))  # type: ignore[arg-type]
+        for segment, host in zip(self.segments, self.host_steps, strict=True):
+            if segment.program is not None:
+                found = segment.program.run(tuple(known[v] for v in segment.tensors), tuple(known[v] for v in segment.scalars))
+                if isinstance(found, int):
+                    return found
+                known.update(zip(segment.outputs, found, strict=True))
+            for node in host:
+                failed = self._evaluate(node, known)
+                if failed:
+                    return failed
+        results = [_read(known, o) for o in self.graph.outputs]
+        if not self.residuals:
+            return tuple(results)
+        count = len(results) - len(self.residuals)
+        return (*results[:count], pack([self.graph.avals[v] for v in self.residuals], results[count:]))  # type: ignore[misc]
+
+    def _evaluate(self, node: Node, known: dict[int, Any]) -> int:
+        """Run a host step; its exit number if it raised, else 0."""
+        try:
+            result = quiet_runner()(node.op.evaluate, *(_read(known, o) for o in node.operands), **node.attrs)
+        except Exception:  # whatever it is, the eager rerun raises it again, with the user's line
+            return self.codes[id(node)]
+        for v, array in zip(node.outputs, result if node.op.multiple else (result,), strict=True):
+            known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
+        return 0
+
+    def source(self) -> str:
+        """The nests of all segments as plain Python."""
+        return "\n\n".join(s.program.source() for s in self.segments if s.program is not None)
+
+    def describe(self) -> str:
+        """Segments and the host steps between them."""
+        lines: list[str] = []
+        for segment, host in zip(self.segments, self.host_steps, strict=True):
+            if segment.program is not None:
+                lines.append(segment.program.describe())
+            lines.extend(f"host step: {node.op.name} {node.line}".rstrip() for node in host)
+        return "\n".join(lines)
+
+
+def _read(known: Mapping[int, Any], operand: Operand) -> Any:
+    if isinstance(operand, int):
+        return known[operand]
+    return operand.value if isinstance(operand, Literal) else None
+
+
+def _host_codes(graph: Graph) -> dict[int, int]:
+    """Exit numbers of the graph, continued by one for every node (any of them may be a host step)."""
+    codes = exit_codes(graph)
+    for node in graph.nodes:
+        codes.setdefault(id(node), len(codes) + 1)
+    return codes
+
+
+def _stages(values: Values, graph: Graph) -> list[tuple[list[Node], list[Node]]]:
+    """(machine nodes, host nodes) per stage, in program order."""
+    stage: dict[int, int] = {}
+    stages: list[tuple[list[Node], list[Node]]] = [([], [])]
+    for node in graph.nodes:
+        s = max((stage.get(o, 0) for o in node.operands if isinstance(o, int)), default=0)
+        host = is_host(values, node)
+        while len(stages) <= s + host:
+            stages.append(([], []))
+        stages[s][int(host)].append(node)
+        for o in node.outputs:
+            stage[o] = s + host
+    return stages
