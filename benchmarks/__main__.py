@@ -1,0 +1,111 @@
+"""The command line: `python -m benchmarks [--rows NAME,...] [--peers torch jax] [--json FILE] [--quick]`.
+
+Exits with 1 if any implementation computed something else than the eager engine, or if training did not reach its accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numba
+import numpy as np
+from threadpoolctl import threadpool_info
+
+import tracejit
+from benchmarks import digits, table
+from benchmarks.peers import PEERS, load
+from benchmarks.rows import RowResult, WrongResults, run_row, select
+
+__all__ = ["main"]
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="tracejit eager against compiled; see docs/benchmarks.md"
+    )
+    parser.add_argument(
+        "--rows", default="", help="names separated by commas; NAME* for all that begin so; 'digits' for the training"
+    )
+    parser.add_argument(
+        "--peers", nargs="*", default=[], choices=PEERS, help="columns of other libraries, which must be installed"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the measuring time and fewer epochs: a smoke test, noisy figures"
+    )
+    return parser.parse_args(argv)
+
+
+def _start_up() -> float:
+    """Seconds of the first compilation in this process, which loads Numba; kept out of the rows' first calls."""
+    start = time.perf_counter()
+    negate = tracejit.compile(lambda x: -x)
+    negate(tracejit.zeros(2))
+    return time.perf_counter() - start
+
+
+def _machine() -> str:
+    blas = {f"{pool['internal_api']} {pool['version']} {pool['num_threads']} threads" for pool in threadpool_info()}
+    return (
+        f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}, {os.cpu_count()} CPUs; "
+        f"{', '.join(sorted(blas)) or 'no BLAS found'}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run, print, and return the exit status."""
+    arguments = _arguments(argv)
+    names = [name for name in arguments.rows.split(",") if name]
+    with_digits = not names or "digits" in names
+    wanted = [name for name in names if name != "digits"]
+    try:
+        workloads = select(wanted) if wanted or not names else []
+        peers, peer_notes = load(arguments.peers)
+    except (ValueError, ModuleNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+    start = time.perf_counter()
+    print(_machine())
+    for note in peer_notes:
+        print(note)
+    results: list[RowResult] = []
+    problems: list[str] = []
+    if workloads:
+        if any(w.compiled for w in workloads):
+            print(f"start-up of the compiler in this process (once): {table.duration(_start_up())}")
+        others = ["numpy", *peers]
+        print("\n" + table.header(others))
+    for workload in workloads:
+        try:
+            result = run_row(workload, peers, 0.1 if arguments.quick else 1.0)
+        except WrongResults as error:
+            problems.append(str(error))
+            print(f"{workload.title}: WRONG RESULTS: {error}", flush=True)
+            continue
+        results.append(result)
+        print(table.line(result, others), flush=True)
+    if results:
+        print(table.summary(results))
+    if with_digits:
+        report, wrong = digits.compare(15 if arguments.quick else 40)
+        print("\n" + report)
+        problems += wrong
+    print(f"\n{time.perf_counter() - start:.0f} s in all")
+    if arguments.json is not None:
+        document = {"machine": _machine(), "peers": peer_notes, "rows": [r.as_dict() for r in results], "problems": problems}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+    for problem in problems:
+        print(f"FAILED: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

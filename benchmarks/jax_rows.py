@@ -1,0 +1,139 @@
+"""The rows in JAX: the same computations under jax.jit, in float32, each call waited for.
+
+Imported only for `--peers jax`.  Parameters of training steps go in and out of the jitted function; nothing is donated.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import elementwise, models, training
+from benchmarks.training import ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON, ADAM_RATE, SGD_RATE, Sizes
+from benchmarks.workload import Side
+
+__all__ = ["SIDES"]
+
+
+def _arrays(results: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(results)]
+
+
+def _side(function: Callable[..., Any], *arguments: Any) -> Side:
+    jitted = jax.jit(function)
+    placed = jax.block_until_ready(jax.tree_util.tree_map(jnp.asarray, arguments))
+    return Side(lambda: jax.block_until_ready(jitted(*placed)), _arrays)
+
+
+def _latency() -> Side:
+    return _side(lambda a, b: a * b + 1, *elementwise.latency_inputs())
+
+
+def _gelu(n: int) -> Side:
+    def value(x: Any) -> Any:
+        cubic = x + elementwise.GELU_WEIGHT * x * x * x
+        y = 0.5 * x * (1 + jnp.tanh(elementwise.GELU_SLOPE * cubic))
+        return (y * jnp.exp(-y * y)).sum()
+
+    return _side(jax.value_and_grad(value), elementwise.gelu_input(n))
+
+
+def _mlp(sizes: Sizes, adam: bool) -> Side:
+    batch, labels, start = training.initial(sizes)
+
+    def loss_of(parameters: Any, x: Any, y: Any) -> Any:
+        w1, b1, w2, b2 = parameters
+        logits = jnp.tanh(x @ w1.T + b1) @ w2.T + b2
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
+
+    @jax.jit
+    def sgd_step(state: Any, x: Any, y: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(state, x, y)
+        return [p - SGD_RATE * g for p, g in zip(state, gradients, strict=True)], loss
+
+    @jax.jit
+    def adam_step(state: Any, x: Any, y: Any) -> Any:
+        count, parameters, first, second = state
+        loss, gradients = jax.value_and_grad(loss_of)(parameters, x, y)
+        count = count + 1
+        first = [ADAM_BETA1 * m + (1 - ADAM_BETA1) * g for m, g in zip(first, gradients, strict=True)]
+        second = [ADAM_BETA2 * v + (1 - ADAM_BETA2) * g * g for v, g in zip(second, gradients, strict=True)]
+        rate, correction = ADAM_RATE / (1 - ADAM_BETA1**count), 1 - ADAM_BETA2**count
+        parameters = [
+            p - rate * m / (jnp.sqrt(v / correction) + ADAM_EPSILON) for p, m, v in zip(parameters, first, second, strict=True)
+        ]
+        return (count, parameters, first, second), loss
+
+    placed = [jnp.asarray(p) for p in start]
+    zeros = [jnp.zeros_like(p) for p in placed]
+    state: Any = (jnp.float32(0), placed, zeros, zeros) if adam else placed
+    step = adam_step if adam else sgd_step
+    x = jnp.asarray(batch)
+    following = itertools.cycle([jnp.asarray(y, jnp.int32) for y in labels]).__next__
+
+    def run() -> Any:
+        nonlocal state
+        state, loss = jax.block_until_ready(step(state, x, following()))
+        return loss
+
+    def results(loss: Any) -> list[np.ndarray]:
+        parameters = state[1] if adam else state
+        return [np.asarray(loss), *(np.asarray(p) - before for p, before in zip(parameters, start, strict=True))]
+
+    return Side(run, results)
+
+
+def _rnn(hidden: int) -> Side:
+    sequence, parameters = models.rnn_inputs(hidden)
+
+    def value(parameters: Any, x: Any) -> Any:
+        wx, wh, bias = parameters
+        h = jnp.zeros((1, hidden), jnp.float32)
+        for t in range(models.RNN_STEPS):
+            h = jnp.tanh(x[t] @ wx + h @ wh + bias)
+        return (h * h).sum()
+
+    return _side(jax.value_and_grad(value), parameters, sequence)
+
+
+def _norm() -> Side:
+    x, weighting, scale, shift = models.norm_inputs()
+
+    def value(parameters: Any, weighting: Any) -> Any:
+        x, scale, shift = parameters
+        centred = x - x.mean(1, keepdims=True)
+        normal = centred * jax.lax.rsqrt((centred * centred).mean(1, keepdims=True) + models.NORM_EPSILON)
+        return (jax.nn.softmax(normal * scale + shift) * weighting).sum()
+
+    return _side(jax.value_and_grad(value), [x, scale, shift], weighting)
+
+
+def _conditional() -> Side:
+    inputs, (w1, b1, w2, b2) = models.conditional_inputs()
+
+    @jax.jit
+    def forward(x: Any) -> Any:
+        h = x @ w1.T + b1
+        h = jax.lax.cond(h.sum() > 0, jnp.tanh, jnp.negative, h)
+        return h @ w2.T + b2
+
+    following = itertools.cycle([jnp.asarray(x) for x in inputs]).__next__
+    return Side(lambda: jax.block_until_ready(forward(following())), _arrays)
+
+
+SIDES: dict[str, Callable[[], Side]] = {
+    "a*b+1": _latency,
+    **{f"gelu_{n}": functools.partial(_gelu, n) for n in elementwise.GELU_SIZES},
+    **{f"mlp_sgd_{sizes.batch}": functools.partial(_mlp, sizes, False) for sizes in training.SIZES},
+    **{f"mlp_adam_{sizes.batch}": functools.partial(_mlp, sizes, True) for sizes in training.SIZES},
+    **{f"rnn_{hidden}": functools.partial(_rnn, hidden) for hidden in models.RNN_SIZES},
+    "softmax_layer_norm": _norm,
+    "conditional": _conditional,
+}
+"""Row name -> a fresh JAX side of it."""

@@ -1,0 +1,65 @@
+"""Timing of implementations against each other.
+
+A shared machine drifts, so the sides are measured in turn within each round, in rotating order, and ratios are taken round by round;
+the figures reported are medians.  The garbage collector is off while measuring.  Must not know what is being measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+__all__ = ["interleaved", "paired_ratio"]
+
+_SHORTEST_SAMPLE = 2e-4  # seconds; the clock and the loop around the calls cost well under a thousandth of it
+_FEWEST_ROUNDS = 5
+_MOST_ROUNDS = 60
+
+
+def _sample(call: Callable[[], object], count: int) -> float:
+    clock = time.perf_counter
+    repeat = range(count)
+    start = clock()
+    for _ in repeat:
+        call()
+    return (clock() - start) / count
+
+
+def _calls_per_sample(call: Callable[[], object], seconds: float) -> int:
+    """Warm up, and find how many calls make a sample of about `seconds`."""
+    count, spent = 1, 0.0
+    while True:
+        duration = _sample(call, count)
+        spent += duration * count
+        if duration * count >= min(seconds, _SHORTEST_SAMPLE) and spent >= min(seconds, 0.02):
+            return max(1, round(max(seconds, _SHORTEST_SAMPLE) / duration))
+        count *= 2
+
+
+def interleaved(sides: Mapping[str, Callable[[], object]], seconds_each: float) -> dict[str, list[float]]:
+    """Seconds per call of each side, one figure per round; about `seconds_each` spent on each side (more where one call takes longer)."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        counts = {name: _calls_per_sample(call, seconds_each / _MOST_ROUNDS) for name, call in sides.items()}
+        names = list(sides)
+        figures: dict[str, list[float]] = {name: [] for name in names}
+        start = time.perf_counter()
+        for turn in range(_MOST_ROUNDS):
+            if turn >= _FEWEST_ROUNDS and time.perf_counter() - start > seconds_each * len(names):
+                break
+            shift = turn % len(names)
+            for name in names[shift:] + names[:shift]:
+                figures[name].append(_sample(sides[name], counts[name]))
+    finally:
+        if was_enabled:
+            gc.enable()
+    return figures
+
+
+def paired_ratio(slow: list[float], fast: list[float]) -> float:
+    """The median over the rounds of slow / fast."""
+    return statistics.median(a / b for a, b in zip(slow, fast, strict=True))

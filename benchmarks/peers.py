@@ -1,0 +1,39 @@
+"""Implementations by other libraries, found by name when asked for.
+
+torch runs the very source of the row (the rows are written against PyTorch's interface); JAX has its own (jax_rows.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+
+from benchmarks.workload import Side, Workload, unchanged
+
+__all__ = ["PEERS", "load"]
+
+PEERS = ("torch", "torch.compile", "jax")
+
+
+def load(names: Sequence[str]) -> tuple[dict[str, Callable[[Workload], Side | None]], list[str]]:
+    """Makers of the peers' sides (None for a row that a peer does not have), and a line about each for the report.
+
+    Raises ModuleNotFoundError where the library is not installed."""
+    makers: dict[str, Callable[[Workload], Side | None]] = {}
+    notes: list[str] = []
+    for name in names:
+        if name == "jax":
+            jax = importlib.import_module("jax")
+            sides = importlib.import_module("benchmarks.jax_rows").SIDES
+            makers[name] = lambda workload, sides=sides: sides[workload.name]() if workload.name in sides else None  # type: ignore[misc]
+            notes.append(f"jax {jax.__version__}: jax.jit, block_until_ready on each call, its own thread pool")
+            continue
+        torch = importlib.import_module("torch")
+        importlib.import_module("torch.optim")
+        if name == "torch":
+            makers[name] = lambda workload, torch=torch: workload.build(torch, unchanged)  # type: ignore[misc]
+            notes.append(f"torch {torch.__version__}: eager, {torch.get_num_threads()} threads")
+        else:
+            makers[name] = lambda workload, torch=torch: workload.build(torch, torch.compile) if workload.compiled else None  # type: ignore[misc]
+            notes.append(f"torch.compile {torch.__version__}: {torch.get_num_threads()} threads, default mode")
+    return makers, notes
