@@ -1,0 +1,207 @@
+"""From a run that went well to a `Recording`: guards in their final form, facts about outputs, the entry's text.
+
+Nothing of the run's tensors survives here except as numbers and names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd.tape import is_freed
+from tracejit.capture.calls import CallHandlers
+from tracejit.capture.entry import Alias, ExitPoint, Recording, ScalarInput, TensorInput, TensorOutput, WrittenInput, entry_text
+from tracejit.capture.recipes import Recipes
+from tracejit.capture.recorder import TensorSource
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.core.interpreter import state
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Graph, Literal, Node
+from tracejit.tensor import Tensor
+
+__all__ = ["finish"]
+
+
+def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: Any, grad_enabled: bool) -> Recording:
+    """The recording of a run that returned `result`; `grad_enabled` is the mode it began in."""
+    if recorder.stopped:
+        return Recording(recorder.reason)
+    recipes = Recipes(recorder, interpreter)
+    for effect in list(recorder.effects):
+        statement = effect.statement(recipes)  # may add lines that build its value
+        recipes.lines.append(statement)
+    text = recipes.text(result)
+    if state.grad_enabled != grad_enabled:
+        recipes.lines.append(f"state.grad_enabled = {state.grad_enabled}")
+    views = _Views(interpreter.nodes)
+    inputs = list(interpreter.inputs)
+    written = _written_inputs(interpreter, views, inputs)
+    _check_overlap(recorder, interpreter, inputs, written)
+    outputs = _outputs(interpreter, recipes.outputs, views, inputs)
+    if recorder.stopped:
+        return Recording(recorder.reason)
+    variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
+    graph = Graph(
+        inputs=(*inputs, *interpreter.scalars.values()),
+        avals=interpreter.avals,
+        nodes=tuple(interpreter.nodes),
+        outputs=tuple(o.value for o in outputs),
+        requires_grad=frozenset(interpreter.requires_grad),
+    )
+    return Recording(
+        reason=None,
+        graph=graph,
+        tensor_inputs=_tensor_inputs(recorder, interpreter, inputs, variables),
+        scalar_inputs=tuple(ScalarInput(value, text) for text, value in interpreter.scalars.items()),
+        outputs=outputs,
+        written_inputs=tuple(written),
+        exits=tuple(
+            ExitPoint(i, node.line, _expected(node)) for i, node in enumerate(interpreter.nodes) if node.op.kind is Kind.GUARD
+        ),
+        text=entry_text(_guard_lines(recorder, interpreter.backward_ran), variables, list(interpreter.scalars), recipes.lines, text),
+        namespace=dict(recorder.namespace),
+    )
+
+
+def _expected(node: Node) -> Literal:
+    expected = node.attrs["expected"]
+    assert isinstance(expected, Literal)
+    return expected
+
+
+# -- guards
+def _guard_lines(recorder: CallHandlers, backward_ran: bool) -> list[str]:
+    lines: list[str] = []
+    for line in recorder.lines:
+        if isinstance(line, str):
+            lines.append(line)
+        else:
+            conditions = _tensor_conditions(recorder, line)
+            if backward_ran and line.used and line.requires_grad:
+                conditions.append(f"{line.variable}._hooks")
+            lines.append(f"if {' or '.join(conditions)}: return MISS")
+    distinct = [s.variable for s in recorder.tensors.values()] + recorder.paths
+    if len(distinct) == 2:
+        lines.append(f"if {distinct[0]} is {distinct[1]}: return MISS")
+    elif len(distinct) > 2:
+        lines.append(f"if len({{{', '.join(f'id({v})' for v in distinct)}}}) != {len(distinct)}: return MISS")
+    return lines
+
+
+def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[str]:
+    """What must not hold of a tensor; contents and, for inputs of the program, strides are the program's own business."""
+    x, array = source.variable, source.tensor._array
+    conditions = [f"type({x}) is not {recorder.constant(type(source.tensor))}"]
+    if not (source.used or source.inspected):
+        return conditions
+    if source.is_view:
+        conditions.append(f"{x}.requires_grad is not {source.requires_grad}")
+        conditions.append(f"{x}.is_leaf is not {source.is_leaf}")
+    else:
+        conditions.append(f"{x}._base is not None")
+        conditions.append(f"{x}._requires_grad is not {source.requires_grad}")
+        conditions.append(f"{x}._node is {'not ' if source.is_leaf else ''}None")
+    if source.argument or not source.used:
+        conditions.append(f"{x}._array.shape != {array.shape}")
+        conditions.append(f"{x}._array.dtype is not {recorder.constant(array.dtype)}")
+    if not source.used:
+        conditions.append(f"{x}._array.strides != {array.strides}")
+    return conditions
+
+
+# -- inputs
+def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def _tensor_inputs(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], variables: list[str]
+) -> tuple[TensorInput, ...]:
+    storages: dict[int, int] = {}
+    made = []
+    for value, variable in zip(inputs, variables, strict=True):
+        tensor = interpreter.inputs[value]
+        source = recorder.tensors[id(tensor)]
+        array = tensor._array
+        key = id(tensor) if tensor._storage is None else id(tensor._storage)
+        storage = storages.setdefault(key, len(storages))
+        dtype = FROM_NUMPY[array.dtype]
+        made.append(TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf, storage))
+    return tuple(made)
+
+
+def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> list[WrittenInput]:
+    roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
+    written = []
+    for index, value in enumerate(inputs):
+        if value in roots:
+            tensor = interpreter.inputs[value]
+            written.append(WrittenInput(index, interpreter.values[id(tensor)], tensor.requires_grad, tensor.is_leaf))
+    return written
+
+
+def _check_overlap(recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]) -> None:
+    for fact in written:
+        array = interpreter.inputs[inputs[fact.index]]._array
+        for index, value in enumerate(inputs):
+            if index != fact.index and np.may_share_memory(array, interpreter.inputs[value]._array):
+                recorder.stop("overlapping_inputs", f"shapes {list(array.shape)} and {list(interpreter.inputs[value]._array.shape)}")
+
+
+# -- outputs
+class _Views:
+    """From a value back to the memory that it is a view of."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._producers = {value: node for node in nodes for value in node.outputs}
+
+    def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
+        """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
+        chain: list[Node] = []
+        while True:
+            node = self._producers.get(value)
+            if node is None or node.op.kind not in (Kind.VIEW, Kind.WRITE):
+                return value, tuple(reversed(chain))
+            if node.op.kind is Kind.VIEW:
+                chain.append(node)
+            source = node.operands[0]
+            assert isinstance(source, int)
+            value = source
+
+
+def _outputs(interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]) -> tuple[TensorOutput, ...]:
+    """Facts of the output tensors, and of roots that several of them are views of: those come last, for `call` alone."""
+    values = [interpreter.values[id(t)] for t in tensors]
+    roots = [views.root(value) for value in values]
+    positions = {root: i for i, (root, chain) in enumerate(roots) if not chain}
+    hidden: list[int] = []
+    for root, chain in roots:
+        shared = sum(other == root for other, _ in roots) > 1
+        if chain and shared and root not in positions and root not in inputs:
+            positions[root] = len(values) + len(hidden)
+            hidden.append(root)
+    owners = {value: t for t in reversed(list(interpreter.recorder.keep)) if isinstance(t, Tensor) for value in [interpreter.values.get(id(t))]}
+    made = []
+    for position, (tensor, value, (root, chain)) in enumerate(zip(tensors, values, roots, strict=True)):
+        made.append(_output(tensor, value, _alias(position, root, chain, positions, inputs)))
+    by_first = {views.root(v)[0]: t for v, t in owners.items() if v is not None and not views.root(v)[1]}
+    for root in hidden:
+        owner = by_first[root]
+        made.append(_output(owner, interpreter.values[id(owner)], None))
+    return tuple(made)
+
+
+def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[int, int], inputs: list[int]) -> Alias | None:
+    steps = tuple((node.op, node.operands[1:], node.attrs) for node in chain)
+    if root in inputs:
+        return Alias("input", inputs.index(root), steps)
+    owner = positions.get(root)
+    return None if owner is None or owner == position else Alias("output", owner, steps)
+
+
+def _output(tensor: Tensor, value: int, alias: Alias | None) -> TensorOutput:
+    array = tensor._array
+    dtype = FROM_NUMPY[array.dtype]
+    return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, is_freed(tensor))

@@ -1,0 +1,119 @@
+"""How the epilogue gets the values that a call returns or stores.
+
+Outside objects are reached by their expression again, tensors come out of the program, numbers and constants are written down, and new
+tuples, lists, dicts, sets and plain objects are built anew.  What cannot be built stops the recording.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.effects import EffectHandlers
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state
+from tracejit.capture.symbols import is_symbolic
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.tensor import Size, Tensor
+
+__all__ = ["Recipes"]
+
+
+class Recipes:
+    """Texts of expressions for values; `lines` must run before them, in order; `outputs` are the tensors the program returns."""
+
+    def __init__(self, recorder: EffectHandlers, interpreter: RecordingInterpreter) -> None:
+        self.recorder = recorder
+        self.interpreter = interpreter
+        self.lines: list[str] = []
+        self.outputs: list[Tensor] = []
+        self._texts: dict[int, str] = {}
+
+    def source(self, value: Any) -> str:
+        """The expression of an outside object."""
+        return self.recorder.sources[id(value)]
+
+    def text(self, value: Any) -> str:
+        """An expression for a value."""
+        recorder = self.recorder
+        if is_symbolic(value):
+            return str(value._text)
+        known = recorder.sources.get(id(value)) or self._texts.get(id(value))
+        if known is not None:
+            return known
+        cls = type(value)
+        if cls in (int, bool, str, type(None)):
+            return repr(value)
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if cls in PRIMITIVE_TYPES or isinstance(value, (*IDENTITY_TYPES, np.generic)) or cls in (slice, range):
+            return recorder.constant(value)
+        if cls in (tuple, Size) or (isinstance(value, tuple) and hasattr(cls, "_fields")):
+            return self._tuple(value, cls)
+        if cls in (list, dict, set):
+            return self._container(value, cls)
+        if self._is_plain_object(value, cls):
+            return self._object(value, cls)
+        recorder.stop("unbuildable", cls.__name__)
+        return "None"
+
+    def _define(self, value: Any, text: str) -> str:
+        variable = self.recorder.variable()
+        self.lines.append(f"{variable} = {text}")
+        self._texts[id(value)] = variable
+        self.recorder.keep.append(value)
+        return variable
+
+    def _tensor(self, tensor: Tensor) -> str:
+        if self.interpreter.value_of(tensor) is None:
+            self.recorder.stop("tensor_origin", "it is returned or stored")
+            return "None"
+        if type(tensor) is not Tensor or tensor._hooks:
+            self.recorder.stop("unbuildable", f"{type(tensor).__name__} with hooks" if tensor._hooks else type(tensor).__name__)
+            return "None"
+        self.outputs.append(tensor)
+        variable = self._define(tensor, f"result[{len(self.outputs) - 1}]")
+        for name, value in tensor.__dict__.items():
+            self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(tensor.__dict__, name, value)}")
+        if tensor._grad is not None:
+            self.lines.append(f"{variable}._grad = {self.text(tensor._grad)}")
+        return variable
+
+    def _stored(self, container: Any, key: Any, value: Any) -> str:
+        """A value in a local container or object: a symbolic one if such was stored there."""
+        return self.text(self.recorder.stored.get((id(container), key), value))
+
+    def _tuple(self, value: tuple[Any, ...], cls: type) -> str:
+        elements = [self.text(v) for v in value]
+        if cls is tuple:
+            return self._define(value, f"({', '.join(elements)}{',' if elements else ''})")
+        maker = f"{self.recorder.constant(cls)}({', '.join(elements)})"
+        return self._define(value, f"{self.recorder.constant(cls)}(({', '.join(elements)},))" if cls is Size and elements else maker)
+
+    def _container(self, value: Any, cls: type) -> str:
+        variable = self._define(value, {list: "[]", dict: "{}", set: "set()"}[cls])
+        if cls is dict:
+            for key, item in value.items():
+                self.lines.append(f"{variable}[{self.text(key)}] = {self._stored(value, key, item)}")
+        else:
+            method = "append" if cls is list else "add"
+            self.lines.extend([f"{variable}.{method}({self.text(item)})" for item in value])
+        return variable
+
+    @staticmethod
+    def _is_plain_object(value: Any, cls: type) -> bool:
+        return (
+            has_plain_state(cls)
+            and cls.__new__ is object.__new__
+            and hasattr(value, "__dict__")
+            and not any(isinstance(v, types.MemberDescriptorType) for base in cls.__mro__ for v in vars(base).values())
+            and not hasattr(cls, "__next__")
+        )
+
+    def _object(self, value: Any, cls: type) -> str:
+        self.recorder.namespace["new_object"] = object.__new__
+        variable = self._define(value, f"new_object({self.recorder.constant(cls)})")
+        for name, item in value.__dict__.items():
+            self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(value.__dict__, name, item)}")
+        return variable

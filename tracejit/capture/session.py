@@ -1,0 +1,195 @@
+"""One recorded call, from start to end.
+
+`record` makes the recorder of this thread current, pushes its interpreter, sets the profile hook and calls the function through the
+recorder: a real eager run.  The hook is the net under the instrumentation: Python code that ran without being instrumented stops
+the recording.  Threads do not see each other's recordings.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from typing import Any
+
+from tracejit.autograd.tape import next_sequence
+from tracejit.capture import reasons
+from tracejit.capture.calls import CallHandlers
+from tracejit.capture.convert import is_instrumented
+from tracejit.capture.entry import Recording
+from tracejit.capture.finish import finish
+from tracejit.capture.frame import current
+from tracejit.capture.policies import INLINED_TYPES, IDENTITY_TYPES, is_library_module
+from tracejit.capture.symbols import concrete, is_symbolic, plain
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core import dtypes
+from tracejit.core.interpreter import pushed, state
+from tracejit.tensor import Tensor
+
+__all__ = ["declare_inlined", "is_recording", "record"]
+
+_OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
+_IMPORT_MACHINERY = frozenset({"abc", "_py_abc", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
+_EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
+
+
+def is_recording() -> bool:
+    """Whether a recording is active in this thread."""
+    recorder = current.recorder
+    return recorder is not None and not recorder.stopped
+
+
+def declare_inlined(cls: type) -> None:
+    """Calls of instances of `cls` are calls of the function in their `__wrapped__`."""
+    INLINED_TYPES.add(cls)
+
+
+class Session(CallHandlers):
+    """All handlers together, and the profile hook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hooked = False
+        self._allowed: dict[CodeType, bool] = {}
+
+    def stop(self, code: str, detail: str) -> None:
+        if not self.stopped:
+            super().stop(code, detail)
+            self.unhook()
+
+    def hook(self) -> None:
+        """Watch for Python code that runs without being instrumented."""
+        self._hooked = True
+        sys.setprofile(self._watch)
+
+    def unhook(self) -> None:
+        if self._hooked:
+            self._hooked = False
+            sys.setprofile(None)
+
+    def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call" or self.stopped:
+            return
+        code = frame.f_code
+        if is_instrumented(code):
+            return
+        name = frame.f_globals.get("__name__", "")
+        if is_library_module(name) or name in _IMPORT_MACHINERY:
+            return
+        if self.native_depth:
+            package = name.partition(".")[0]
+            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or code.co_filename.startswith("<"):
+                return
+        self.stop("implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})")
+
+    # -- the start
+    def root(self, function: Any) -> None:
+        """The compiled function itself is where all paths begin."""
+        if self.is_outside(function):
+            return
+        name = self.constant(function)
+        self.register(function, name)
+        if type(function) is MethodType:
+            if not isinstance(function.__self__, type):
+                self.register(function.__self__, f"{name}.__self__")
+                self.paths.append(f"{name}.__self__")
+            self.root(function.__func__)
+        elif not isinstance(function, (FunctionType, *IDENTITY_TYPES)):
+            self.paths.append(name)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Guards on modes and on the structure of the arguments; the arguments as the run sees them."""
+        self.namespace["default_names"] = dtypes.__dict__
+        self.miss_if(f"len(args) != {len(args)} or {f'list(kwargs) != {list(kwargs)!r}' if kwargs else 'kwargs'}")
+        self.miss_if(f"state.grad_enabled is not {state.grad_enabled}")
+        self.miss_if(f"default_names['_default'] is not {self.constant(dtypes.default_dtype())}")
+        positional = tuple(self.read(a, f"args[{i}]", symbolic=True, argument=True) for i, a in enumerate(args))
+        return positional, {k: self.read(a, f"kwargs[{k!r}]", symbolic=True, argument=True) for k, a in kwargs.items()}
+
+    # -- the rest of the handlers
+    def imported(self, module: ModuleType, name: str, attribute: str | None) -> None:
+        """An import statement bound a module, or one of its attributes, to a local name."""
+        self.read(module, f"{self.constant(sys.modules)}[{name!r}]")
+        if attribute is not None and attribute in module.__dict__:
+            concrete(self.read_global(module.__dict__, attribute, module.__dict__[attribute]))
+
+    def match_subject(self, value: Any) -> Any:
+        """The subject of a match statement: Python compares it piece by piece."""
+        value = self.settled(value)
+        self.read_content(value, deep=True)
+        if not isinstance(value, (str, int, float, bool, bytes, tuple, list, dict, type(None), Tensor)):
+            self.stop("unsupported_syntax", f"match on a {type(value).__name__}")
+        return value
+
+    def released(self, value: Any, seen: set[int]) -> Any:
+        """A result without symbolic numbers; local containers are changed in place, local tuples made anew."""
+        if is_symbolic(value):
+            return plain(value)
+        if id(value) in seen or self.is_outside(value):
+            return value
+        cls = type(value)
+        if cls is tuple:
+            new = tuple(self.released(v, seen) for v in value)
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+        if cls in (list, dict):
+            seen.add(id(value))
+            for key in range(len(value)) if cls is list else list(value):
+                value[key] = self.released(value[key], seen)
+        elif cls is FunctionType and value.__closure__:
+            seen.add(id(value))
+            for cell in value.__closure__:
+                try:
+                    cell.cell_contents = self.released(cell.cell_contents, seen)
+                except ValueError:  # an empty cell
+                    continue
+        elif cls is MethodType:
+            self.released(value.__func__, seen)
+        return value
+
+
+def _without_recorder(error: BaseException) -> BaseException:
+    """The error with the frames of the recorder taken out of its traceback, and out of those of the errors behind it."""
+    seen: set[int] = set()
+    pending: BaseException | None = error
+    while pending is not None and id(pending) not in seen:
+        seen.add(id(pending))
+        frames: list[TracebackType] = []
+        step = pending.__traceback__
+        while step is not None:
+            frames.append(step)
+            step = step.tb_next
+        kept: TracebackType | None = None
+        for frame in reversed(frames):
+            if not frame.tb_frame.f_code.co_filename.startswith(_OWN_DIRECTORY):
+                kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        pending.__traceback__ = kept
+        pending = pending.__cause__ or pending.__context__
+    return error
+
+
+def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
+    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).
+
+    What the function raises is raised as by an eager call: there is no recording then."""
+    if sys.getprofile() is not None:
+        return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
+    session = Session()
+    interpreter = RecordingInterpreter(session, next_sequence())
+    grad_enabled = state.grad_enabled
+    previous, current.recorder = current.recorder, session
+    session.root(function)
+    positional, named = session.arguments(args, kwargs)
+    try:
+        with pushed(interpreter):
+            session.hook()
+            try:
+                result = session.call(function, positional, named)
+            finally:
+                session.unhook()
+            recording = finish(session, interpreter, result, grad_enabled)
+    except BaseException as error:
+        raise _without_recorder(error)  # noqa: B904  (the same error)
+    finally:
+        session.stopped = True
+        current.recorder = previous
+        interpreter.release()
+    return recording, session.released(result, set())

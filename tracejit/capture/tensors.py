@@ -1,0 +1,221 @@
+"""The interpreter of a recording: operations are evaluated eagerly, and appended to the raw graph.
+
+Program order, views and writes are kept as they come.  A value id stands for one version of one tensor object: a write gives its
+target a new id.  Values taken out of tensors become guard nodes; gradients read from and written to outside leaves go through the
+recorder like any other read and effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.effects import EffectHandlers, GradStore
+from tracejit.capture.recorder import user_line
+from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.op import REGISTRY, Effect, Kind, Op
+from tracejit.core.promotion import promote
+from tracejit.ir.graph import Literal, Node, Operand
+from tracejit.tensor import Tensor
+
+__all__ = ["RecordingInterpreter"]
+
+_STATIC_SCALARS = "static scalars"
+"""Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
+
+
+class RecordingInterpreter(Interpreter):
+    """Evaluates by the eager interpreter and appends to the graph."""
+
+    def __init__(self, recorder: EffectHandlers, first_sequence: int) -> None:
+        self.recorder = recorder
+        self.nodes: list[Node] = []
+        self.avals: dict[int, Aval | ScalarAval] = {}
+        self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
+        self.scalars: dict[str, int] = {}  # prologue variable -> value id
+        self.requires_grad: set[int] = set()
+        self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
+        self._by_tape: dict[tuple[int, int], int] = {}
+        self._first_sequence = first_sequence
+        self._patched: list[tuple[Any, tuple[Any, ...]]] = []
+        self._guard = REGISTRY["guard"]
+        self.backward_ran = False  # then hooks on leaves would have to run
+
+    # -- values
+    def _fresh(self, aval: Aval | ScalarAval) -> int:
+        value = len(self.avals)
+        self.avals[value] = aval
+        return value
+
+    def _define(self, tensor: Tensor) -> int:
+        value = self._fresh(Aval(tensor._array.shape, FROM_NUMPY[tensor._array.dtype]))
+        self.values[id(tensor)] = value
+        self.recorder.keep.append(tensor)
+        if tensor.requires_grad:
+            self.requires_grad.add(value)
+        if tensor._node is not None:
+            self._by_tape[id(tensor._node), tensor._index] = value
+            self.recorder.keep.append(tensor._node)
+        return value
+
+    def value_of(self, tensor: Tensor) -> int | None:
+        """The value id of a tensor; None for one of unknown origin."""
+        value = self.values.get(id(tensor))
+        if value is None:
+            source = self.recorder.tensors.get(id(tensor))
+            if source is not None:
+                source.used = True
+                value = self._define(tensor)
+                self.inputs[value] = tensor
+            elif tensor._node is not None:  # a saved output that the tape made a tensor again
+                value = self._by_tape.get((id(tensor._node), tensor._index))
+        elif tensor._requires_grad:
+            self.requires_grad.add(value)
+        return value
+
+    def _scalar(self, number: SymbolicNumber) -> Operand:
+        value = self.scalars.get(number._text)
+        if value is None:
+            if isinstance(number._value, int):
+                self.recorder.miss_if(f"not -9223372036854775808 <= {number._text} <= 9223372036854775807")
+            value = self.scalars[number._text] = self._fresh(ScalarAval(type(number._value)))
+        return value
+
+    def _operand(self, op: Op, operand: Any) -> Operand:
+        if isinstance(operand, Tensor):
+            value = self.value_of(operand)
+            if value is None:
+                self.recorder.stop("tensor_origin", f"operand of {op.name}")
+            return value
+        if is_symbolic(operand):
+            return self._scalar(operand)
+        if operand is None:
+            return None
+        if isinstance(operand, (bool, int, float)):
+            return Literal(operand)
+        self.recorder.stop("tensor_origin", f"{type(operand).__name__} operand of {op.name}")
+        return None
+
+    # -- operations
+    def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+        recorder = self.recorder
+        if recorder.stopped:
+            return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
+        attributes = {k: _attribute(v) for k, v in attributes.items()}
+        operands = tuple(x.item() if isinstance(x, np.generic) else x for x in operands)
+        if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
+            operands = promote(op, operands)
+        if op.kind is Kind.RANDOM:
+            recorder.stop("random_operation", f"{op.name}()")
+        if _STATIC_SCALARS in op.traits:
+            operands = tuple(map(concrete, operands))
+        recorded = tuple(self._operand(op, x) for x in operands) if self._recordable(operands) else ()
+        recorder.native_depth += 1
+        try:
+            result = state.base.bind(op, tuple(map(plain, operands)), attributes)
+        finally:
+            recorder.native_depth -= 1
+        if not recorder.stopped:
+            self._append(op, operands, recorded, attributes, result)
+        return result
+
+    @staticmethod
+    def _recordable(operands: tuple[Any, ...]) -> bool:
+        return all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
+
+    def _append(self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any) -> None:
+        outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
+        values = tuple(self._define(t) for t in outputs)
+        self.nodes.append(Node(op, recorded, tuple(sorted(attributes.items())), values, user_line()))
+        if op.effect is Effect.IN_PLACE and outputs[0]._base is not None:
+            base_node = outputs[0]._base._node
+            if base_node is not None:
+                self.recorder.keep.append(base_node)
+        if any(map(is_symbolic, operands)):
+            self._save_symbols(operands, outputs)
+
+    def _save_symbols(self, operands: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
+        """The tape keeps symbolic operands while the recording lasts, so that a recorded backward pass uses them."""
+        node: Any = outputs[0]._node
+        saved = getattr(node, "inputs", ())
+        if len(saved) == len(operands):
+            node.inputs = tuple(x if is_symbolic(x) else y for x, y in zip(operands, saved, strict=True))
+            self._patched.append((node, saved))
+
+    def release(self) -> None:
+        """The recording is over: the tape gets its plain numbers back."""
+        for node, saved in self._patched:
+            if node.inputs:
+                node.inputs = saved
+        self._patched.clear()
+
+    # -- values leave the world of tensors
+    def take(self, tensor: Tensor) -> Any:
+        value = state.base.take(tensor)
+        if not self.recorder.stopped:
+            operand = self.value_of(tensor)
+            if operand is None:
+                self.recorder.stop("tensor_origin", "its value is read")
+            else:
+                expected = (("expected", Literal(value)),)
+                self.nodes.append(Node(self._guard, (operand,), expected, (), user_line()))
+        return value
+
+    def take_list(self, tensor: Tensor) -> Any:
+        self.recorder.stop("tensor_contents", f"shape {list(tensor._array.shape)}")
+        return state.base.take_list(tensor)
+
+    # -- gradients of leaves
+    def read_grad(self, tensor: Tensor) -> Any:
+        recorder = self.recorder
+        value = state.base.read_grad(tensor)
+        if recorder.stopped or (id(tensor), "_grad") in recorder.written:
+            return value
+        source = recorder.tensors.get(id(tensor))
+        return value if source is None else recorder.read(value, f"{source.variable}._grad")
+
+    def write_grad(self, tensor: Tensor, value: Any) -> None:
+        state.base.write_grad(tensor, value)
+        recorder = self.recorder
+        if recorder.stopped:
+            return
+        source = recorder.tensors.get(id(tensor))
+        if source is not None:
+            recorder.note_store((id(tensor), "_grad"), GradStore(tensor, value))
+        elif id(tensor) not in self.values:
+            recorder.stop("outside_graph", "a leaf that was not read in the call")
+
+    # -- everything else
+    def note(self, event: str, *details: Any) -> None:
+        recorder = self.recorder
+        if recorder.stopped:
+            return
+        if event == "backward":
+            self.backward_ran = True
+            if details[0].sequence < self._first_sequence:
+                recorder.stop("outside_graph", details[0].name)
+        elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
+            tensor = details[0]
+            recorder.keep.append(tensor)
+            if not tensor._requires_grad:  # it is about to be switched on
+                self.requires_grad.add(self.values[id(tensor)])
+        else:
+            recorder.stop("tensor_state", event)
+
+
+def _attribute(value: Any) -> Any:
+    """An attribute without symbolic numbers."""
+    if is_symbolic(value):
+        return concrete(value)
+    if isinstance(value, tuple):
+        return tuple(map(_attribute, value)) if any(map(_holds_symbol, value)) else value
+    return value
+
+
+def _holds_symbol(value: Any) -> bool:
+    return is_symbolic(value) or (isinstance(value, tuple) and any(map(_holds_symbol, value)))
