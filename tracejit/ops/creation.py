@@ -8,14 +8,19 @@ import numpy as np
 
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import DType, from_numpy_dtype
+from tracejit.core.dtypes import DType, bool_, float32, float64, from_numpy_dtype, int64
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom
+from tracejit.ops.samples import cases
 
-__all__ = ["ArrayConstant", "arange", "constant", "eye", "full"]
+__all__ = ["ArrayConstant", "arange", "constant", "eye", "full", "zero_gradient"]
 
 
-@custom(Kind.CREATION, lambda value, shape, dtype: Aval(shape, dtype))
+@custom(
+    Kind.CREATION,
+    lambda value, shape, dtype: Aval(shape, dtype),
+    samples=cases((1.5, {"shape": (2, 3), "dtype": float32}), (2, {"shape": (), "dtype": int64}), (True, {"shape": (0, 2), "dtype": bool_})),
+)
 def full(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """A tensor of one number."""
     return np.full(shape, value, dtype.numpy)
@@ -26,19 +31,39 @@ def _(c: Any, g: Any) -> Any:
     return None
 
 
-@custom(Kind.CREATION, lambda start, step, length, dtype: Aval((length,), dtype))
+def zero_gradient(c: Any, i: int) -> Any:
+    """Zeros for operand `i` of a function that is constant almost everywhere; None where they are not needed."""
+    return full(0.0, shape=c.avals[i].shape, dtype=c.avals[i].dtype) if c.needs[i] else None
+
+
+@custom(
+    Kind.CREATION,
+    lambda start, step, length, dtype: Aval((length,), dtype),
+    samples=cases((0, 1, {"length": 5, "dtype": int64}), (0.5, 0.25, {"length": 3, "dtype": float32}), (2, -1, {"length": 0, "dtype": float64})),
+    traits=("not differentiable",),
+)
 def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
     """start + i * step for i in range(length), computed in float64 (int64 for integers) and rounded once to `dtype`."""
     return (start + np.arange(length) * step).astype(dtype.numpy)
 
 
-@custom(Kind.CREATION, lambda rows, columns, dtype: Aval((rows, columns), dtype))
+@custom(
+    Kind.CREATION,
+    lambda rows, columns, dtype: Aval((rows, columns), dtype),
+    samples=cases(({"rows": 3, "columns": 2, "dtype": float32},), ({"rows": 0, "columns": 2, "dtype": int64},)),
+    traits=("not differentiable",),
+)
 def eye(rows: int, columns: int, dtype: DType) -> Any:
     """Ones on the diagonal, zeros elsewhere."""
     return np.eye(rows, columns, dtype=dtype.numpy)
 
 
-@custom(Kind.CREATION, lambda array: Aval(array.array.shape, from_numpy_dtype(array.array.dtype)))
+@custom(
+    Kind.CREATION,
+    lambda array: Aval(array.array.shape, from_numpy_dtype(array.array.dtype)),
+    samples=cases(({"array": ArrayConstant(np.arange(6.0).reshape(2, 3))},), ({"array": ArrayConstant(np.zeros(0, np.int64))},)),
+    traits=("not differentiable",),
+)
 def constant(array: ArrayConstant) -> Any:
     """A copy of data known when the program was written: tensor([1, 2, 3]), masks made by NumPy ..."""
     return array.array.copy()

@@ -6,18 +6,30 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
+from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, NONE, elementwise
+from tracejit.ops.elementwise.rounding import trunc
+from tracejit.ops.samples import binary, cases, floats, integers, unary
 
-__all__ = ["acc", "add", "cast", "div", "mul", "neg", "sub"]
+__all__ = ["acc", "add", "cast", "div", "floor_divide", "fmod", "mul", "neg", "remainder", "sub"]
 
 
 def _cast_rule(x: Any, dtype: DType) -> Aval:
     return Aval(getattr(x, "shape", ()), dtype)
 
 
-@elementwise(lambda b, x, dtype: b.cast(x, dtype), promotion=NONE, rule=_cast_rule)
+@elementwise(
+    lambda b, x, dtype: b.cast(x, dtype),
+    promotion=NONE,
+    rule=_cast_rule,
+    samples=cases(
+        (floats(2, 3).T, {"dtype": dtypes.float32}), (floats(4), {"dtype": dtypes.int64}), (integers(3), {"dtype": dtypes.float64}),
+        (integers(0, 2), {"dtype": dtypes.bool_}), (floats(), {"dtype": dtypes.float64}),
+    ),
+)  # fmt: skip
 def cast(x: Any, dtype: DType) -> Any:
     """Convert the elements to `dtype`, as numpy.ndarray.astype does.  Gradients are cast back."""
     return np.asarray(x).astype(dtype.numpy)
@@ -28,7 +40,7 @@ def _(c: Any, g: Any) -> Any:
     return cast(g, dtype=c.avals[0].dtype) if c.avals[0].dtype.is_floating_point else None
 
 
-@elementwise(lambda b, x, y: x + y)
+@elementwise(lambda b, x, y: x + y, samples=binary())
 def add(x: Any, y: Any) -> Any:
     """Elementwise sum, with broadcasting and type promotion."""
     return np.add(x, y)
@@ -39,7 +51,7 @@ def _(c: Any, g: Any) -> Any:
     return g, g
 
 
-@elementwise(lambda b, x, y: x - y)
+@elementwise(lambda b, x, y: x - y, samples=binary())
 def sub(x: Any, y: Any) -> Any:
     """Elementwise difference, with broadcasting and type promotion."""
     return np.subtract(x, y)
@@ -50,7 +62,7 @@ def _(c: Any, g: Any) -> Any:
     return g, -g if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: x * y)
+@elementwise(lambda b, x, y: x * y, samples=binary())
 def mul(x: Any, y: Any) -> Any:
     """Elementwise product, with broadcasting and type promotion."""
     return np.multiply(x, y)
@@ -62,7 +74,7 @@ def _(c: Any, g: Any) -> Any:
     return g * y if c.needs[0] else None, g * x if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: x / y, promotion=FLOAT)
+@elementwise(lambda b, x, y: x / y, promotion=FLOAT, samples=binary(other_low=0.5))
 def div(x: Any, y: Any) -> Any:
     """Elementwise true quotient; integers become the default floating-point dtype."""
     return np.true_divide(x, y)
@@ -75,7 +87,42 @@ def _(c: Any, g: Any) -> Any:
     return gx if c.needs[0] else None, -gx * (x / y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x: -x)
+@elementwise(lambda b, x, y: b.floor_divide(x, y), samples=binary(other_low=0.5))
+def floor_divide(x: Any, y: Any) -> Any:
+    """Elementwise quotient rounded down.  Integers divided by 0 give 0.  The gradient is zero."""
+    return np.floor_divide(x, y)
+
+
+@floor_divide.vjp()
+def _(c: Any, g: Any) -> Any:
+    return zero_gradient(c, 0), zero_gradient(c, 1)
+
+
+@elementwise(lambda b, x, y: b.remainder(x, y), samples=binary(other_low=0.7))
+def remainder(x: Any, y: Any) -> Any:
+    """Elementwise x - y * floor(x / y): the sign is that of the divisor.  Integers divided by 0 give 0."""
+    return np.remainder(x, y)
+
+
+@remainder.vjp(saves=("", "0 1"))
+def _(c: Any, g: Any) -> Any:
+    x, y = c.inputs
+    return g, -g * floor_divide(x, y) if c.needs[1] else None
+
+
+@elementwise(lambda b, x, y: b.fmod(x, y), samples=binary(other_low=0.7))
+def fmod(x: Any, y: Any) -> Any:
+    """Elementwise x - y * trunc(x / y): the sign is that of the dividend.  Integers divided by 0 give 0."""
+    return np.fmod(x, y)
+
+
+@fmod.vjp(saves=("", "0 1"))
+def _(c: Any, g: Any) -> Any:
+    x, y = c.inputs
+    return g, -g * trunc(x / y) if c.needs[1] else None
+
+
+@elementwise(lambda b, x: -x, samples=unary())
 def neg(x: Any) -> Any:
     """Elementwise negation.  Raises RuntimeError for bool, as PyTorch does."""
     if getattr(x, "dtype", None) == np.bool_:
@@ -92,7 +139,12 @@ def _acc_rule(previous: Any, d: Aval) -> Aval:
     return d
 
 
-@elementwise(lambda b, previous, d: d if previous is None else previous + d, promotion=NONE, rule=_acc_rule)
+@elementwise(
+    lambda b, previous, d: d if previous is None else previous + d,
+    promotion=NONE,
+    rule=_acc_rule,
+    samples=cases((None, floats(3)), (floats(2, 3).T, floats(3, 2, seed=1))),
+)
 def acc(previous: Any, d: Any) -> Any:
     """Accumulate a cotangent: `d` where there is no previous one (None), their sum otherwise."""
     return d if previous is None else np.add(previous, d)

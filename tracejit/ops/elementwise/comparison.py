@@ -8,47 +8,54 @@ import numpy as np
 
 from tracejit.core.dtypes import bool_
 from tracejit.ops.declare import BOOL, elementwise
+from tracejit.ops.samples import binary, bools, cases, floats, truth_binary
 
 __all__ = ["eq", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "ne", "where"]
 
 
-@elementwise(lambda b, x, y: b.eq(x, y), result=bool_)
+@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, samples=binary())
 def eq(x: Any, y: Any) -> Any:
     """Elementwise x == y."""
     return np.equal(x, y)
 
 
-@elementwise(lambda b, x, y: b.ne(x, y), result=bool_)
+@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, samples=binary())
 def ne(x: Any, y: Any) -> Any:
     """Elementwise x != y."""
     return np.not_equal(x, y)
 
 
-@elementwise(lambda b, x, y: x < y, result=bool_)
+@elementwise(lambda b, x, y: x < y, result=bool_, samples=binary())
 def lt(x: Any, y: Any) -> Any:
     """Elementwise x < y."""
     return np.less(x, y)
 
 
-@elementwise(lambda b, x, y: x <= y, result=bool_)
+@elementwise(lambda b, x, y: x <= y, result=bool_, samples=binary())
 def le(x: Any, y: Any) -> Any:
     """Elementwise x <= y."""
     return np.less_equal(x, y)
 
 
-@elementwise(lambda b, x, y: x > y, result=bool_)
+@elementwise(lambda b, x, y: x > y, result=bool_, samples=binary())
 def gt(x: Any, y: Any) -> Any:
     """Elementwise x > y."""
     return np.greater(x, y)
 
 
-@elementwise(lambda b, x, y: x >= y, result=bool_)
+@elementwise(lambda b, x, y: x >= y, result=bool_, samples=binary())
 def ge(x: Any, y: Any) -> Any:
     """Elementwise x >= y."""
     return np.greater_equal(x, y)
 
 
-@elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first",))
+def _choices() -> Any:
+    return cases(
+        (bools(4), floats(4), floats(4, seed=1)), (bools(2, 3).T, floats(3, 1), 0.5), (bools(3), 0.0, floats(2, 3)), (bools(0, 2), floats(2), 1.0)
+    )
+
+
+@elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first",), samples=_choices())
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Elements of x where condition (bool) holds, of y elsewhere; all three broadcast."""
     if getattr(condition, "dtype", None) != np.bool_:
@@ -68,7 +75,7 @@ def _(c: Any, g: Any) -> Any:
     return None, where(condition, g, 0.0) if c.needs[1] else None, where(condition, 0.0, g) if c.needs[2] else None
 
 
-@elementwise(lambda b, x, y: b.maximum(x, y))
+@elementwise(lambda b, x, y: b.maximum(x, y), samples=binary())
 def maximum(x: Any, y: Any) -> Any:
     """Elementwise maximum; NaN where either is NaN.  Where both are equal each gets half of the gradient."""
     return np.maximum(x, y)
@@ -83,7 +90,7 @@ def _(c: Any, g: Any) -> Any:
     return gx, gy
 
 
-@elementwise(lambda b, x, y: b.minimum(x, y))
+@elementwise(lambda b, x, y: b.minimum(x, y), samples=binary())
 def minimum(x: Any, y: Any) -> Any:
     """Elementwise minimum; NaN where either is NaN.  Where both are equal each gets half of the gradient."""
     return np.minimum(x, y)
@@ -98,25 +105,25 @@ def _(c: Any, g: Any) -> Any:
     return gx, gy
 
 
-@elementwise(lambda b, x, y: b.logical_and(x, y), promotion=BOOL, result=bool_)
+@elementwise(lambda b, x, y: b.logical_and(x, y), promotion=BOOL, result=bool_, samples=truth_binary())
 def logical_and(x: Any, y: Any) -> Any:
     """Elementwise logical and of truth values."""
     return np.logical_and(x, y)
 
 
-@elementwise(lambda b, x, y: b.logical_or(x, y), promotion=BOOL, result=bool_)
+@elementwise(lambda b, x, y: b.logical_or(x, y), promotion=BOOL, result=bool_, samples=truth_binary())
 def logical_or(x: Any, y: Any) -> Any:
     """Elementwise logical or of truth values."""
     return np.logical_or(x, y)
 
 
-@elementwise(lambda b, x, y: b.ne(x, y), promotion=BOOL, result=bool_)
+@elementwise(lambda b, x, y: b.logical_xor(x, y), promotion=BOOL, result=bool_, samples=truth_binary())
 def logical_xor(x: Any, y: Any) -> Any:
     """Elementwise exclusive or of truth values."""
     return np.logical_xor(x, y)
 
 
-@elementwise(lambda b, x: b.logical_not(x), promotion=BOOL, result=bool_)
+@elementwise(lambda b, x: b.logical_not(x), promotion=BOOL, result=bool_, samples=cases((bools(4),), (bools(2, 3).T,), (bools(0, 2),)))
 def logical_not(x: Any) -> Any:
     """Elementwise logical not of truth values."""
     return np.logical_not(x)

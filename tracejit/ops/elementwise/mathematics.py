@@ -1,19 +1,28 @@
-"""Elementary functions of one number, and powers."""
+"""Exponentials, logarithms, roots and powers, signs, and the activations that are primitives."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.special
 
+from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, elementwise
 from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.samples import binary, unary
 
-__all__ = ["abs_", "cos", "erf", "exp", "expm1", "log", "log1p", "pow_", "reciprocal", "relu", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "tanh"]
+__all__ = [
+    "abs_", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp", "pow_", "reciprocal", "relu", "rsqrt",
+    "sigmoid", "sign", "sqrt",
+]  # fmt: skip
+
+LN2 = math.log(2.0)
+LN10 = math.log(10.0)
 
 
-@elementwise(lambda b, x: b.exp(x), promotion=FLOAT)
+@elementwise(lambda b, x: b.exp(x), promotion=FLOAT, samples=unary())
 def exp(x: Any) -> Any:
     """Elementwise exponential."""
     return np.exp(x)
@@ -24,7 +33,18 @@ def _(c: Any, g: Any) -> Any:
     return g * c.outputs[0]
 
 
-@elementwise(lambda b, x: b.expm1(x), promotion=FLOAT)
+@elementwise(lambda b, x: b.exp2(x), promotion=FLOAT, samples=unary())
+def exp2(x: Any) -> Any:
+    """Elementwise 2 ** x."""
+    return np.exp2(x)
+
+
+@exp2.vjp(saves="out")
+def _(c: Any, g: Any) -> Any:
+    return g * (c.outputs[0] * LN2)
+
+
+@elementwise(lambda b, x: b.expm1(x), promotion=FLOAT, samples=unary())
 def expm1(x: Any) -> Any:
     """Elementwise exp(x) - 1, accurate near zero."""
     return np.expm1(x)
@@ -35,7 +55,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (c.outputs[0] + 1.0)
 
 
-@elementwise(lambda b, x: b.log(x), promotion=FLOAT)
+@elementwise(lambda b, x: b.log(x), promotion=FLOAT, samples=unary(0.3, 3.0))
 def log(x: Any) -> Any:
     """Elementwise natural logarithm."""
     return np.log(x)
@@ -46,7 +66,29 @@ def _(c: Any, g: Any) -> Any:
     return g / c.inputs[0]
 
 
-@elementwise(lambda b, x: b.log1p(x), promotion=FLOAT)
+@elementwise(lambda b, x: b.log2(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+def log2(x: Any) -> Any:
+    """Elementwise logarithm to base 2."""
+    return np.log2(x)
+
+
+@log2.vjp(saves="0")
+def _(c: Any, g: Any) -> Any:
+    return g / (c.inputs[0] * LN2)
+
+
+@elementwise(lambda b, x: b.log10(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+def log10(x: Any) -> Any:
+    """Elementwise logarithm to base 10."""
+    return np.log10(x)
+
+
+@log10.vjp(saves="0")
+def _(c: Any, g: Any) -> Any:
+    return g / (c.inputs[0] * LN10)
+
+
+@elementwise(lambda b, x: b.log1p(x), promotion=FLOAT, samples=unary(-0.7, 2.0))
 def log1p(x: Any) -> Any:
     """Elementwise log(1 + x), accurate near zero."""
     return np.log1p(x)
@@ -57,7 +99,24 @@ def _(c: Any, g: Any) -> Any:
     return g / (c.inputs[0] + 1.0)
 
 
-@elementwise(lambda b, x: b.sqrt(x), promotion=FLOAT)
+def _logaddexp_lowering(b: Any, x: Any, y: Any) -> Any:
+    difference = b.abs(x - y)
+    return b.select(b.eq(x, y), x + LN2, b.maximum(x, y) + b.log1p(b.exp(-difference)))
+
+
+@elementwise(_logaddexp_lowering, promotion=FLOAT, samples=binary())
+def logaddexp(x: Any, y: Any) -> Any:
+    """Elementwise log(exp(x) + exp(y)), without overflow."""
+    return np.logaddexp(x, y)
+
+
+@logaddexp.vjp(saves="0 1")
+def _(c: Any, g: Any) -> Any:
+    x, y = c.inputs
+    return g / (exp(y - x) + 1.0) if c.needs[0] else None, g / (exp(x - y) + 1.0) if c.needs[1] else None
+
+
+@elementwise(lambda b, x: b.sqrt(x), promotion=FLOAT, samples=unary(0.3, 3.0))
 def sqrt(x: Any) -> Any:
     """Elementwise square root; NaN for negative numbers."""
     return np.sqrt(x)
@@ -68,7 +127,7 @@ def _(c: Any, g: Any) -> Any:
     return g / (c.outputs[0] * 2.0)
 
 
-@elementwise(lambda b, x: 1.0 / b.sqrt(x), promotion=FLOAT)
+@elementwise(lambda b, x: 1.0 / b.sqrt(x), promotion=FLOAT, samples=unary(0.3, 3.0))
 def rsqrt(x: Any) -> Any:
     """Elementwise 1 / sqrt(x)."""
     return np.true_divide(1.0, np.sqrt(x))
@@ -80,7 +139,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (out * out * out * -0.5)
 
 
-@elementwise(lambda b, x: 1.0 / x, promotion=FLOAT)
+@elementwise(lambda b, x: 1.0 / x, promotion=FLOAT, samples=unary(0.3, 3.0))
 def reciprocal(x: Any) -> Any:
     """Elementwise 1 / x."""
     return np.true_divide(1.0, x)
@@ -92,19 +151,7 @@ def _(c: Any, g: Any) -> Any:
     return -g * (out * out)
 
 
-@elementwise(lambda b, x: b.tanh(x), promotion=FLOAT)
-def tanh(x: Any) -> Any:
-    """Elementwise hyperbolic tangent."""
-    return np.tanh(x)
-
-
-@tanh.vjp(saves="out")
-def _(c: Any, g: Any) -> Any:
-    (out,) = c.outputs
-    return g * (1.0 - out * out)
-
-
-@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT)
+@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary())
 def sigmoid(x: Any) -> Any:
     """Elementwise 1 / (1 + exp(-x))."""
     return scipy.special.expit(x)
@@ -116,44 +163,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (out * (1.0 - out))
 
 
-@elementwise(lambda b, x: b.sin(x), promotion=FLOAT)
-def sin(x: Any) -> Any:
-    """Elementwise sine of an angle in radians."""
-    return np.sin(x)
-
-
-@sin.vjp(saves="0")
-def _(c: Any, g: Any) -> Any:
-    return g * cos(c.inputs[0])
-
-
-@elementwise(lambda b, x: b.cos(x), promotion=FLOAT)
-def cos(x: Any) -> Any:
-    """Elementwise cosine of an angle in radians."""
-    return np.cos(x)
-
-
-@cos.vjp(saves="0")
-def _(c: Any, g: Any) -> Any:
-    return -g * sin(c.inputs[0])
-
-
-_TWO_OVER_SQRT_PI = 1.1283791670955126
-
-
-@elementwise(lambda b, x: b.erf(x), promotion=FLOAT)
-def erf(x: Any) -> Any:
-    """Elementwise error function."""
-    return scipy.special.erf(x)
-
-
-@erf.vjp(saves="0")
-def _(c: Any, g: Any) -> Any:
-    (x,) = c.inputs
-    return g * (exp(-x * x) * _TWO_OVER_SQRT_PI)
-
-
-@elementwise(lambda b, x: b.abs(x), name="abs")
+@elementwise(lambda b, x: b.abs(x), name="abs", samples=unary())
 def abs_(x: Any) -> Any:
     """Elementwise absolute value."""
     return np.abs(x)
@@ -164,18 +174,26 @@ def _(c: Any, g: Any) -> Any:
     return g * sign(c.inputs[0])
 
 
-@elementwise(lambda b, x: b.sign(x))
+def _sign_lowering(b: Any, x: Any) -> Any:
+    positive = b.select(x > 0, b.const(1, x.dtype), b.const(0, x.dtype))
+    if x.dtype.category == 0 or not x.dtype.is_signed:
+        return positive
+    signed = b.select(x < 0, b.const(-1, x.dtype), positive)
+    return b.select(b.isnan(x), x, signed) if x.dtype.is_floating_point else signed
+
+
+@elementwise(_sign_lowering, samples=unary())
 def sign(x: Any) -> Any:
-    """Elementwise -1, 0 or 1 by the sign; NaN stays NaN."""
+    """Elementwise -1, 0 or 1 by the sign; NaN stays NaN.  The gradient is zero."""
     return x.copy() if getattr(x, "dtype", None) == np.bool_ else np.sign(x)
 
 
 @sign.vjp()
 def _(c: Any, g: Any) -> Any:
-    return g * 0.0
+    return zero_gradient(c, 0)
 
 
-@elementwise(lambda b, x: b.select(x <= 0, b.const(0, x.dtype), x))
+@elementwise(lambda b, x: b.select(x <= 0, b.const(0, x.dtype), x), samples=unary())
 def relu(x: Any) -> Any:
     """Elementwise max(x, 0); NaN stays NaN.  The gradient at 0 is 0."""
     return np.maximum(x, 0)
@@ -183,18 +201,25 @@ def relu(x: Any) -> Any:
 
 @relu.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
-    return g * (c.outputs[0] > 0)
+    return where(c.outputs[0] <= 0, 0.0, g)
 
 
-@elementwise(lambda b, x, y: b.pow(x, y), name="pow")
+@elementwise(lambda b, x, y: b.pow(x, y), name="pow", samples=binary(0.4, 2.0, -2.0, 2.0))
 def pow_(x: Any, y: Any) -> Any:
-    """Elementwise power.  Raises RuntimeError for an integer raised to a negative integer, as PyTorch does."""
-    if isinstance(y, int) and y < 0 and getattr(x, "dtype", np.dtype(float)).kind in "iu":
+    """Elementwise power.  Raises RuntimeError for integers raised to a negative Python integer, as PyTorch does; to negative elements of
+    an integer tensor they give the integer part of the quotient (0 for 0)."""
+    if type(y) is int and y < 0 and getattr(x, "dtype", np.dtype(float)).kind in "iu":
         raise RuntimeError("pow(): integers to negative integer powers are not allowed; convert the base to a floating-point dtype")
-    if type(y) in (int, float):
-        if y == 2:
-            return np.multiply(x, x)
+    if type(y) in (int, float) and y == 2:
+        return np.multiply(x, x)
+    if isinstance(y, np.ndarray) and y.dtype.kind == "i" and y.size and y.min() < 0:
+        return _signed_integer_power(np.asarray(x), y)
     return np.power(x, y)
+
+
+def _signed_integer_power(x: Any, y: Any) -> Any:
+    reciprocal = np.where(x == 1, 1, np.where(x == -1, np.where(y & 1, -1, 1), 0))
+    return np.where(y < 0, reciprocal, np.power(x, np.maximum(y, 0))).astype(y.dtype)
 
 
 @pow_.vjp(saves=("0 1", "0 1 out"))
@@ -202,13 +227,15 @@ def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
     gx = gy = None
     if c.needs[0]:
-        if isinstance(y, int | float):
-            gx = g * 0.0 if y == 0 else (g * (x * 2.0) if y == 2 else g * (pow_(x, y - 1) * y))
+        if type(y) in (int, float):
+            gx = zero_gradient(c, 0) if y == 0 else (g * (x * 2.0) if y == 2 else g * (pow_(x, y - 1) * y))
         else:
-            gx = where(y == 0, g * 0.0, g * (y * pow_(x, y - 1.0)))
+            gx = where(y == 0, 0.0, g * (y * pow_(x, y - 1.0)))
     if c.needs[1]:
         (out,) = c.outputs
-        gy = where((x == 0) & (y >= 0), g * 0.0, g * (out * log(x)))
+        if type(x) in (bool, int, float):
+            slope = g * (out * (math.log(x) if x > 0 else -math.inf if x == 0 else math.nan))
+            gy = where(y >= 0, 0.0, slope) if x == 0 else slope
+        else:
+            gy = where((x == 0) & (y >= 0), 0.0, g * (out * log(x)))
     return gx, gy
-
-

@@ -124,7 +124,9 @@ def _diagonal_rule(x: Aval, offset: int, dim1: int, dim2: int) -> Aval:
 def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The diagonal over two dimensions, which becomes the last one."""
     out = np.diagonal(x, offset, dim1, dim2)
-    return as_strided(out, out.shape, out.strides)  # np.diagonal's own view is read-only
+    if x.flags.writeable:
+        out.flags.writeable = True  # np.diagonal returns a read-only view
+    return out
 
 
 @diagonal.vjp()

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tracejit.core import dtypes
-from tracejit.ops.elementwise import arithmetic, comparison, mathematics
+from tracejit.core.promotion import common_dtype
+from tracejit.ops.creation import full
+from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.indexing import nonzero_tuple
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import derive_binary, derive_unary, public
 
 for _op in (
-    mathematics.exp, mathematics.expm1, mathematics.log, mathematics.log1p, mathematics.sqrt, mathematics.rsqrt, mathematics.reciprocal,
-    mathematics.tanh, mathematics.sigmoid, mathematics.sin, mathematics.cos, mathematics.erf, mathematics.sign, mathematics.relu,
+    mathematics.exp, mathematics.exp2, mathematics.expm1, mathematics.log, mathematics.log2, mathematics.log10, mathematics.log1p, mathematics.sqrt,
+    mathematics.rsqrt, mathematics.reciprocal, mathematics.sigmoid, mathematics.relu, trigonometry.sin, trigonometry.cos, trigonometry.tan,
+    trigonometry.sinh, trigonometry.cosh, trigonometry.tanh, special.erf, special.erfc, special.erfinv, special.lgamma, special.digamma,
+    comparison.logical_not, bitwise.bitwise_not,
 ):  # fmt: skip
     derive_unary(_op)
-derive_unary(mathematics.abs_, "abs", "absolute")
-derive_unary(arithmetic.neg, "neg", "negative")
-derive_unary(comparison.logical_not)
+for _op, *_names in (
+    (mathematics.abs_, "abs", "absolute"), (arithmetic.neg, "neg", "negative"), (rounding.floor, "floor"), (rounding.ceil, "ceil"),
+    (rounding.trunc, "trunc", "fix"), (trigonometry.asin, "asin", "arcsin"), (trigonometry.acos, "acos", "arccos"),
+    (trigonometry.atan, "atan", "arctan"), (trigonometry.asinh, "asinh", "arcsinh"), (trigonometry.acosh, "acosh", "arccosh"),
+    (trigonometry.atanh, "atanh", "arctanh"), (mathematics.sign, "sign", "sgn"),
+):  # fmt: skip
+    derive_unary(_op, *_names)
+for _op in (rounding.isnan, rounding.isinf, rounding.isfinite, rounding.signbit):
+    derive_unary(_op, in_place=False)
 derive_binary(arithmetic.mul, "mul", "multiply")
 derive_binary(mathematics.pow_, "pow")
-for _op in (comparison.logical_and, comparison.logical_or, comparison.logical_xor):
+for _op in (
+    comparison.logical_and, comparison.logical_or, comparison.logical_xor, bitwise.bitwise_and, bitwise.bitwise_or, bitwise.bitwise_xor,
+    bitwise.bitwise_left_shift, bitwise.bitwise_right_shift, arithmetic.floor_divide, arithmetic.remainder, arithmetic.fmod, rounding.copysign,
+    trigonometry.hypot,
+):  # fmt: skip
     derive_binary(_op)
-derive_binary(comparison.maximum, "maximum", in_place=False)
-derive_binary(comparison.minimum, "minimum", in_place=False)
+derive_binary(trigonometry.atan2, "atan2", "arctan2")
+for _op in (comparison.maximum, comparison.minimum, mathematics.logaddexp):
+    derive_binary(_op, in_place=False)
 for _op, _alias in (
     (comparison.eq, ()), (comparison.ne, ("not_equal",)), (comparison.lt, ("less",)), (comparison.le, ("less_equal",)),
     (comparison.gt, ("greater",)), (comparison.ge, ("greater_equal",)),
@@ -30,63 +48,285 @@ for _op, _alias in (
     derive_binary(_op, _op.name, *_alias)
 
 
-def scaled(other: Any, alpha: Any) -> Any:
-    """other * alpha; `other` itself for alpha == 1."""
-    return other if alpha == 1 else arithmetic.mul(other, alpha)
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor (real or abstract), not a number."""
+    return hasattr(x, "dtype") and hasattr(x, "ndim")
+
+
+def as_floating(input: Any) -> Any:
+    """The tensor itself, or, if it holds integers or bools, converted to the default floating-point dtype."""
+    return input if input.dtype.is_floating_point else cast(input, dtype=dtypes.default_dtype())
+
+
+def scaled(name: str, other: Any, alpha: Any) -> Any:
+    """other * alpha; `other` itself for alpha == 1.  Raises RuntimeError for a float alpha of integers, as PyTorch does."""
+    if alpha == 1:
+        return other
+    if isinstance(alpha, float) and is_tensor(other) and not other.dtype.is_floating_point:
+        raise RuntimeError(f"{name}(): for integral input tensors, alpha must not be a floating-point number, got {alpha}")
+    return arithmetic.mul(other, alpha)
 
 
 @public(in_place=True)
 def add(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """input + alpha * other, with broadcasting and type promotion."""
-    return arithmetic.add(input, scaled(other, alpha))
+    return arithmetic.add(input, scaled("add", other, alpha))
+
+
+def _both_bool(input: Any, other: Any) -> bool:
+    return getattr(input, "dtype", dtypes.bool_ if isinstance(input, bool) else None) is dtypes.bool_ and (
+        isinstance(other, bool) or getattr(other, "dtype", None) is dtypes.bool_
+    )
 
 
 @public(in_place=True, aliases=("subtract",))
 def sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """input - alpha * other, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
-    if getattr(input, "dtype", None) is dtypes.bool_ and (isinstance(other, bool) or getattr(other, "dtype", None) is dtypes.bool_):
+    if _both_bool(input, other):
         raise RuntimeError("sub(): subtraction of two bool tensors is not supported; use logical_xor() or ^ instead")
-    return arithmetic.sub(input, scaled(other, alpha))
+    return arithmetic.sub(input, scaled("sub", other, alpha))
+
+
+@public()
+def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
+    """other - alpha * input."""
+    return sub(other, input, alpha=alpha)
+
+
+@public(in_place=True, aliases=("divide",))
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """input / other: the true quotient, or rounded down ("floor") or towards zero ("trunc").  Raises RuntimeError for another mode."""
+    if rounding_mode is None:
+        return arithmetic.div(input, other)
+    if rounding_mode == "floor":
+        return arithmetic.floor_divide(input, other)
+    if rounding_mode != "trunc":
+        raise RuntimeError(f"div(): rounding_mode must be None, 'trunc' or 'floor', got {rounding_mode!r}")
+    if common_dtype((input, other)).is_floating_point:
+        return rounding.trunc(arithmetic.div(input, other))
+    return arithmetic.floor_divide(input - arithmetic.fmod(input, other), other)
 
 
 @public(in_place=True)
-def where(condition: Any, input: Any, other: Any) -> Any:
-    """Elements of `input` where `condition` (bool) holds, of `other` elsewhere."""
+def true_divide(input: Any, other: Any) -> Any:
+    """input / other."""
+    return arithmetic.div(input, other)
+
+
+@public("round", in_place=True)
+def round_(input: Any, *, decimals: int = 0) -> Any:
+    """The nearest integers, or multiples of 10**-decimals; halves go to the even one."""
+    if decimals == 0:
+        return rounding.rint(input)
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"round(): decimals is only supported for floating-point tensors, got {input.dtype.name}")
+    scale = 10.0 ** abs(decimals)
+    return rounding.rint(input * scale) / scale if decimals > 0 else rounding.rint(input / scale) * scale
+
+
+@public(in_place=True)
+def frac(input: Any) -> Any:
+    """The fractional part, with the sign of the element."""
+    return input - rounding.trunc(input)
+
+
+@public(in_place=True)
+def square(input: Any) -> Any:
+    """input * input."""
+    return input * input
+
+
+@public(in_place=True)
+def sinc(input: Any) -> Any:
+    """sin(pi x) / (pi x), 1 at 0."""
+    angle = as_floating(input) * math.pi
+    zero = angle == 0
+    return comparison.where(zero, 1.0, trigonometry.sin(angle) / comparison.where(zero, 1.0, angle))
+
+
+@public(in_place=True)
+def deg2rad(input: Any) -> Any:
+    """Degrees as radians."""
+    return as_floating(input) * (math.pi / 180.0)
+
+
+@public(in_place=True)
+def rad2deg(input: Any) -> Any:
+    """Radians as degrees."""
+    return as_floating(input) * (180.0 / math.pi)
+
+
+@public(in_place=True)
+def logit(input: Any, eps: float | None = None) -> Any:
+    """log(x / (1 - x)); `eps` clamps x to [eps, 1 - eps] first."""
+    x = as_floating(input)
+    if eps is not None:
+        x = clamp(x, eps, 1.0 - eps)
+    return mathematics.log(x / (1.0 - x))
+
+
+@public(in_place=True)
+def xlogy(input: Any, other: Any) -> Any:
+    """input * log(other), 0 where input is 0 (NaN where other is)."""
+    safe = comparison.where(comparison.eq(input, 0) & ~_isnan(other), 1.0, other)
+    return input * mathematics.log(safe)
+
+
+def _isnan(x: Any) -> Any:
+    return rounding.isnan(x) if is_tensor(x) else full(x != x, shape=(), dtype=dtypes.bool_)
+
+
+@public(in_place=True)
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
+    """input + value * tensor1 * tensor2."""
+    product = tensor1 * tensor2
+    return input + (product if value == 1 else product * value)
+
+
+@public(in_place=True)
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
+    """input + value * tensor1 / tensor2.  Raises RuntimeError for integers, as PyTorch does."""
+    if not common_dtype((tensor1, tensor2)).is_floating_point:
+        raise RuntimeError("addcdiv(): integer division is not supported; convert an operand with .float(), or use div(rounding_mode=...)")
+    return input + (tensor1 if value == 1 else tensor1 * value) / tensor2
+
+
+@public(in_place=True)
+def lerp(input: Any, end: Any, weight: Any) -> Any:
+    """input + weight * (end - input), exact at both ends."""
+    for name, x in (("end", end), ("weight", weight)):
+        if is_tensor(x) and x.dtype is not input.dtype:
+            raise RuntimeError(f"lerp(): expected dtype {input.dtype.name} for {name}, got {x.dtype.name}")
+    difference = end - input
+    if is_tensor(weight):
+        return comparison.where(abs(weight) < 0.5, input + weight * difference, end - difference * (1.0 - weight))
+    return input + difference * weight if abs(weight) < 0.5 else end - difference * (1.0 - weight)
+
+
+@public(in_place=True)
+def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+    """Replace NaN by `nan` (0) and infinities by `posinf`, `neginf` (the largest and smallest finite numbers)."""
+    if not input.dtype.is_floating_point:
+        return clone(input)
+    largest = 3.4028234663852886e38 if input.dtype is dtypes.float32 else 1.7976931348623157e308
+    out = comparison.where(rounding.isnan(input), 0.0 if nan is None else nan, input)
+    out = comparison.where(input == math.inf, largest if posinf is None else posinf, out)
+    return comparison.where(input == -math.inf, -largest if neginf is None else neginf, out)
+
+
+@public()
+def fmax(input: Any, other: Any) -> Any:
+    """Elementwise maximum that prefers a number to NaN."""
+    return comparison.where((input >= other) | _isnan(other), input, other)
+
+
+@public()
+def fmin(input: Any, other: Any) -> Any:
+    """Elementwise minimum that prefers a number to NaN."""
+    return comparison.where((input <= other) | _isnan(other), input, other)
+
+
+@public()
+def isposinf(input: Any) -> Any:
+    """Whether each element is +infinity."""
+    return input == math.inf
+
+
+@public()
+def isneginf(input: Any) -> Any:
+    """Whether each element is -infinity."""
+    return input == -math.inf
+
+
+@public(in_place=True)
+def heaviside(input: Any, values: Any) -> Any:
+    """0 below zero, 1 above it, `values` at it."""
+    return comparison.where(input == 0, values, cast(input > 0, dtype=input.dtype))
+
+
+@public()
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """Elements of `input` where `condition` (bool) holds, of `other` elsewhere; positions of true elements if only `condition` is given."""
+    if input is None and other is None:
+        return nonzero_tuple(condition)
+    if not is_tensor(input) and not is_tensor(other):
+        other = full(other, shape=(), dtype=common_dtype((input, other)))
     return comparison.where(condition, input, other)
 
 
-@public(in_place=True)
+def _tensor_where(input: Any, condition: Any, other: Any) -> Any:
+    """Elements of the tensor where `condition` holds, of `other` elsewhere."""
+    return comparison.where(condition, input, other)
+
+
+public("where", function=False, in_place=False)(_tensor_where)
+
+
+@public(in_place=True, aliases=("clip",))
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """Limit elements to [min, max]; each a number, a tensor or None.  Raises RuntimeError if both are None."""
     if min is None and max is None:
         raise RuntimeError("clamp(): at least one of min and max must be given, got None for both")
     out = input
     if min is not None:
-        out = _clamp_low(out, min)
+        out = comparison.where(_beyond(comparison.lt, out, min), min, out)
     if max is not None:
-        out = _clamp_high(out, max)
+        out = comparison.where(_beyond(comparison.gt, out, max), max, out)
     return out
 
 
-def _clamp_low(x: Any, low: Any) -> Any:
-    if hasattr(low, "shape"):
-        return comparison.maximum(x, low)
-    return comparison.where(comparison.lt(x, low), low, x)
+def _beyond(compare: Any, x: Any, limit: Any) -> Any:
+    """Whether the limit takes effect; a NaN in a limiting tensor does."""
+    over = compare(x, limit)
+    return over | rounding.isnan(limit) if is_tensor(limit) and limit.dtype.is_floating_point else over
 
 
-def _clamp_high(x: Any, high: Any) -> Any:
-    if hasattr(high, "shape"):
-        return comparison.minimum(x, high)
-    return comparison.where(comparison.gt(x, high), high, x)
+@public(in_place=True)
+def clamp_min(input: Any, min: Any) -> Any:
+    """Limit elements from below."""
+    return clamp(input, min)
+
+
+@public(in_place=True)
+def clamp_max(input: Any, max: Any) -> Any:
+    """Limit elements from above."""
+    return clamp(input, None, max)
 
 
 @public("clone")
-def clone_(input: Any) -> Any:
-    """A row-major copy; gradients flow through it."""
+def clone_(input: Any, *, memory_format: Any = None) -> Any:
+    """A row-major copy; gradients flow through it.  `memory_format` is accepted for PyTorch's sake: copies are always row-major."""
     return clone(input)
+
+
+@public()
+def positive(input: Any) -> Any:
+    """The tensor itself.  Raises RuntimeError for bool."""
+    if input.dtype is dtypes.bool_:
+        raise RuntimeError("positive(): not defined for bool tensors")
+    return input
 
 
 @public(in_place=True)
 def masked_fill(input: Any, mask: Any, value: Any) -> Any:
-    """A copy of `input` with `value` where the bool tensor `mask` holds."""
+    """A copy of `input`, broadcast with `mask`, with `value` (a number or a tensor without dimensions) where the bool `mask` holds."""
+    if is_tensor(value):
+        if value.ndim:
+            raise RuntimeError(f"masked_fill(): value must be a number or a tensor without dimensions, got shape {list(value.shape)}")
+        if value.dtype is not input.dtype:
+            value = cast(value, dtype=input.dtype)
+    elif isinstance(value, float) and not input.dtype.is_floating_point:
+        raise RuntimeError(f"masked_fill(): value {value} cannot be converted to {input.dtype.name} without loss; use an integer")
+    elif isinstance(value, int) and input.dtype is dtypes.bool_:
+        value = bool(value)
     return comparison.where(mask, value, input)
+
+
+@public()
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether |input - other| <= atol + rtol * |other|, element by element; equal infinities are close."""
+    close = input == other
+    if equal_nan and input.dtype.is_floating_point:
+        close = close | (rounding.isnan(input) & rounding.isnan(other))
+    difference = abs(input - other)
+    return close | ((difference <= abs(other) * rtol + atol) & (difference != math.inf))
