@@ -64,9 +64,7 @@ class GraphBuilder:
         self.nodes.append(Node(op, operands, tuple(sorted(attributes.items())), outputs, line))
         return outputs
 
-    def build(
-        self, outputs: Iterable[Operand], writes: Iterable[tuple[int, int]] = (), history: Iterable[str] = ()
-    ) -> Graph:
+    def build(self, outputs: Iterable[Operand], writes: Iterable[tuple[int, int]] = (), history: Iterable[str] = ()) -> Graph:
         """The finished graph."""
         return Graph(
             inputs=tuple(self.inputs),

@@ -97,5 +97,7 @@ def _checked(node: Node, result: Any, aval: Any) -> Any:
     """The result as an array.  Raises AssertionError where evaluation and shape rule of the op disagree."""
     array = np.asarray(result)
     if array.shape != aval.shape or array.dtype != aval.dtype.numpy:
-        raise AssertionError(f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}, its shape rule says {aval}")
+        raise AssertionError(
+            f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}, its shape rule says {aval}"
+        )
     return array

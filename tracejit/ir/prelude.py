@@ -1,8 +1,8 @@
 """The names that a printed graph uses: `from tracejit.ir.prelude import *` in front of it makes it run.
 
-They are every registered primitive, the dtypes, `Literal`, `array` and `commit`.  A printed graph runs through the door like any other code:
-on Tensors it computes, on tracers it builds a graph again.  Names are looked up when asked for, because primitives may be declared
-after this module is imported.
+They are every registered primitive, the dtypes, `Literal`, `array` and `commit`.  A printed graph runs through the door like any
+other code: on Tensors it computes, on tracers it builds a graph again.  Names are looked up when asked for, because primitives may
+be declared after this module is imported.
 """
 
 from __future__ import annotations
@@ -57,5 +57,3 @@ def __getattr__(name: str) -> Any:
     if name == "Literal":
         return graph.Literal
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there is no such primitive")
-
-

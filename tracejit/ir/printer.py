@@ -106,7 +106,9 @@ def _value_text(value: Any) -> str:
         return f"Literal({_value_text(value.value)})"
     if isinstance(value, ArrayConstant):
         return f"ArrayConstant({_array_text(value.array).replace('array(', 'array_of(', 1)})"
-    raise TypeError(f"an attribute of type {type(value).__name__} cannot be printed; attributes are numbers, strings, dtypes and tuples")
+    raise TypeError(
+        f"an attribute of type {type(value).__name__} cannot be printed; attributes are numbers, strings, dtypes and tuples"
+    )
 
 
 _AVAL = re.compile(r"(\w+)(?:\[([\d, ]*)\])?( grad)?")
@@ -142,9 +144,7 @@ class _Parser:
         if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Tuple):
             raise self._error(last, "expected `return (...)` at the end")
         outputs = tuple(map(self._operand, last.value.elts))
-        return Graph(
-            inputs, self.avals, tuple(self.nodes), outputs, self.constants, self.writes, frozenset(self.marked), history
-        )
+        return Graph(inputs, self.avals, tuple(self.nodes), outputs, self.constants, self.writes, frozenset(self.marked), history)
 
     def _error(self, node: ast.AST, message: str) -> SyntaxError:
         line = getattr(node, "lineno", 0)
@@ -182,7 +182,7 @@ class _Parser:
             raise self._error(statement, "expected one application of a primitive")
         name = call.func.id
         if name == "commit":
-            self.writes = tuple((a, b) for a, b in (map(self._operand, pair.elts) for pair in call.args if isinstance(pair, ast.Tuple)))  # type: ignore[misc]
+            self.writes = tuple(map(self._write, call.args))
             return
         shapes, line = self._comment(statement)
         self.marked.update(v for v, (_, _, grad) in zip(outputs, _AVAL.findall(shapes), strict=False) if grad)
@@ -207,6 +207,12 @@ class _Parser:
         comment = source[statement.end_col_offset :].decode()
         shapes, _, line = comment.removeprefix("  # ").partition("  ")
         return shapes, line
+
+    def _write(self, pair: ast.expr) -> tuple[int, int]:
+        match pair:
+            case ast.Tuple(elts=[ast.Name(id=target), ast.Name(id=value)]):
+                return self._id(pair, target), self._id(pair, value)
+        raise self._error(pair, "expected a pair (input, value)")
 
     def _operand(self, node: ast.expr) -> Operand:
         if isinstance(node, ast.Name):

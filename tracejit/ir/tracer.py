@@ -84,7 +84,9 @@ class Tracer:
 
     def _logic(self, name: str, operands: tuple[Any, ...]) -> Any:
         """Truth values have logical operators, integers bitwise ones; of two operands, a bool beside an integer is promoted."""
-        bits = any(isinstance(x, Tracer) and x.dtype is not dtypes.bool_ for x in operands) or any(type(x) is int for x in operands)
+        bits = any(isinstance(x, Tracer) and x.dtype is not dtypes.bool_ for x in operands) or any(
+            type(x) is int for x in operands
+        )
         return bind(REGISTRY[("bitwise_" if bits else "logical_") + name], operands, {})
 
     def __and__(self, other: Any) -> Any:
@@ -168,7 +170,9 @@ class TracingInterpreter(Interpreter):
         """Operands promoted where some of them are run-time numbers, and whether the result is such a number itself."""
         operands = tuple(map(self._lift, operands))
         if op.promotion is Promotion.NONE:
-            return operands, op.kind is Kind.ELEMENTWISE and all(x is None or isinstance(x, _NUMBERS) or _is_weak(x) for x in operands)
+            return operands, op.kind is Kind.ELEMENTWISE and all(
+                x is None or isinstance(x, _NUMBERS) or _is_weak(x) for x in operands
+            )
         if any(isinstance(x, Tracer) and not _is_weak(x) for x in operands):
             likenesses = tuple(_likeness(x) for x in operands)
             promoted = promote(op, likenesses)
@@ -189,7 +193,9 @@ class TracingInterpreter(Interpreter):
             target = dtypes.float64
         cast = REGISTRY["cast"]
         return tuple(
-            bind(cast, (x,), {"dtype": target}) if isinstance(x, Tracer) and (type(x) is ScalarTracer or x.dtype is not target) else x
+            bind(cast, (x,), {"dtype": target})
+            if isinstance(x, Tracer) and (type(x) is ScalarTracer or x.dtype is not target)
+            else x
             for x in operands
         ), True
 
@@ -220,16 +226,16 @@ def _operand(x: Any) -> Operand:
         return None
     if isinstance(x, _NUMBERS):
         return Literal(x)
-    raise TypeError(f"a graph under construction cannot hold a {type(x).__name__}; expected a Tracer, array, bool, int, float or None")
+    raise TypeError(
+        f"a graph under construction cannot hold a {type(x).__name__}; expected a Tracer, array, bool, int, float or None"
+    )
 
 
 def trace(function: Callable[..., Any], avals: Iterable[Aval | ScalarAval], requires_grad: Sequence[bool] = ()) -> Graph:
     """The graph of `function` called with one tracer per aval.  It returns a tracer, number or None, or a tuple of them."""
     builder = GraphBuilder()
     interpreter = TracingInterpreter(builder, track=any(requires_grad))
-    arguments = [
-        (ScalarTracer if isinstance(aval, ScalarAval) else Tracer)(builder.input(aval), aval) for aval in avals
-    ]
+    arguments = [(ScalarTracer if isinstance(aval, ScalarAval) else Tracer)(builder.input(aval), aval) for aval in avals]
     builder.requires_grad.update(x.id for x, needs in zip(arguments, requires_grad, strict=False) if needs)
     with pushed(interpreter):
         result = function(*arguments)

@@ -48,7 +48,15 @@ def verify(graph: Graph, functional: bool = False) -> Graph:
 
 
 def _fail(graph: Graph, position: int, node: Node, message: str) -> None:
-    raise VerificationError(f"node {position}, `{node_text(node, graph.avals)}`: {message}")
+    raise VerificationError(f"node {position}, `{_describe(node, graph)}`: {message}")
+
+
+def _describe(node: Node, graph: Graph) -> str:
+    """The node as printed; if it is too odd to be printed, its parts."""
+    try:
+        return node_text(node, graph.avals)
+    except TypeError:
+        return f"{node.outputs} = {node.op.name}{node.operands} with attributes {node.attributes}"
 
 
 def _verify_inputs(graph: Graph) -> None:
@@ -71,7 +79,9 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
                 where = "later" if operand in graph.avals else "nowhere"
                 _fail(graph, position, node, f"operand {i} is v{operand}, which is defined {where}; expected an earlier value")
         elif operand is not None and not (isinstance(operand, Literal) and type(operand.value) in (bool, int, float)):
-            _fail(graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None")
+            _fail(
+                graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None"
+            )
     if list(node.attributes) != sorted(node.attributes, key=lambda item: item[0]):
         _fail(graph, position, node, "attributes are not sorted by name")
     try:
@@ -88,10 +98,17 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
     try:
         inferred = node.op.infer_tuple([operand_aval(x, graph.avals) for x in node.operands], node.attrs)
     except Exception as error:
-        raise VerificationError(f"node {position}, `{node_text(node, graph.avals)}`: its shape rule refuses the operands: {error}") from error
+        raise VerificationError(
+            f"node {position}, `{_describe(node, graph)}`: its shape rule refuses the operands: {error}"
+        ) from error
     recorded = tuple(graph.avals[v] for v in node.outputs)
     if tuple(inferred) != recorded:
-        _fail(graph, position, node, f"its shape rule says ({', '.join(map(str, inferred))}), recorded is ({', '.join(map(str, recorded))})")
+        _fail(
+            graph,
+            position,
+            node,
+            f"its shape rule says ({', '.join(map(str, inferred))}), recorded is ({', '.join(map(str, recorded))})",
+        )
     if node.op.kind is Kind.GUARD:
         _verify_guard(graph, position, node)
     elif node.op.kind is Kind.WRITE:
@@ -128,4 +145,6 @@ def _verify_writes(graph: Graph, defined: set[int]) -> None:
         if v not in defined:
             raise VerificationError(f"write to v{target} of v{v}, which no node defines")
         if graph.avals[v] != graph.avals[target]:
-            raise VerificationError(f"write to v{target}, {graph.avals[target]}, of v{v}, {graph.avals[v]}; both must be the same")
+            raise VerificationError(
+                f"write to v{target}, {graph.avals[target]}, of v{v}, {graph.avals[v]}; both must be the same"
+            )

@@ -20,7 +20,7 @@ from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.ir.builder import rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand
-from tracejit.passes.memory import memory_roots
+from tracejit.passes.memory import OutputMemory
 
 __all__ = ["algebra"]
 
@@ -32,8 +32,7 @@ RULES: dict[str, Rule] = {}
 def algebra(graph: Graph) -> Graph:
     """The simplified graph; `graph` itself where nothing applies.  Nodes that became unused are left to `dce`."""
     scope = _Scope(graph)
-    outputs = {x for x in graph.outputs if type(x) is int}
-    occupied: set[int] | None = None  # memory that outputs are in
+    ownership: OutputMemory | None = None
     replaced: dict[int, Operand] = {}
     nodes: list[Node] = []
     changed = False
@@ -46,19 +45,11 @@ def algebra(graph: Graph) -> Graph:
                 break
             node, changed = answer, True
         if answer is not None:
-            (v,) = node.outputs
-            if v in outputs:
-                if occupied is None:
-                    roots = memory_roots(graph)
-                    occupied = {roots.get(x, x) for x in outputs}
-                memory = scope.memory(answer)
-                if memory in occupied or memory not in scope.makers:
-                    answer = None
-                else:
-                    occupied.add(memory)
-        if answer is not None:
-            replaced[node.outputs[0]] = answer
-            continue
+            ownership = ownership or OutputMemory(graph)
+            memory = scope.memory(answer)
+            if ownership.may_become(node.outputs[0], memory, memory in scope.makers):
+                replaced[node.outputs[0]] = answer
+                continue
         nodes.append(node)
         scope.makers.update(dict.fromkeys(node.outputs, node))
     if not changed and not replaced:
@@ -164,7 +155,9 @@ def _is_exact(value: Any, dtype: DType) -> bool:
         return dtype.is_floating_point
     if dtype is bool_ or type(value) is bool:
         return dtype is bool_ and type(value) is bool
-    return abs(value) < 2**24 if dtype.is_floating_point else bool(np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max)
+    return (
+        abs(value) < 2**24 if dtype.is_floating_point else bool(np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max)
+    )
 
 
 def _is_number(operand: Operand, value: int) -> bool:
@@ -244,7 +237,9 @@ def _(scope: _Scope, node: Node) -> Rewrite:
 
 def _holds(wide: DType, narrow: DType) -> bool:
     """Whether every element of `narrow` is exact in `wide`."""
-    return bool(np.can_cast(narrow.numpy, wide.numpy, "safe")) and not (wide.is_floating_point and narrow.itemsize == 8 and not narrow.is_floating_point)
+    return bool(np.can_cast(narrow.numpy, wide.numpy, "safe")) and not (
+        wide.is_floating_point and narrow.itemsize == 8 and not narrow.is_floating_point
+    )
 
 
 @rule("reshape")

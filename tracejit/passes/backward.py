@@ -71,7 +71,9 @@ def backward_graph(
     def accumulate(v: int, d: Tracer) -> None:
         cotangents[v] = bind(acc, (cotangents.get(v), d), {})
 
-    given = [(v, builder.input(graph.avals[v])) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int]
+    given = [
+        (v, builder.input(graph.avals[v])) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int
+    ]
     with pushed(interpreter):
         for v, cotangent in given:
             if v in active:
@@ -86,16 +88,16 @@ def backward_graph(
                 if need and d is not None:
                     assert type(x) is int
                     accumulate(x, _fitted(node, d, graph.avals[x]))
-    outputs = tuple(
-        cotangents[v].id if v in cotangents else None for v, want in zip(graph.inputs, wanted, strict=True) if want
-    )
+    outputs = tuple(cotangents[v].id if v in cotangents else None for v, want in zip(graph.inputs, wanted, strict=True) if want)
     return builder.build(outputs)
 
 
 def _pull_back(node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arriving: list[Tracer | None]) -> tuple[Any, ...]:
     op = node.op
     if op.vjp_rule is None:
-        raise RuntimeError(f"backward(): the primitive {op.name} ({node.line or 'unknown line'}) has no derivative; detach() its input")
+        raise RuntimeError(
+            f"backward(): the primitive {op.name} ({node.line or 'unknown line'}) has no derivative; detach() its input"
+        )
     saved_inputs, saved_outputs = op.saved_for(needs)
     inputs = tuple(forward.operand(x, i in saved_inputs) for i, x in enumerate(node.operands))
     outputs = tuple(forward.tracer(v) if i in saved_outputs else None for i, v in enumerate(node.outputs))

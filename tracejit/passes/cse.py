@@ -1,8 +1,8 @@
 """Common subexpressions: equal nodes are computed once.
 
 Two nodes are equal when op, operands and attributes are.  Draws of random numbers, writes and guards are never merged.  An output of
-the graph is never replaced: two outputs are two tensors to the caller even when their contents are equal.  For graphs through which
-no gradient will be taken any more (`requires_grad` is not looked at).
+the graph, or what an output is a view of, is never replaced: two outputs are two tensors to the caller even when their contents are
+equal.  For graphs through which no gradient will be taken any more (`requires_grad` is not looked at).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.builder import rebuild, substitute
 from tracejit.ir.graph import Graph, Node
+from tracejit.passes.memory import OutputMemory
 
 __all__ = ["cse"]
 
 
 def cse(graph: Graph) -> Graph:
     """The graph with equal nodes merged into the first of them; `graph` itself where there are none."""
-    outputs = {x for x in graph.outputs if type(x) is int}
+    ownership = OutputMemory(graph)
+    kept = ownership.outputs | ownership.occupied
     known: dict[Any, Node] = {}
     replaced: dict[int, int] = {}
     nodes: list[Node] = []
@@ -28,7 +30,7 @@ def cse(graph: Graph) -> Graph:
         op = node.op
         if op.effect is not Effect.RANDOM and op.effect is not Effect.IN_PLACE and op.kind is not Kind.GUARD:
             first = known.setdefault((op, node.operands, node.attributes), node)
-            if first is not node and not any(v in outputs for v in node.outputs):
+            if first is not node and not any(v in kept for v in node.outputs):
                 replaced.update(zip(node.outputs, first.outputs, strict=True))
                 continue
         nodes.append(node)

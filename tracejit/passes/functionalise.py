@@ -120,7 +120,12 @@ class _Functionaliser:
         outputs = tuple(self._read(x) if type(x) is int else x for x in graph.outputs)
         writes = tuple((v, self.current[v]) for v in graph.inputs if self.version.get(v, 0))
         return rebuild(
-            graph, builder.nodes, avals=builder.avals, requires_grad=builder.requires_grad, outputs=outputs, writes=(*graph.writes, *writes)
+            graph,
+            builder.nodes,
+            avals=builder.avals,
+            requires_grad=builder.requires_grad,
+            outputs=outputs,
+            writes=(*graph.writes, *writes),
         )
 
     def _remember_view(self, raw: Node, emitted: Node) -> None:
@@ -150,7 +155,12 @@ class _Functionaliser:
         return self.current[v]
 
     def _emit(
-        self, op: Op | str, operands: tuple[Operand, ...], attributes: tuple[tuple[str, object], ...], marked: bool, line: str | None = None
+        self,
+        op: Op | str,
+        operands: tuple[Operand, ...],
+        attributes: tuple[tuple[str, object], ...],
+        marked: bool,
+        line: str | None = None,
     ) -> int:
         op = REGISTRY[op] if isinstance(op, str) else op
         (out,) = self.builder.add(op, operands, dict(attributes), self.line if line is None else line)
@@ -217,5 +227,6 @@ class _Functionaliser:
         if name == "expand" and aval == self.builder.avals[contents]:
             return contents
         raise RuntimeError(
-            f"functionalise: {view.line or 'a write'} writes to a view made by {name}(), whose elements share memory; clone() it before writing"
+            f"functionalise: {view.line or 'a write'} writes to a view made by {name}(), whose elements share memory; "
+            "clone() it before writing"
         )

@@ -94,9 +94,7 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     residuals = tuple(sorted(chosen))
     read = direct_reads(graph, needed, chosen) | numbers
     stamp = f"partition: {len(graph.nodes)} nodes, {len(residuals)} residuals, {(perf_counter() - start) * 1e3:.1f} ms"
-    forward = rebuild(
-        graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), history=(*graph.history, stamp)
-    )
+    forward = rebuild(graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), history=(*graph.history, stamp))
     return Partition(
         graph=graph,
         wanted=wanted,
@@ -106,7 +104,9 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
         direct_inputs=tuple(v for v in graph.inputs if v in read),
         saved_inputs=frozenset(saved_inputs),
         saved_outputs=frozenset(
-            i for i, v in enumerate(graph.outputs) if type(v) is int and roots.get(v, v) in taped_memory and roots.get(v, v) not in saved_inputs
+            i
+            for i, v in enumerate(graph.outputs)
+            if type(v) is int and roots.get(v, v) in taped_memory and roots.get(v, v) not in saved_inputs
         ),
         saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in taped_memory),
     )

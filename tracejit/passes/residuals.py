@@ -12,7 +12,8 @@ memory holds the new contents.  Everything else goes through the slab, as a copy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Promotion
@@ -46,7 +47,7 @@ def _recompute_cost(node: Node, aval: Aval) -> int:
     return weight * aval.size + 1
 
 
-def choose_residuals(graph: Graph, needed: Iterable[int], direct: Set[int]) -> set[int]:
+def choose_residuals(graph: Graph, needed: Iterable[int], direct: AbstractSet[int]) -> set[int]:
     """The values to keep so that all `needed` ones can be had in the backward; `direct`: inputs that it may read."""
     makers = producers(graph)
     network = Network()
@@ -81,11 +82,11 @@ def choose_residuals(graph: Graph, needed: Iterable[int], direct: Set[int]) -> s
     return {v for v, vertex in entry.items() if vertex in forward and vertex + 1 not in forward}
 
 
-def _is_free(graph: Graph, v: int, direct: Set[int]) -> bool:
+def _is_free(graph: Graph, v: int, direct: AbstractSet[int]) -> bool:
     return v in direct or v in graph.constants or isinstance(graph.avals[v], ScalarAval)
 
 
-def direct_reads(graph: Graph, needed: Iterable[int], residuals: Set[int]) -> set[int]:
+def direct_reads(graph: Graph, needed: Iterable[int], residuals: AbstractSet[int]) -> set[int]:
     """The graph inputs that are read when the `needed` values are had from `residuals`."""
     makers, inputs = producers(graph), set(graph.inputs)
     seen: set[int] = set()

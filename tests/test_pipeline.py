@@ -1,0 +1,60 @@
+"""The driver of the passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import pytest
+from graph_programs import MLP_AVALS, f64, mlp, op
+
+from tracejit.ir.graph import Graph
+from tracejit.ir.tracer import trace
+from tracejit.ir.verifier import VerificationError
+from tracejit.passes.partition import partition
+from tracejit.passes.pipeline import FINAL, PREPARE, optimise, prepare, run_passes
+
+
+def test_each_pass_stamps_the_history() -> None:
+    graph = prepare(trace(lambda x: op("write", x, x * 1.0 + x * 1.0), (f64(3),)))
+    done = optimise(graph)
+    assert [line.partition(":")[0] for line in done.history] == [p.__name__ for p in (*PREPARE, *FINAL)]
+    assert done.history[0].startswith("functionalise: 4 -> 3 nodes, ") and done.history[0].endswith(" ms")
+
+
+def spoil(graph: Graph) -> Graph:
+    return replace(graph, nodes=graph.nodes[::-1])
+
+
+def test_verification_names_the_pass_that_broke_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = trace(mlp, MLP_AVALS)
+    with pytest.raises(VerificationError) as caught:
+        run_passes(graph, (spoil,), check=True)
+    assert caught.value.__notes__ == ["after the pass spoil"]
+    monkeypatch.setenv("TRACEJIT_VERIFY", "1")
+    with pytest.raises(VerificationError):
+        run_passes(graph, (spoil,))
+    monkeypatch.setenv("TRACEJIT_VERIFY", "0")
+    run_passes(graph, (spoil,))
+
+
+def test_optimising_drops_the_marks_of_gradients_and_keeps_inputs_and_outputs() -> None:
+    graph = trace(lambda x, y: (x * 1.0 + y, y), (f64(3), f64(3)), (True, True))
+    done = optimise(graph, check=True)
+    assert not done.requires_grad
+    assert done.inputs == graph.inputs
+    assert [done.avals[v] for v in done.outputs] == [f64(3), f64(3)]
+
+
+def test_passes_cost_microseconds_a_node() -> None:
+    def program(x):  # type: ignore[no-untyped-def]
+        for _ in range(200):
+            x = op("tanh", x * 1.0 + x * 2.0)
+        return op("write", x, x + 1.0)
+
+    raw = trace(program, (f64(8),), (True,))
+    start = perf_counter()
+    split = partition(prepare(raw), (True,))
+    optimise(split.forward)
+    optimise(split.backward((True,), (True,)))
+    assert (perf_counter() - start) / len(raw.nodes) < 2e-3  # a bound against quadratic passes, not a benchmark
