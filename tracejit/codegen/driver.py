@@ -3,34 +3,317 @@
 `compile_program(spec) -> CompiledProgram`: `run(address)` returns OK (0), MISMATCH (-1: some array is not what the program was made
 for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
 copies it, fills slot 0 (id of the tuple of arrays) and its own slots, and passes the copy's address.
+
+A program is one Numba function `driver(frame)` around an intrinsic whose LLVM text is written here.  Equal nests are one internal
+function.  The code is found again by its content, the data behind the frame's slots not being part of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import platform
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
+import llvmlite
+import llvmlite.binding
+import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import config as numba_config
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
 
-from tracejit.codegen.steps import ProgramSpec
+from tracejit.codegen import blas, frame_check, libm, llvm_operations
+from tracejit.codegen.expr import builder
+from tracejit.codegen.llvm import Target
+from tracejit.codegen.llvm_operations import Code, constant, lane_type
+from tracejit.codegen.llvm_reduce import Emitter
+from tracejit.codegen.loops import Nest, Scalar
+from tracejit.codegen.steps import Address, GemmCall, Integer, NestCall, NumberSlot, ProgramSpec, Slot, Step
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
 
-__all__ = ["MISMATCH", "OK", "CompiledProgram", "compile_program"]
+__all__ = ["MISMATCH", "OK", "CompiledProgram", "compile_program", "host_target"]
 
 OK: Final = 0
 MISMATCH: Final = -1
+OPTIMISATION: Final = 0  # of IR; explicit vectors and hoisting leave little to gain (the backend always runs at its best)
+REMEMBERED: Final = 512  # programs found again by content
+
+_PROGRAM: Final = "tracejit_program"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program.  Keeps everything alive that the code refers to."""
+    """Machine code of a program.  `owner` keeps alive what the code refers to; `seconds` is what compiling took (0 when found)."""
 
     run: Callable[[int], int]
     template: np.ndarray[Any, Any]
     key: str
+    text: str
     seconds: float
+    owner: Any
 
 
-def compile_program(spec: ProgramSpec) -> CompiledProgram:
-    """Compile, or find by content an identical program of this process."""
-    raise NotImplementedError(spec)
+@cache
+def host_target() -> Target:
+    """Widths of this machine's vectors, from the features that LLVM reports."""
+    features = llvmlite.binding.get_host_cpu_features()
+    wide = all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
+    if wide:
+        return Target(512, masked=True)
+    return Target(256 if features.get("avx2", False) else 128, masked=False)
+
+
+class _Function(ir.Function):  # type: ignore[misc]
+    """An internal function whose definition is text."""
+
+    def __init__(self, module: Any, name: str, text: str) -> None:
+        self.text = text
+        word = ir.IntType(64)
+        super().__init__(module, ir.FunctionType(word, [word]), name)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class _ProgramWriter:
+    """The text of one program: its nests, then the function of the frame."""
+
+    def __init__(self, spec: ProgramSpec, target: Target) -> None:
+        self.spec = spec
+        self.target = target
+        self.code = Code()
+        self.declarations: dict[str, str] = {}
+        self.libm: set[tuple[str, DType, int]] = set()
+        self.functions: dict[str, str] = {}  # text with the symbol left out -> symbol
+        self.emitted: dict[int, tuple[Emitter, str]] = {}  # id of a Nest -> its emitter, symbol
+        self.leaving: list[str] = []  # phi operands of the block that returns an exit's code
+        self.words: dict[int, str] = {}
+        self.pointers: dict[tuple[int, int | str], str] = {}
+        self.uses_blas = False
+
+    def text(self) -> str:
+        """Declarations, functions, then the program."""
+        code, spec = self.code, self.spec
+        pairs = len(frame_check.disjoint_words(spec.arrays, spec.disjoint)) // 6
+        code.lines += ["%frame = inttoptr i64 %address to ptr", f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}"]
+        code.lines.append(
+            f"%expected = call i1 @{frame_check.CHECK}(ptr %frame, i64 {len(spec.arrays)}, ptr %table, i64 {pairs})"
+        )
+        code.lines.append("br i1 %expected, label %begin, label %mismatch")
+        code.begin("begin")
+        for step in spec.steps:
+            self._step(step)
+        code.lines += [f"ret i64 {OK}", "mismatch:", f"ret i64 {MISMATCH}"]
+        if self.leaving:
+            code.lines += ["leave:", f"%status = phi i64 {', '.join(self.leaving)}", "ret i64 %status"]
+        self.declarations.update(code.declarations)
+        functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
+        program = [f"define internal i64 @{_PROGRAM}(i64 %address) noinline nounwind {{", "entry:", *code.lines, "}"]
+        return "\n".join([*sorted(self.declarations.values()), frame_check.check_text(), *functions, *program])
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, NestCall):
+            self._nest(step)
+        elif isinstance(step, GemmCall):
+            self._gemm(step)
+        else:
+            destination, source = self._pointer(step.destination), self._pointer(step.source)
+            size = self._integer(step.nbytes)
+            self.code.call("llvm.memcpy.p0.p0.i64", "void", ("ptr", destination), ("ptr", source), ("i64", size), ("i1", "false"))
+
+    # --- arguments
+
+    def _word(self, slot: int) -> str:
+        """The int64 in a slot, read once."""
+        if not 0 <= slot < self.spec.slots:
+            raise ValueError(f"a step refers to table slot {slot}, but the program has {self.spec.slots} slots")
+        found = self.words.get(slot)
+        if found is None:
+            at = self.code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
+            found = self.words[slot] = self.code.op(f"load i64, ptr {at}")
+        return found
+
+    def _integer(self, value: Integer) -> str:
+        return self._word(value.index) if isinstance(value, Slot) else str(value)
+
+    def _pointer(self, address: Address) -> str:
+        offset = self._integer(address.offset)
+        found = self.pointers.get((address.slot, offset))
+        if found is None:
+            found = self.code.op(f"inttoptr i64 {self._word(address.slot)} to ptr")
+            if offset != "0":
+                found = self.code.op(f"getelementptr i8, ptr {found}, i64 {offset}")
+            self.pointers[address.slot, offset] = found
+        return found
+
+    def _scalar(self, parameter: Scalar, value: bool | int | float | NumberSlot) -> str:
+        if not isinstance(value, NumberSlot):
+            return constant(builder.const(value, parameter.dtype).value, parameter.dtype)
+        text = self._word(value.index)
+        source = dtypes.float64 if value.dtype.is_floating_point else dtypes.int64
+        if source is dtypes.float64:
+            text = self.code.op(f"bitcast i64 {text} to double")
+        return (
+            text
+            if parameter.dtype is source
+            else llvm_operations.apply(self.code, "cast", None, source, parameter.dtype, 1, text)
+        )
+
+    # --- steps
+
+    def _nest(self, step: NestCall) -> None:
+        nest = step.nest
+        known = self.emitted.get(id(nest))
+        if known is None:
+            known = self.emitted[id(nest)] = self._function(nest)
+        emitter, symbol = known
+        values = [self._pointer(a) for a in step.buffers]
+        values += [self._integer(n) for n in step.sizes]
+        values += [self._scalar(p, v) for p, v in zip(nest.scalars, step.scalars, strict=True)]
+        arguments = ", ".join(f"{t} {v}" for t, v in zip(emitter.parameter_types(), values, strict=True))
+        status = self.code.op(f"call i64 @{symbol}({arguments})")
+        if emitter.exits:
+            done, following = self.code.op(f"icmp eq i64 {status}, 0"), self.code.label("go")
+            self.leaving.append(f"[ {status}, %{self.code.block} ]")
+            self.code.lines.append(f"br i1 {done}, label %{following}, label %leave")
+            self.code.begin(following)
+
+    def _function(self, nest: Nest) -> tuple[Emitter, str]:
+        emitter = Emitter(nest, "NEST", self.target)
+        text = emitter.text()
+        self.declarations.update(emitter.code.declarations)
+        self.libm |= emitter.code.libm
+        return emitter, self.functions.setdefault(text, f"nest{len(self.functions)}")
+
+    def _gemm(self, step: GemmCall) -> None:
+        self.uses_blas = True
+        sizes = [self._integer(n) for n in (step.m, step.n, step.k)]
+        leading = [self._integer(n) for n in (step.lda, step.ldb, step.ldc)]
+        pointers = [self._pointer(a) for a in (step.a, step.b, step.c)]
+        self._batched(step, sizes, leading, pointers, 0)
+
+    def _batched(self, step: GemmCall, sizes: Sequence[str], leading: Sequence[str], pointers: Sequence[str], level: int) -> None:
+        """One loop per batch dimension around the call."""
+        code = self.code
+        if level == len(step.batch):
+            operands = list(zip(pointers, leading, strict=True))
+            blas.emit_gemm(
+                code, blas.blas(), step.dtype, (step.transpose_a, step.transpose_b), sizes, operands, step.alpha, step.beta
+            )
+            return
+        extent, *strides = step.batch[level]
+        count = self._integer(extent)
+        steps = [self._integer(stride) for stride in strides]
+        head, body, end = code.label("batch"), code.label("product"), code.label("batched")
+        index, following = code.name(), code.name()
+        moving = [code.name() for _ in pointers]
+        moved = [code.name() for _ in pointers]
+        before = code.block
+        code.lines.append(f"br label %{head}")
+        code.begin(head)
+        at = len(code.lines)
+        more = code.op(f"icmp slt i64 {index}, {count}")
+        code.lines.append(f"br i1 {more}, label %{body}, label %{end}")
+        code.begin(body)
+        self._batched(step, sizes, leading, moving, level + 1)
+        element = lane_type(step.dtype)
+        for pointer, stride, result in zip(moving, steps, moved, strict=True):
+            code.lines.append(f"{result} = getelementptr {element}, ptr {pointer}, i64 {stride}")
+        code.lines.append(f"{following} = add i64 {index}, 1")
+        code.lines.append(f"br label %{head}")
+        latch = code.block
+        phis = [f"{index} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]"]
+        phis += [
+            f"{p} = phi ptr [ {first}, %{before} ], [ {last}, %{latch} ]"
+            for p, first, last in zip(moving, pointers, moved, strict=True)
+        ]
+        code.lines[at:at] = phis
+        code.begin(end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Machine:
+    """A compiled text: Numba's function, and its entry point, which skips Numba's dispatch."""
+
+    dispatcher: Any
+    run: Callable[[int], int]
+
+
+_known: OrderedDict[str, _Machine] = OrderedDict()
+
+
+@cache
+def _versions() -> str:
+    cpu = llvmlite.binding.get_host_cpu_name()
+    return " ".join([platform.machine(), cpu, numba.__version__, llvmlite.__version__, np.__version__, str(OPTIMISATION)])
+
+
+def _define_symbols(writer: _ProgramWriter) -> None:
+    """Make the C functions that the text calls known to the linker; those that LLVM may call for an operation included."""
+    add = llvmlite.binding.add_symbol
+    for name, dtype, arity in writer.libm:
+        add(llvm_operations.libm_symbol(name, dtype), libm.address(name, dtype, arity))
+    for name, arity in (("fmod", 2), ("fma", 3)):
+        add(name, libm.address(name, dtypes.float64, arity))
+        add(name + "f", libm.address(name, dtypes.float32, arity))
+    if writer.uses_blas:
+        for symbol, address in blas.symbols(blas.blas()).items():
+            add(symbol, address)
+
+
+def _build(text: str) -> _Machine:
+    """Compile a text with Numba.  Its optimisation level is a global of the process: held only under Numba's own lock."""
+    signature = numba.types.int64(numba.types.intp)
+
+    @intrinsic  # type: ignore[misc]
+    def program(typing_context: Any, frame: Any) -> Any:
+        def codegen(context: Any, ir_builder: Any, signature: Any, arguments: Any) -> Any:
+            return ir_builder.call(_Function(ir_builder.module, _PROGRAM, text), arguments)
+
+        return signature, codegen
+
+    def driver(frame: int) -> Any:
+        return program(frame)
+
+    with global_compiler_lock:
+        _ = cpu_target.target_context  # creates the backend at Numba's own level
+        level = numba_config.OPT
+        numba_config.OPT = type(level)(OPTIMISATION)
+        try:
+            dispatcher = numba.njit(signature, error_model="numpy", no_cfunc_wrapper=True)(driver)
+        finally:
+            numba_config.OPT = level
+    return _Machine(dispatcher, dispatcher.overloads[(numba.types.intp,)].entry_point)
+
+
+def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
+    """Compile, or find by content an identical program of this process.
+
+    Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
+    started = time.perf_counter()
+    frame_check.verify_layout()
+    writer = _ProgramWriter(spec, target or host_target())
+    text = writer.text()
+    key = hashlib.sha256(f"{_versions()}\n{text}".encode()).hexdigest()
+    with global_compiler_lock:
+        machine = _known.get(key)
+        if machine is None:
+            _define_symbols(writer)
+            machine = _known[key] = _build(text)
+            if len(_known) > REMEMBERED:
+                _known.popitem(last=False)
+            seconds = time.perf_counter() - started
+        else:
+            _known.move_to_end(key)
+            seconds = 0.0
+    words = frame_check.metadata_words(spec.arrays) + frame_check.disjoint_words(spec.arrays, spec.disjoint)
+    template = np.array([0] * spec.slots + words, dtype=np.int64)
+    return CompiledProgram(machine.run, template, key, text, seconds, machine)

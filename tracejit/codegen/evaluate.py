@@ -52,7 +52,9 @@ def _shl(x: Any, y: Any) -> Any:
 
 def _shr(x: Any, y: Any) -> Any:
     inside = _shift_in_range(x, y)
-    return np.where(inside, np.right_shift(x, np.where(inside, y, 0).astype(y.dtype)), np.where(x < 0, x.dtype.type(0) - 1, 0).astype(x.dtype))[()]
+    return np.where(
+        inside, np.right_shift(x, np.where(inside, y, 0).astype(y.dtype)), np.where(x < 0, x.dtype.type(0) - 1, 0).astype(x.dtype)
+    )[()]
 
 
 def _maximum(x: Any, y: Any) -> Any:

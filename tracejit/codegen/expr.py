@@ -45,7 +45,23 @@ __all__ = [
 # Elementary functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
 ELEMENTARY: Final = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow")
 # Functions of one argument that are left to the C library, one lane at a time.
-LIBM_UNARY: Final = ("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erfc", "lgamma", "tgamma", "cbrt")
+LIBM_UNARY: Final = (
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erfc",
+    "lgamma",
+    "tgamma",
+    "cbrt",
+)
 LIBM_BINARY: Final = ("atan2", "hypot", "nextafter")
 
 
@@ -56,7 +72,9 @@ class Expr:
     dtype: DType
 
     def __bool__(self) -> bool:
-        raise TypeError("an Expr has no truth value: its number is known only when the kernel runs. Use Builder.select for a choice")
+        raise TypeError(
+            "an Expr has no truth value: its number is known only when the kernel runs. Use Builder.select for a choice"
+        )
 
     __hash__ = object.__hash__
 
@@ -288,7 +306,9 @@ class Builder:
             raise TypeError(f"{operation}: no operand is an Expr, got {operands!r}; make one with Builder.const")
         return tuple(o if isinstance(o, Expr) else self.const(o, dtype) for o in operands)
 
-    def _apply(self, operation: str, operands: tuple[Any, ...], allowed: str, result: DType | None = None, attribute: str | None = None) -> Expr:
+    def _apply(
+        self, operation: str, operands: tuple[Any, ...], allowed: str, result: DType | None = None, attribute: str | None = None
+    ) -> Expr:
         """An Apply after checks; `allowed` holds the categories: b(ool), i(nteger), f(loat)."""
         exprs = self._unify(operation, *operands)
         if "bif"[exprs[0].dtype.category] not in allowed:

@@ -19,7 +19,22 @@ from typing import Any, Final, NamedTuple
 from tracejit.codegen import llvm_operations
 from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder, children
 from tracejit.codegen.llvm_operations import Code, constant, lane_type, splat_constant, suffix, value_type, vector
-from tracejit.codegen.loops import Axis, Buffer, Exit, Extent, For, Index, Let, Nest, Reduce, Scalar, Size, Statement, Store, flatten
+from tracejit.codegen.loops import (
+    Axis,
+    Buffer,
+    Exit,
+    Extent,
+    For,
+    Index,
+    Let,
+    Nest,
+    Reduce,
+    Scalar,
+    Size,
+    Statement,
+    Store,
+    flatten,
+)
 from tracejit.codegen.mathlib_more import expand
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
@@ -126,7 +141,13 @@ class NestEmitter:
         self.statements(self.nest.body)
         names = [*self.pointers.values(), *self.sizes.values(), *self.scalars.values()]
         parameters = ", ".join(f"{t} {n}" for t, n in zip(self.parameter_types(), names, strict=True))
-        lines = [f"define internal i64 @{self.symbol}({parameters}) noinline nounwind {{", "entry:", *self.entry, *self.code.lines, "ret i64 0"]
+        lines = [
+            f"define internal i64 @{self.symbol}({parameters}) noinline nounwind {{",
+            "entry:",
+            *self.entry,
+            *self.code.lines,
+            "ret i64 0",
+        ]
         for text, label in self.exits.items():
             lines += [f"{label}:", f"ret i64 {text}"]
         lines.append("}")
@@ -276,7 +297,11 @@ class NestEmitter:
         operation, attribute, source = e.operation, e.attribute, e.operands[-1].dtype
         key = (operation, attribute, source, e.dtype, lanes, *texts)
         return self.number(
-            depth, e.dtype, lanes, key, lambda: llvm_operations.apply(self.code, operation, attribute, source, e.dtype, lanes, *texts)
+            depth,
+            e.dtype,
+            lanes,
+            key,
+            lambda: llvm_operations.apply(self.code, operation, attribute, source, e.dtype, lanes, *texts),
         )
 
     # --- memory
@@ -349,7 +374,9 @@ class NestEmitter:
             elif self.frames[level].guarded and level > depth:
                 depth = level  # not above a loop that may be empty: the element may not exist
         lanes = self.frames[-1].lanes if stride == 1 else pointer.lanes
-        value = Value(self.hoisted(depth, lambda: self._load_text(buffer.dtype, pointer, stride, lanes)), buffer.dtype, lanes, depth)
+        value = Value(
+            self.hoisted(depth, lambda: self._load_text(buffer.dtype, pointer, stride, lanes)), buffer.dtype, lanes, depth
+        )
         self.loads[key] = (value, buffer)
         return value
 
@@ -360,12 +387,22 @@ class NestEmitter:
         if stride == -1:
             pointers, flags = f"<{lanes} x ptr>", f"<{lanes} x i1>"
             name = f"llvm.masked.gather.{suffix(element, lanes)}.v{lanes}p0"
-            arguments = ((pointers, pointer.text), ("i32", str(dtype.itemsize)), (flags, self._all(lanes)), (kind, "zeroinitializer"))
+            arguments = (
+                (pointers, pointer.text),
+                ("i32", str(dtype.itemsize)),
+                (flags, self._all(lanes)),
+                (kind, "zeroinitializer"),
+            )
             result = code.call(name, kind, *arguments)
         elif masked is not None:
             name = f"llvm.masked.load.{suffix(element, lanes)}.p0"
             result = code.call(
-                name, kind, ("ptr", pointer.text), ("i32", str(dtype.itemsize)), (f"<{lanes} x i1>", masked), (kind, "zeroinitializer")
+                name,
+                kind,
+                ("ptr", pointer.text),
+                ("i32", str(dtype.itemsize)),
+                (f"<{lanes} x i1>", masked),
+                (kind, "zeroinitializer"),
             )
         else:
             result = code.op(f"load {kind}, ptr {pointer.text}, align {dtype.itemsize}")
@@ -383,7 +420,9 @@ class NestEmitter:
             self.value(s.index.dynamic)
         dtype, code = s.buffer.dtype, self.code
         if value.dtype is not dtype:
-            raise TypeError(f"nest {self.nest.name}: a {value.dtype.name} is stored to the {dtype.name} buffer {s.buffer.name!r}; cast it")
+            raise TypeError(
+                f"nest {self.nest.name}: a {value.dtype.name} is stored to the {dtype.name} buffer {s.buffer.name!r}; cast it"
+            )
         pointer, stride = self.address(s.buffer, s.index)
         lanes = self.frames[-1].lanes if stride == 1 else pointer.lanes
         element = memory_type(dtype)
@@ -404,7 +443,9 @@ class NestEmitter:
 
     def _let(self, s: Let) -> None:
         value = self.value(s.value)
-        assert value.dtype is s.var.dtype, f"nest {self.nest.name}: {s.var.name} is {s.var.dtype.name}, its value {value.dtype.name}"
+        assert value.dtype is s.var.dtype, (
+            f"nest {self.nest.name}: {s.var.name} is {s.var.dtype.name}, its value {value.dtype.name}"
+        )
         self.ids[id(s.var)] = (value, frozenset())
 
     def _exit(self, s: Exit) -> None:
@@ -452,7 +493,14 @@ class NestEmitter:
         return lanes
 
     def loop(
-        self, axis: Axis, extent: Extent, lanes: int, stores: frozenset[Buffer], kinds: Sequence[str], initial: Sequence[str], body: Body
+        self,
+        axis: Axis,
+        extent: Extent,
+        lanes: int,
+        stores: frozenset[Buffer],
+        kinds: Sequence[str],
+        initial: Sequence[str],
+        body: Body,
     ) -> Sequence[str]:
         """Emit `for axis in range(extent)`, in groups of `lanes`, then the remainder.  `kinds` and `initial` are types and values that the
         body takes and returns anew each time; the last ones are returned."""
@@ -474,7 +522,20 @@ class NestEmitter:
                 if self.target.masked:
                     runs.append(self.run(frame, lanes, full, n, condition, True, n, kinds, initial, body))
                 else:
-                    runs.append(self.run(frame, 1, full, n, condition, extent == int(full) + 1 if full.isdigit() else False, None, kinds, initial, body))
+                    runs.append(
+                        self.run(
+                            frame,
+                            1,
+                            full,
+                            n,
+                            condition,
+                            extent == int(full) + 1 if full.isdigit() else False,
+                            None,
+                            kinds,
+                            initial,
+                            body,
+                        )
+                    )
         return self.leave(frame, runs, extent, initial if not runs else runs[-1].merged, kinds, runs[0].initial)
 
     def full_groups(self, extent: Extent, lanes: int) -> str:
@@ -512,13 +573,26 @@ class NestEmitter:
         if condition is not None:
             predicate, x, y = condition
             entered = self.integer(self.depth - 1, f"icmp {predicate} i64 {x}, {y}").text
-        run = Run(code.label("head"), code.label("exit"), start, stop, step or lanes, start if once else code.name(), entered, once, kinds, initial)
+        run = Run(
+            code.label("head"),
+            code.label("exit"),
+            start,
+            stop,
+            step or lanes,
+            start if once else code.name(),
+            entered,
+            once,
+            kinds,
+            initial,
+        )
         run.phis = list(initial) if once else [code.name() for _ in kinds]
         outer_lines, outer_block = code.lines, code.block
         code.lines, code.block = run.body, run.head
         frame.index, frame.lanes, frame.mask = run.index, lanes, None
         if mask_stop is not None:
-            frame.mask = code.call(f"llvm.get.active.lane.mask.v{lanes}i1.i64", f"<{lanes} x i1>", ("i64", run.index), ("i64", mask_stop))
+            frame.mask = code.call(
+                f"llvm.get.active.lane.mask.v{lanes}i1.i64", f"<{lanes} x i1>", ("i64", run.index), ("i64", mask_stop)
+            )
         run.results = list(body(run.phis))
         run.latch = code.block
         code.lines, code.block = outer_lines, outer_block
@@ -527,7 +601,13 @@ class NestEmitter:
         return run
 
     def leave(
-        self, frame: Frame, runs: Sequence[Run], extent: Extent, results: Sequence[str], kinds: Sequence[str], initial: Sequence[str]
+        self,
+        frame: Frame,
+        runs: Sequence[Run],
+        extent: Extent,
+        results: Sequence[str],
+        kinds: Sequence[str],
+        initial: Sequence[str],
     ) -> Sequence[str]:
         """Close the loop: write its parts one after another; returns the values that leave it."""
         code = self.code

@@ -31,7 +31,16 @@ _SCALAR_TYPES: Final = {
     dtypes.float32: "float",
     dtypes.float64: "double",
 }
-_SUFFIXES: Final = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "float": "f32", "double": "f64", "ptr": "p0"}
+_SUFFIXES: Final = {
+    "i1": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "float": "f32",
+    "double": "f64",
+    "ptr": "p0",
+}
 
 
 def lane_type(dtype: DType) -> str:
@@ -141,7 +150,15 @@ def libm_symbol(name: str, dtype: DType) -> str:
 
 _FLOAT_BINARY: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "fmod": "frem"}
 _INTEGER_BINARY: Final = {"add": "add", "sub": "sub", "mul": "mul", "bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
-_BOOL_BINARY: Final = {"add": "or", "mul": "and", "bit_and": "and", "bit_or": "or", "bit_xor": "xor", "maximum": "or", "minimum": "and"}
+_BOOL_BINARY: Final = {
+    "add": "or",
+    "mul": "and",
+    "bit_and": "and",
+    "bit_or": "or",
+    "bit_xor": "xor",
+    "maximum": "or",
+    "minimum": "and",
+}
 _FLOAT_COMPARE: Final = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _INTEGER_COMPARE: Final = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _FLOAT_UNARY: Final = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint"}
@@ -205,7 +222,11 @@ def _cast(code: Code, source: DType, target: DType, lanes: int, x: str) -> str:
     s = _site(code, source, lanes)
     to = value_type(target, lanes)
     if target is dtypes.bool_:
-        return s.op(f"fcmp une {s.kind} {x}, {s.const(0)}") if source.is_floating_point else s.op(f"icmp ne {s.kind} {x}, {s.const(0)}")
+        return (
+            s.op(f"fcmp une {s.kind} {x}, {s.const(0)}")
+            if source.is_floating_point
+            else s.op(f"icmp ne {s.kind} {x}, {s.const(0)}")
+        )
     if source.is_floating_point and target.is_floating_point:
         return s.op(f"{'fpext' if target.itemsize > source.itemsize else 'fptrunc'} {s.kind} {x} to {to}")
     if target.is_floating_point:
@@ -343,7 +364,9 @@ def _isinf(s: _Site, x: str) -> str:
 
 def _signbit(s: _Site, x: str) -> str:
     bits = vector(f"i{8 * s.dtype.itemsize}", s.lanes)
-    return s.op(f"icmp slt {bits} {s.op(f'bitcast {s.kind} {x} to {bits}')}, {splat_constant('0', f'i{8 * s.dtype.itemsize}', s.lanes)}")
+    return s.op(
+        f"icmp slt {bits} {s.op(f'bitcast {s.kind} {x} to {bits}')}, {splat_constant('0', f'i{8 * s.dtype.itemsize}', s.lanes)}"
+    )
 
 
 def _bit_not(s: _Site, x: str) -> str:

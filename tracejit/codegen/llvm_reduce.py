@@ -171,11 +171,16 @@ class Emitter(NestEmitter):
             kinds = item.block_kinds if in_block and item.blocked else item.kinds
             old = carried[position : position + len(kinds)]
             position += len(kinds)
-            before = old if not lane else [code.op(f"extractelement {k} {o}, i64 {lane}") for k, o in zip(kinds, old, strict=True)]
+            before = (
+                old if not lane else [code.op(f"extractelement {k} {o}, i64 {lane}") for k, o in zip(kinds, old, strict=True)]
+            )
             new = self._step(item, before, value, in_block)
             if lane:
                 elements = [k.split(" x ")[1][:-1] for k in kinds]
-                new = [code.op(f"insertelement {k} {o}, {e} {v}, i64 {lane}") for k, o, e, v in zip(kinds, old, elements, new, strict=True)]
+                new = [
+                    code.op(f"insertelement {k} {o}, {e} {v}, i64 {lane}")
+                    for k, o, e, v in zip(kinds, old, elements, new, strict=True)
+                ]
             elif frame.mask is not None:
                 flags = f"<{frame.lanes} x i1>"
                 new = [code.op(f"select {flags} {frame.mask}, {k} {v}, {k} {o}") for k, o, v in zip(kinds, old, new, strict=True)]
