@@ -41,8 +41,8 @@ class GradientSink:
         self.received: dict[tuple[int, int], Any] = {}
 
 
-def _needed(roots: Sequence[tuple[Any, int]], wanted: set[tuple[int, int]]) -> set[Node]:
-    """The nodes on a path from `roots` to a wanted value."""
+def _reachable(roots: Sequence[tuple[Any, int]]) -> set[Node]:
+    """All nodes that `roots` depend on."""
     seen: set[Node] = set()
     stack = [t for t, _ in roots if isinstance(t, Node)]
     while stack:
@@ -50,6 +50,12 @@ def _needed(roots: Sequence[tuple[Any, int]], wanted: set[tuple[int, int]]) -> s
         if node not in seen:
             seen.add(node)
             stack.extend([e[0] for e in node.edges if e is not None and isinstance(e[0], Node)])
+    return seen
+
+
+def _needed(roots: Sequence[tuple[Any, int]], wanted: set[tuple[int, int]]) -> set[Node]:
+    """The nodes on a path from `roots` to a wanted value."""
+    seen = _reachable(roots)
     targets = {i for i, _ in wanted}
     needed: set[Node] = set()
     for node in sorted(seen, key=_sequence):
@@ -161,6 +167,8 @@ def run_backward(
     wrap makes a Tensor of an array, for hooks.  Raises RuntimeError where the graph was freed or a saved value was changed in place."""
     recording = state.top is not state.base
     tensors = create_graph or recording
+    if recording:
+        state.top.note("backward", _reachable(roots))
     allowed = _needed(roots, sink.wanted) if sink.leaf is None else None
     work = _Pass(sink, allowed, retain_graph, tensors, recording, wrap)
     previous_grad, previous_top = state.grad_enabled, state.top

@@ -20,7 +20,7 @@ from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
 from tracejit.ops.reduce import sum_to
 
-__all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of"]
+__all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of", "is_freed"]
 
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
@@ -110,6 +110,19 @@ class AccumulateGrad:
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad at {id(self.variable):#x}>"
+
+
+def is_freed(tensor: Any) -> bool:
+    """Whether a backward pass from `tensor` would meet a node whose saved values were freed."""
+    stack, seen = [tensor._node], set()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Node) and node not in seen:
+            seen.add(node)
+            if getattr(node, "freed", False):
+                return True
+            stack.extend([edge[0] for edge in node.edges if edge is not None])
+    return False
 
 
 FREED = (

@@ -53,6 +53,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "global_state": ("{} changes the state of the library", "Call it outside the compiled function"),
     "unbuildable": ("a new {} is returned or stored", "Return tensors, numbers, strings, tuples, lists, dicts or plain objects"),
     "overlapping_inputs": ("inputs overlap in memory and one is written: {}", "Pass a copy (clone())"),
+    "differentiable_write": (
+        "an outside tensor that takes part in gradients is changed in place: {}",
+        "Change it under no_grad(), or return the new value",
+    ),
+    "too_many_paths": ("{}", "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES"),
     "raised": ("the call raised {}", "It runs eagerly whenever it raises"),
 }
 

@@ -1,0 +1,89 @@
+"""The tape's node for a compiled program: one node for everything the program did.
+
+Its backward runs the backward program for the mask of cotangents that arrived, on the residual slab, the inputs that the
+program reads directly and the cotangents.  When the result must itself be differentiable (create_graph=True, or a recording is
+active) the pure graph is evaluated again through `bind` on the original inputs and differentiated there, so any order works.
+
+It must not know how programs are made: a `Program`-like plan is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracejit.autograd.tape import FREED, Node, changed_in_place
+
+__all__ = ["CompiledNode", "ConsumedNode", "DifferentiablePlan"]
+
+Mask = tuple[bool, ...]
+
+
+class DifferentiablePlan(Protocol):
+    """What a CompiledNode asks of the program that made it."""
+
+    name: str
+
+    def run_backward(
+        self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
+    ) -> Sequence[Any]:
+        """Gradients (arrays or None) per tensor input."""
+
+    def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
+        """Gradients (Tensors or None) per tensor input, by evaluating the graph again through the door."""
+
+
+class CompiledNode(Node):
+    """One call of a differentiable program.
+
+    tensors: all tensor inputs.  arrays: their arrays at the time of the call.  saved: (storage, version, what, shape) of everything eager
+    would have saved.  slab: residuals, None once freed."""
+
+    __slots__ = ("arrays", "plan", "saved", "scalars", "slab", "tensors")
+
+    arrays: tuple[Any, ...]
+    plan: DifferentiablePlan
+    saved: list[tuple[Any, int, str, Any]]
+    scalars: tuple[Any, ...]
+    slab: Any
+    tensors: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        return f"CompiledBackward[{self.plan.name}]"
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        if self.slab is None:
+            raise RuntimeError(FREED)
+        for storage, version, what, shape in self.saved:
+            if storage.version != version:
+                raise changed_in_place(self.plan.name, what, shape, storage.version, version)
+        if tensors:
+            return self.plan.run_again(self.tensors, self.scalars, cotangents)
+        present = tuple([g is not None for g in cotangents])
+        given = [g if g.flags.c_contiguous else np.ascontiguousarray(g) for g in map(_as_array, cotangents) if g is not None]
+        return self.plan.run_backward(present, self.arrays, self.scalars, given, self.slab)
+
+    def release(self) -> None:
+        self.slab = None
+        self.tensors = self.arrays = ()
+        self.saved = []
+
+
+def _as_array(g: Any) -> Any:
+    return g if g is None or isinstance(g, np.ndarray) else np.asarray(g)
+
+
+class ConsumedNode(Node):
+    """The place of a tensor whose graph a backward pass inside the program has used up."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "CompiledBackward[freed]"
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        raise RuntimeError(FREED)

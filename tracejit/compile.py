@@ -1,0 +1,225 @@
+"""`compile`: from a Python function to recorded, guarded programs.
+
+A CompiledFunction holds entries.  A call tries them in order; an entry either misses (a guard failed), exits (a guard inside the
+program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that cannot
+be recorded runs eagerly with a reason; after `config.max_failures` recordings that came to nothing in a row the function is not
+recorded any more, until `clear()`.
+
+Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it.  A path that
+has been recorded is never recorded again: where eager takes a path that an entry already stands for (a predicate so close to its
+threshold that two fusions round it differently), that exit runs eagerly from then on.
+
+Threads: entries are replaced as a whole; programs take a frame of their own per call.  One recording runs at a time; a thread that
+finds another one recording runs eagerly.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, TypeVar, overload
+
+from tracejit.capture.entry import Recording
+from tracejit.capture.reasons import Reason, make
+from tracejit.capture.recorder import MISS
+from tracejit.capture.session import declare_inlined, record
+from tracejit.config import config
+from tracejit.core.interpreter import state
+from tracejit.executable import Executable, Exit, UnsupportedProgram
+from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.stats import Stats
+
+__all__ = ["CompiledFunction", "Entry", "compile"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_recording_lock = threading.Lock()
+
+
+class Entry:
+    """One recorded path: the generated function, its executable, and where its exits went."""
+
+    __slots__ = ("bridges", "eager_exits", "executable", "hits", "recording", "run")
+
+    def __init__(self, recording: Recording, executable: Executable) -> None:
+        self.recording = recording
+        self.executable = executable
+        self.run = recording.build_entry(executable.call)
+        self.hits = 0
+        self.bridges: dict[int, Entry] = {}
+        self.eager_exits: set[int] = set()
+
+    def stands_for(self, recording: Recording) -> bool:
+        """Whether `recording` is the same path under the same guards."""
+        mine, other = self.recording.graph, recording.graph
+        return (
+            self.recording.text == recording.text
+            and mine is not None
+            and other is not None
+            and mine.outputs == other.outputs
+            and mine.nodes == other.nodes
+            and dict(mine.avals) == dict(other.avals)
+        )
+
+
+class CompiledFunction:
+    """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.__wrapped__ = function
+        self._entries: tuple[Entry, ...] = ()
+        self._reasons: dict[Reason, int] = {}
+        self._failures = 0
+        self.stats = Stats()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if state.top is not state.base:  # inside another recording, which follows the function itself
+            return self.__wrapped__(*args, **kwargs)
+        stats = self.stats
+        stats.calls += 1
+        exited: Entry | None = None
+        number = 0
+        for entry in self._entries:
+            result = entry.run(args, kwargs)
+            if result is MISS:
+                continue
+            if result.__class__ is Exit:
+                stats.exits += 1
+                if exited is None:
+                    exited, number = entry, result.number
+                    bridge = entry.bridges.get(number)
+                    if bridge is not None:
+                        result = bridge.run(args, kwargs)
+                        if result is not MISS and result.__class__ is not Exit:
+                            stats.bridges += 1
+                            stats.compiled_calls += 1
+                            return result
+                continue
+            stats.compiled_calls += 1
+            if exited is not None:
+                exited.bridges[number] = entry
+                stats.bridges += 1
+            return result
+        return self._call_eagerly(args, kwargs, exited, number)
+
+    # -- recording
+    def _call_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any], exited: Entry | None, number: int) -> Any:
+        stats = self.stats
+        stats.eager_calls += 1
+        if self._entries and exited is None:
+            stats.guard_misses += 1
+        if self._failures >= config.max_failures or len(self._entries) >= config.max_entries:
+            return self.__wrapped__(*args, **kwargs)
+        if exited is not None and number in exited.eager_exits:
+            return self.__wrapped__(*args, **kwargs)
+        if not _recording_lock.acquire(blocking=False):
+            return self.__wrapped__(*args, **kwargs)
+        try:
+            stats.traces += 1
+            recording, result = record(self.__wrapped__, args, kwargs)
+            self._install(recording, exited, number)
+        finally:
+            _recording_lock.release()
+        return result
+
+    def _install(self, recording: Recording, exited: Entry | None, number: int) -> None:
+        if recording.reason is not None:
+            self._refuse(recording.reason)
+            return
+        for entry in self._entries:
+            if entry.stands_for(recording):
+                if exited is not None:
+                    exited.eager_exits.add(number)
+                return
+        try:
+            executable = Executable(self._name(), recording, config.backend, MISS, self.stats.count_machine_calls)
+        except UnsupportedProgram as refused:
+            self._refuse(refused.reason)
+            return
+        self._failures = 0
+        self.stats.programs_compiled += 1
+        entry = Entry(recording, executable)
+        if exited is not None:
+            exited.bridges[number] = entry
+        self._entries = (*self._entries, entry)
+        if len(self._entries) >= config.max_entries:
+            self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+
+    def _refuse(self, reason: Reason) -> None:
+        self._failures += 1
+        self._note(reason)
+
+    def _note(self, reason: Reason) -> None:
+        if len(self._reasons) < 64:
+            self._reasons[reason] = self._reasons.get(reason, 0) + 1
+        if config.debug >= 1:
+            print(f"tracejit: {self._name()} runs eagerly: {reason}")
+
+    def _name(self) -> str:
+        return getattr(self.__wrapped__, "__qualname__", type(self.__wrapped__).__name__)
+
+    # -- what a user may ask
+    @property
+    def reasons(self) -> dict[Reason, int]:
+        """Why calls ran eagerly, and how often a recording ended so."""
+        return dict(self._reasons)
+
+    def explain(self) -> str:
+        """What happened to the calls of this function, in text: entries, programs, reasons."""
+        return explain_function(self._name(), self.stats, [(e.recording, e.executable) for e in self._entries], self._reasons)
+
+    def graph(self, index: int = -1) -> str:
+        """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
+        return graph_text(self._entry(index).executable)
+
+    def source(self, index: int = -1) -> str:
+        """The kernels of a recorded path as plain Python.  Raises RuntimeError if there is none."""
+        return source_text(self._entry(index).executable)
+
+    def clear(self) -> None:
+        """Forget all recorded paths and reasons; statistics start again."""
+        self._entries = ()
+        self._reasons = {}
+        self._failures = 0
+        self.stats.reset()
+
+    def _entry(self, index: int) -> Entry:
+        entries = self._entries
+        if not entries:
+            why = "; ".join(map(str, self._reasons)) or "it was not called yet"
+            raise RuntimeError(f"{self._name()}: nothing was compiled: {why}")
+        return entries[index]
+
+    # -- standing in for the function
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "__wrapped__" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._name()}: {self.stats}>"
+
+
+@overload
+def compile(function: F, /) -> F: ...
+@overload
+def compile(function: None = None, /) -> Callable[[F], F]: ...
+def compile(function: Any = None, /) -> Any:
+    """Compile a function, a method (in its class body), or a Module (any callable object).
+
+    The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
+    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.  Raises TypeError for what cannot be called."""
+    if function is None:
+        return compile
+    if not callable(function):
+        raise TypeError(f"compile(): expected a function or a callable object, got {type(function).__name__}")
+    return function if isinstance(function, CompiledFunction) else CompiledFunction(function)
+
+
+declare_inlined(CompiledFunction)
