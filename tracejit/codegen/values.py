@@ -40,14 +40,14 @@ class Values:
         self.nodes: list[Node] = []
         self.producer: dict[int, int] = {}
         self.strided: dict[int, Strided] = {}
-        self._fresh = max(self.avals, default=0) + 1
+        self._fresh = max(self.avals, default=0) + 1  # the next unused value id
         for v in graph.inputs:
             aval = self.avals[v]
             if isinstance(aval, Aval):
                 self.strided[v] = Strided(v, 0, layouts.get(v, contiguous(aval.shape)))
         for v in self.constants:
             self._own(v)
-        for node in _live(graph):
+        for node in self._transposed_products(_live(graph), graph):
             self._take(node)
         self.outputs: list[Operand] = []
         copies: dict[int, int] = {}
@@ -136,6 +136,45 @@ class Values:
             self._own(o)
         self._add(node)
 
+    def _transposed_products(self, nodes: list[Node], graph: Graph) -> list[Node]:
+        """(a @ b) transposed, and used in no other way, becomes transposed b @ transposed a: gemm then writes what the users read in order
+        (the gradient of a weight that is stored transposed)."""
+        readers: dict[int, list[Node]] = {}
+        for node in nodes:
+            for o in node.operands:
+                if isinstance(o, int):
+                    readers.setdefault(o, []).append(node)
+        pinned = {o for o in graph.outputs if isinstance(o, int)} | {v for _, v in graph.writes}
+        turned: dict[int, Node] = {}  # permute's output -> the product that makes it
+        dropped: set[int] = set()
+        for node in nodes:
+            if node.op.name != "matmul":
+                continue
+            (out,) = node.outputs
+            (user, *more) = readers.get(out, [node, node])
+            if more or out in pinned or user.op.name != "permute" or user.attrs["dims"] != _swap(len(self.shape(out))):
+                continue
+            turned[user.outputs[0]] = node
+            dropped.add(out)
+        found = []
+        for node in nodes:
+            if node.outputs and node.outputs[0] in dropped:
+                continue
+            product = turned.get(node.outputs[0]) if node.outputs else None
+            if product is None:
+                found.append(node)
+                continue
+            operands = []
+            for o in reversed(product.operands):
+                assert isinstance(o, int)
+                shape = self.shape(o)
+                view, self._fresh = self._fresh, self._fresh + 1
+                self.avals[view] = Aval((*shape[:-2], shape[-1], shape[-2]), self.aval(o).dtype)
+                found.append(Node(node.op, (o,), (("dims", _swap(len(shape))),), (view,)))
+                operands.append(view)
+            found.append(Node(product.op, tuple(operands), product.attributes, node.outputs, product.line))
+        return found
+
     def _readable_by_gemm(self, node: Node) -> Node:
         """A copy before a product for every operand that gemm cannot read in place."""
         operands = tuple(
@@ -143,6 +182,11 @@ class Values:
             for o in node.operands
         )
         return node if operands == node.operands else Node(node.op, operands, node.attributes, node.outputs, node.line)
+
+
+def _swap(rank: int) -> tuple[int, ...]:
+    """The permutation that transposes matrices."""
+    return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _live(graph: Graph) -> list[Node]:
