@@ -112,12 +112,10 @@ class _Pass:
         for (target, index), g in zip(roots, cotangents, strict=True):
             self.deliver(target, index, g)
         heap, pending, sink, allowed, tensors = self.heap, self.pending, self.sink, self.allowed, self.tensors
-        retain, plain, deliver, recording = self.retain_graph, not self.tensors, self.deliver, self.recording
+        retain, plain, deliver = self.retain_graph, not self.tensors, self.deliver
         while heap:
             node = heappop(heap)[1]
             slots = pending.pop(node)
-            if recording:
-                state.top.note("backward", node)
             if node.hooks:
                 for index, hooks in node.hooks.items():
                     if slots[index] is not None:
