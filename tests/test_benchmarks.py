@@ -1,0 +1,129 @@
+"""The benchmark measures what it says: implementations agree, wrong results are refused, ratios are paired."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit
+from benchmarks import rows, table
+from benchmarks.__main__ import main
+from benchmarks.measure import interleaved, paired_ratio
+from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
+
+SMALL = [w for w in rows.ROWS if w.name not in ("gelu_100000", "gelu_4000000")]
+
+
+@pytest.mark.parametrize("workload", [w for w in SMALL if w.numpy is not None], ids=lambda w: w.name)
+def test_numpy_by_hand_computes_what_the_eager_engine_computes(workload: Workload) -> None:
+    eager, by_hand = workload.build(tracejit, unchanged), workload.numpy()
+    for _ in range(3):
+        expected = eager.results(eager.run())
+        assert relative_difference(by_hand.results(by_hand.run()), expected) <= workload.peer_tolerance
+
+
+@pytest.mark.parametrize("workload", SMALL, ids=lambda w: w.name)
+def test_torch_computes_what_the_eager_engine_computes(workload: Workload) -> None:
+    torch = pytest.importorskip("torch")
+    eager, peer = workload.build(tracejit, unchanged), workload.build(torch, unchanged)
+    for _ in range(3):
+        expected = eager.results(eager.run())
+        assert relative_difference(peer.results(peer.run()), expected) <= workload.peer_tolerance
+
+
+def test_rows_have_distinct_names_and_say_what_is_inside() -> None:
+    assert len({w.name for w in rows.ROWS}) == len(rows.ROWS)
+    assert all(w.inside and w.title for w in rows.ROWS)
+
+
+def latency_row(transform: Any) -> Workload:
+    """The first row with a compiler of the test's own in place of tracejit.compile."""
+    first = rows.ROWS[0]
+    return replace(first, build=lambda framework, chosen: first.build(framework, chosen if chosen is unchanged else transform))
+
+
+def test_a_compiler_with_wrong_results_gets_no_row() -> None:
+    with pytest.raises(rows.WrongResults, match=r"a\*b\+1: call 1 of compiled differs from eager"):
+        rows.run_row(latency_row(lambda function: lambda a, b: function(a, b) + 1e-3), {}, 0.01)
+
+
+def test_nan_in_place_of_a_number_is_an_infinite_difference() -> None:
+    good, bad = np.ones(3, np.float32), np.array([1, np.nan, 1], np.float32)
+    assert relative_difference([bad], [good]) == np.inf
+    assert relative_difference([bad], [bad]) == 0.0
+    assert relative_difference([good, good], [good]) == np.inf
+    assert relative_difference([np.ones((3, 1))], [good]) == np.inf
+
+
+def test_one_wrong_element_in_a_million_is_beyond_the_tolerance() -> None:
+    expected = np.ones(1_000_000, np.float32)
+    actual = expected.copy()
+    actual[17] = 0.0
+    assert relative_difference([actual], [expected]) > 1e-5
+
+
+def test_ratios_are_those_of_the_work() -> None:
+    figures = interleaved({"slow": lambda: time.sleep(0.004), "fast": lambda: time.sleep(0.001)}, 0.05)
+    assert len(figures["slow"]) == len(figures["fast"]) >= 5
+    assert 2.0 < paired_ratio(figures["slow"], figures["fast"]) < 5.0
+
+
+def test_a_row_reports_calls_that_ran_eagerly() -> None:
+    class NeverReplays:
+        def __init__(self, function: Any) -> None:
+            self.function, self.stats = function, type("Stats", (), {"calls": 0, "compiled_calls": 0})()
+
+        def __call__(self, *arguments: Any) -> Any:
+            self.stats.calls += 1
+            return self.function(*arguments)
+
+        def explain(self) -> str:
+            return "because"
+
+    result = rows.run_row(latency_row(NeverReplays), {}, 0.01)
+    assert result.replayed == 0.0
+    assert "ran eagerly: because" in result.notes[-1]
+    assert "MISSED" in table.line(result, ["numpy"])
+
+
+def test_unknown_rows_are_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ValueError, match="no row is called 'nonsense'; rows: a\\*b\\+1"):
+        rows.select(["nonsense"])
+    assert [w.name for w in rows.select(["mlp_sgd*"])] == ["mlp_sgd_64", "mlp_sgd_1"]
+
+
+def test_durations_have_three_digits() -> None:
+    assert [table.duration(s) for s in (1.5e-7, 1.234e-5, 0.123456, 12.3456, None)] == [
+        "0.15 us",
+        "12.3 us",
+        "123 ms",
+        "12.3 s",
+        "-",
+    ]
+
+
+def test_results_are_copies() -> None:
+    x = tracejit.zeros(2)
+    (before,) = as_arrays(x)
+    x += 1
+    assert before.tolist() == [0, 0]
+
+
+def test_a_side_needs_no_compiled_function() -> None:
+    assert Side(lambda: None, lambda result: []).function is None
+
+
+def test_the_command_line_prints_a_table_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    assert main(["--rows", "a*b+1,eager_chain", "--quick", "--json", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "a*b+1, n=3" in printed and "inside: a*b + 1, forward" in printed
+    first, second = json.loads(file.read_text())["rows"]
+    assert first["difference"] <= 1e-6 and first["replayed"] == 1.0
+    assert second["compiled"] is None

@@ -1,0 +1,59 @@
+"""The examples run, compute what they say, and are compiled where they say so."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def run(name: str) -> dict[str, Any]:
+    specification = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module.main()
+
+
+def test_no_example_is_left_out() -> None:
+    tested = {"first_steps", "digits_training", "conditional_net", "rnn_loop", "gradient_accumulation"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
+
+
+def test_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = run("first_steps")
+    assert facts["compiled"] == pytest.approx(facts["eager"], abs=1e-6)
+    assert facts["slope"] == pytest.approx(1.0)  # the curve is odd: slope 1 and no curvature at 0
+    assert facts["curvature"] == pytest.approx(0.0, abs=1e-6)
+    assert facts["compiled_calls"] == 2
+    assert "a @ b = [3.0, 7.0]" in capsys.readouterr().out
+
+
+def test_digits_training_reaches_its_accuracy_with_compiled_steps() -> None:
+    pytest.importorskip("sklearn")
+    facts = run("digits_training")
+    assert facts["accuracy"] >= 0.97
+    assert facts["compiled_calls"] >= 0.95 * facts["calls"]
+
+
+def test_the_conditional_net_replays_both_branches() -> None:
+    facts = run("conditional_net")
+    assert facts["worst"] < 1e-5
+    assert facts["compiled_calls"] >= 6
+    assert facts["traces"] == 2
+
+
+def test_the_rnn_loop_learns() -> None:
+    facts = run("rnn_loop")
+    assert facts["last"] < 0.05 * facts["first"]
+    assert facts["compiled_calls"] >= facts["calls"] - 3
+
+
+def test_gradient_accumulation_equals_the_whole_batch() -> None:
+    facts = run("gradient_accumulation")
+    assert facts["worst"] < 1e-5
+    assert facts["compiled_calls"] >= facts["calls"] - 4

@@ -1,0 +1,166 @@
+"""The import rule of docs/architecture.md, enforced by parsing every module of the package."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = "tracejit"
+ROOT = Path(__file__).resolve().parent.parent / PACKAGE
+LONGEST_MODULE = 500
+
+# From the bottom up; parts of one level may import each other as long as no two modules form a cycle.
+EAGER_COLUMN = [{"config"}, {"core"}, {"ops"}, {"autograd"}, {"tensor", "eager", "representation", "random"}, {"functional"}]
+EAGER_COLUMN += [{"nn", "optim", "data"}]
+COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
+MEETING = [{"capture"}, {"executable"}, {"report"}, {"compile"}]
+
+
+def allowed_imports() -> dict[str, set[str]]:
+    """Part of the package -> the parts it may import."""
+    allowed: dict[str, set[str]] = {}
+    for column in (EAGER_COLUMN, COMPILER_COLUMN):
+        below: set[str] = set()
+        for level in column:
+            below = below | level
+            for part in level:
+                allowed[part] = allowed.get(part, set()) | below
+    # Where the columns meet everything may be imported that a program can be made of; never nn, optim or data.
+    below = set().union(*EAGER_COLUMN[:-1], *COMPILER_COLUMN)
+    for level in MEETING:
+        below = below | level
+        for part in level:
+            allowed[part] = below
+    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
+    return allowed
+
+
+def sources() -> dict[str, str]:
+    """Dotted module name -> source, packages as name.__init__."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        found[".".join((PACKAGE, *path.relative_to(ROOT).with_suffix("").parts))] = path.read_text(encoding="utf-8")
+    return found
+
+
+def imported_modules(name: str, source: str, known: dict[str, str]) -> list[tuple[str, int]]:
+    """The modules of the package that `source` imports, anywhere in it, with line numbers."""
+
+    def module(dotted: str) -> str:
+        return dotted if dotted in known else f"{dotted}.__init__"
+
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(module(alias.name), node.lineno) for alias in node.names if alias.name.split(".")[0] == PACKAGE]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                parts = name.split(".")[: -node.level]
+                base = ".".join([*parts, node.module] if node.module else parts)
+            else:
+                base = node.module or ""
+            if base.split(".")[0] != PACKAGE:
+                continue
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                is_module = inner in known or f"{inner}.__init__" in known
+                found.append((module(inner if is_module else base), node.lineno))
+    return found
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def wrong_directions(modules: dict[str, str]) -> list[str]:
+    allowed = allowed_imports()
+    wrong = []
+    for name, source in modules.items():
+        part = part_of(name)
+        if part not in allowed:
+            wrong.append(f"{name}: {part!r} has no place in the layers: give it one in docs/architecture.md and here")
+            continue
+        for target, line in imported_modules(name, source, modules):
+            if target != f"{PACKAGE}.__init__" and part_of(target) not in allowed[part]:
+                wrong.append(f"{name}:{line}: {part} imports {part_of(target)}, which is not below it")
+            if target == f"{PACKAGE}.__init__":
+                wrong.append(f"{name}:{line}: imports the public package instead of the module it needs")
+    return wrong
+
+
+def late_imports(modules: dict[str, str]) -> list[str]:
+    found = []
+    for name, source in modules.items():
+        for function in ast.walk(ast.parse(source)):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    found.append(f"{name}:{node.lineno}: import inside a function")
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module"):
+                    found.append(f"{name}:{node.lineno}: import_module inside a function")
+    return found
+
+
+def cycles(modules: dict[str, str]) -> list[str]:
+    """One description per cycle found by walking the imports depth first."""
+    edges = {name: sorted({t for t, _ in imported_modules(name, source, modules)} - {name}) for name, source in modules.items()}
+    finished: set[str] = set()
+    found: list[str] = []
+
+    def visit(name: str, path: list[str]) -> None:
+        if name in path:
+            found.append(" -> ".join([*path[path.index(name) :], name]))
+            return
+        if name in finished:
+            return
+        for target in edges.get(name, []):
+            visit(target, [*path, name])
+        finished.add(name)
+
+    for name in edges:
+        visit(name, [])
+    return found
+
+
+def test_imports_point_down() -> None:
+    wrong = wrong_directions(sources())
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_hides_in_a_function() -> None:
+    found = late_imports(sources())
+    assert not found, "\n".join(found)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    found = cycles(sources())
+    assert not found, "\n".join(found)
+
+
+def test_no_module_is_longer_than_a_reader_can_hold() -> None:
+    lengths = {name: source.count("\n") for name, source in sources().items()}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name for name, source in sources().items() if source.strip() and ast.get_docstring(ast.parse(source)) is None] == []
+
+
+def test_the_rules_catch_what_they_are_for() -> None:
+    bad = {
+        "tracejit.__init__": "",
+        "tracejit.core.__init__": "",
+        "tracejit.core.a": "from tracejit.core import b",
+        "tracejit.core.b": "def f():\n    import tracejit.core.a\n",
+        "tracejit.ir.__init__": "",
+        "tracejit.ir.graph": "from tracejit.core import a\nfrom ..nn import layer",
+        "tracejit.nn.__init__": "",
+        "tracejit.nn.layer": "from tracejit import tensor",
+    }
+    assert wrong_directions(bad) == [
+        "tracejit.ir.graph:2: ir imports nn, which is not below it",
+        "tracejit.nn.layer:1: imports the public package instead of the module it needs",
+    ]
+    assert late_imports(bad) == ["tracejit.core.b:2: import inside a function"]
+    assert cycles(bad) == ["tracejit.core.a -> tracejit.core.b -> tracejit.core.a"]
