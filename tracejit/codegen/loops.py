@@ -106,10 +106,12 @@ class Reduce:
 
     items: (result Var, combine name, value Expr); combine is one of sum prod max min any all argmax argmin.
     body: statements executed before the values are combined (Let, Store, Exit), per iteration.
-    The order of combination is fixed by the nest: `LANES` logical accumulators (element i goes to lane i % LANES), blocks of
-    `BLOCK` elements; at the end of a block the lanes are combined pairwise and the block's value is added to a total which, for a
-    floating-point sum, is float64.  The result is rounded once to the Var's dtype.  max and min propagate NaN as NumPy does; argmax and
-    argmin give the first position (NaN counts as extreme, first NaN wins).
+    The order of combination is fixed by the nest: element i belongs to logical lane i % LANES.  Sums of floats: each lane adds its elements
+    of the full groups of LANES in the value's dtype within blocks of BLOCK elements; at the end of a block the lane's sum is added to its
+    float64 total (for float64 values with the error of the addition carried along); elements after the last full group are added to the
+    totals directly.  Products of floats are kept in float64.  At the end lane k is combined with lane k + half until one is left, and the
+    result is rounded once to the Var's dtype.  An empty sum is 0, product 1; max and min propagate NaN as NumPy does (an empty max is
+    the least value); argmax and argmin give the first position as int64 (NaN counts as extreme, first NaN wins).
     """
 
     axis: Axis
@@ -119,7 +121,7 @@ class Reduce:
 
 
 LANES = 16
-BLOCK = 1024
+BLOCK = 256
 
 Statement = Let | Store | Exit | For | Reduce
 

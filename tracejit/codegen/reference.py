@@ -1,0 +1,360 @@
+"""Nest -> plain Python: the rendering that people read and that tests run un-jitted.
+
+`render(nest)` gives the source of one function of 1-D NumPy arrays (buffers, then temporaries), ints (sizes) and NumPy scalars; it
+returns 0, or the code of the exit that was taken.  `load(nest)` makes it callable.  It works on NumPy scalars, so that float32 stays
+float32 and integers wrap, and each operation is the one of `codegen/evaluate.py`.  `Lanes` spells out the order of reductions that
+`llvm_reduce.py` emits.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tracejit.codegen import evaluate
+from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children, topological
+from tracejit.codegen.llvm_reduce import accumulation_dtype, identity
+from tracejit.codegen.loops import (
+    BLOCK,
+    LANES,
+    Buffer,
+    Exit,
+    Extent,
+    For,
+    Index,
+    Let,
+    Nest,
+    Reduce,
+    Scalar,
+    Size,
+    Statement,
+    Store,
+)
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+
+__all__ = ["Lanes", "load", "render"]
+
+_INFIX: Final = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+}
+_PREFIX: Final = {"neg": "-", "bit_not": "~"}
+
+
+class Lanes:
+    """The accumulators of one reduction over `count` elements: element i belongs to lane i % LANES.
+
+    Elements of full groups of LANES are summed per lane in the value's dtype within blocks of BLOCK elements; at the end of a block each
+    lane's sum is added to the lane's float64 total, for float64 values keeping the error of the addition.  Elements after the last
+    full group are added to the totals directly.  Other combinations work on the lanes' totals throughout.  At the end lane k is combined
+    with lane k + half, until one is left.
+    """
+
+    def __init__(self, combine: str, dtype: DType, count: int) -> None:
+        self.combine = combine
+        self.dtype = dtype
+        self.full = count // LANES * LANES
+        self.total_dtype = accumulation_dtype(combine, dtype)
+        self.totals = [self.total_dtype.numpy.type(identity(combine, self.total_dtype)) for _ in range(LANES)]
+        self.errors = [np.float64(0.0)] * LANES
+        self.block = [dtype.numpy.type(0)] * LANES
+        self.positions = [0] * LANES
+        self.summing = combine == "sum" and dtype.is_floating_point
+
+    def take(self, i: int, value: Any) -> None:
+        """Element i of the reduced axis."""
+        lane = i % LANES
+        if self.summing:
+            if i >= self.full:
+                self._fold(lane, value)
+                return
+            self.block[lane] = self.block[lane] + value
+            if i + 1 == self.full or (i + 1) % BLOCK == 0:
+                for k in range(LANES):
+                    self._fold(k, self.block[k])
+                self.block = [self.dtype.numpy.type(0)] * LANES
+        elif self.combine in ("argmax", "argmin"):
+            if self._beats(value, self.totals[lane]):
+                self.totals[lane], self.positions[lane] = value, i
+        else:
+            self.totals[lane] = self._combined(self.totals[lane], evaluate.cast(value, self.total_dtype))
+
+    def _fold(self, lane: int, value: Any) -> None:
+        total, wide = self.totals[lane], np.float64(value)
+        new = total + wide
+        if self.dtype is dtypes.float64:
+            seen = new - total
+            self.errors[lane] = self.errors[lane] + ((total - (new - seen)) + (wide - seen))
+        self.totals[lane] = new
+
+    def _combined(self, x: Any, y: Any) -> Any:
+        operation = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "bit_or", "all": "bit_and"}[
+            self.combine
+        ]
+        return evaluate.OPERATIONS[operation](x, y)
+
+    def _beats(self, new: Any, old: Any) -> bool:
+        greater = new > old if self.combine == "argmax" else new < old
+        return bool(greater or (np.isnan(new) and not np.isnan(old)))
+
+    def result(self) -> Any:
+        """The combination of all lanes (a position for argmax and argmin), before it is rounded to the result's dtype."""
+        values, positions = list(self.totals), list(self.positions)
+        if self.summing and self.dtype is dtypes.float64:
+            corrected = [t + e for t, e in zip(self.totals, self.errors, strict=True)]
+            values = [t if np.isnan(e) else c for t, c, e in zip(self.totals, corrected, self.errors, strict=True)]
+        half = LANES // 2
+        while half:
+            for k in range(half):
+                if self.combine in ("argmax", "argmin"):
+                    new, old = values[k + half], values[k]
+                    equal = new == old or (np.isnan(new) and np.isnan(old))
+                    if self._beats(new, old) or (equal and positions[k + half] < positions[k]):
+                        values[k], positions[k] = new, positions[k + half]
+                else:
+                    values[k] = self._combined(values[k], values[k + half])
+            half //= 2
+        return np.int64(positions[0]) if self.combine in ("argmax", "argmin") else values[0]
+
+
+def _converter(dtype: DType) -> Callable[[Any], Any]:
+    """The function that a rendering calls by the dtype's name: of a Python number, a constant; of a NumPy scalar, astype."""
+
+    def convert(value: Any) -> Any:
+        return evaluate.cast(value, dtype) if isinstance(value, np.generic | np.ndarray) else dtype.numpy.type(value)
+
+    return convert
+
+
+def _bitcast(value: Any, dtype: str) -> Any:
+    return value.view(dtype)
+
+
+def _libm(name: str, *operands: Any) -> Any:
+    return evaluate.apply("libm", name, dtypes.from_numpy_dtype(operands[0].dtype), *operands)
+
+
+def _libm_where(name: str, condition: Any, x: Any, usual: Any) -> Any:
+    return evaluate.apply("libm_where", name, dtypes.from_numpy_dtype(x.dtype), condition, x, usual)
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    def call(*operands: Any) -> Any:
+        return evaluate.apply(name, None, dtypes.from_numpy_dtype(operands[-1].dtype), *operands)
+
+    return call
+
+
+def namespace(names: Sequence[str]) -> dict[str, Any]:
+    """The globals of a rendering that uses operations `names`."""
+    found: dict[str, Any] = {d.name if d is not dtypes.bool_ else "bool_": _converter(d) for d in dtypes.ALL}
+    found.update({name: _operation(name) for name in names})
+    found.update(Lanes=_lanes, bitcast=_bitcast, libm=_libm, libm_where=_libm_where, nan=float("nan"), inf=float("inf"))
+    return found
+
+
+def _lanes(combine: str, dtype: str, count: int) -> Lanes:
+    return Lanes(combine, dtypes.from_numpy_dtype(dtype), count)
+
+
+def _type_name(dtype: DType) -> str:
+    return "bool_" if dtype is dtypes.bool_ else dtype.name
+
+
+class _Renderer:
+    """Renders one nest.  `operations` are the names that the source calls."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.lines: list[str] = []
+        self.indent = 1
+        self.names: dict[int, str] = {}
+        self.taken: set[str] = set(evaluate.OPERATIONS) | {
+            "Lanes",
+            "bitcast",
+            "libm",
+            "libm_where",
+            "bool_",
+            "range",
+            "nan",
+            "inf",
+        }
+        self.taken |= {d.name for d in dtypes.ALL}
+        self.operations: set[str] = set()
+        self.name = self.fresh(nest.name)
+        self.parameters: dict[Buffer | Size | Scalar, str] = {}
+        for parameter in (*nest.buffers, *nest.temporaries, *nest.sizes, *nest.scalars):
+            self.parameters[parameter] = self.fresh(parameter.name)
+
+    def fresh(self, hint: str) -> str:
+        """A new identifier like `hint`."""
+        base = re.sub(r"\W", "_", hint) or "v"
+        if base[0].isdigit() or keyword.iskeyword(base):
+            base = f"_{base}"
+        name, number = base, 1
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return name
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def render(self) -> str:
+        self.statements(self.nest.body)
+        self.line("return 0")
+        header = f"def {self.name}({', '.join(self.parameters.values())}):"
+        types = ", ".join(f"{self.parameters[b]}: {b.dtype.name}[]" for b in (*self.nest.buffers, *self.nest.temporaries))
+        return "\n".join([header, f"    # {types}" if types else "    # no buffers", *self.lines, ""])
+
+    # --- expressions
+
+    def extent(self, n: Extent) -> str:
+        return self.parameters[n] if isinstance(n, Size) else str(n)
+
+    def index(self, index: Index) -> str:
+        terms: list[str] = []
+        if index.offset != 0:
+            terms.append(self.extent(index.offset))
+        if index.dynamic is not None:
+            place = self.names[id(index.dynamic)]
+            terms.append(place if index.dynamic_stride == 1 else f"{place} * {self.extent(index.dynamic_stride)}")
+        for axis, stride in index.terms:
+            if stride == 0:
+                continue
+            terms.append(self.names[id(axis)] if stride == 1 else f"{self.names[id(axis)]} * {self.extent(stride)}")
+        return " + ".join(terms) or "0"
+
+    def expression(self, root: Expr) -> str:
+        """Python text of an expression; what is used more than once gets a line of its own before."""
+        order = topological([root])
+        uses: dict[int, int] = {}
+        for e in order:
+            for c in children(e):
+                uses[id(c)] = uses.get(id(c), 0) + 1
+        local: list[int] = []
+        for e in order:
+            if isinstance(e, Var):
+                if id(e) not in self.names:
+                    raise ValueError(f"nest {self.nest.name}: the variable {e.name!r} is used before a Let or Reduce names it")
+                continue
+            text = self.node(e)
+            if e is not root and isinstance(e, Apply | Load) and (uses[id(e)] > 1 or len(text) > 100):
+                name = self.fresh("t")
+                self.line(f"{name} = {text}")
+                text = name
+            self.names[id(e)] = text
+            local.append(id(e))
+        result = self.names[id(root)]
+        for key in local:
+            del self.names[key]
+        return result
+
+    def node(self, e: Expr) -> str:
+        if isinstance(e, Const):
+            return f"{_type_name(e.dtype)}({e.value.item()!r})"
+        if isinstance(e, Load):
+            return f"{self.parameters[e.buffer]}[{self.index(e.index)}]"
+        if isinstance(e, ScalarParam):
+            return self.parameters[e.scalar]
+        if isinstance(e, SizeValue):
+            return f"int64({self.parameters[e.size]})"
+        if isinstance(e, AxisValue):
+            return f"int64({self.names[id(e.axis)]})"
+        assert isinstance(e, Apply), e
+        operands = [self.names[id(o)] for o in e.operands]
+        if e.operation == "cast":
+            return f"{_type_name(e.dtype)}({operands[0]})"
+        if e.operation == "bitcast":
+            return f"bitcast({operands[0]}, {e.dtype.name!r})"
+        if e.operation in ("libm", "libm_where"):
+            return f"{e.operation}({e.attribute!r}, {', '.join(operands)})"
+        if e.operation in _INFIX:
+            return f"({operands[0]} {_INFIX[e.operation]} {operands[1]})"
+        if e.operation in _PREFIX:
+            return f"({_PREFIX[e.operation]}{operands[0]})"
+        self.operations.add(e.operation)
+        return f"{e.operation}({', '.join(operands)})"
+
+    # --- statements
+
+    def statements(self, statements: Sequence[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, Let):
+                text = self.expression(s.value)
+                self.names[id(s.var)] = self.fresh(s.var.name)
+                self.line(f"{self.names[id(s.var)]} = {text}")
+            elif isinstance(s, Store):
+                value = self.expression(s.value)
+                if s.index.dynamic is not None:
+                    self.names[id(s.index.dynamic)] = self.expression(s.index.dynamic)
+                self.line(f"{self.parameters[s.buffer]}[{self.index(s.index)}] {'+=' if s.accumulate else '='} {value}")
+            elif isinstance(s, Exit):
+                code = self.parameters[s.code] if isinstance(s.code, Scalar) else s.code
+                self.line(f"if {self.expression(s.condition)}:")
+                self.line(f"    return {code}")
+            elif isinstance(s, For):
+                self.loop(s)
+            else:
+                self.reduce(s)
+
+    def loop(self, s: For) -> None:
+        axis = self.names[id(s.axis)] = self.fresh(s.axis.name)
+        self.line(f"for {axis} in range({self.extent(s.extent)}):")
+        self.indent += 1
+        self.statements(s.body)
+        self.indent -= 1
+
+    def reduce(self, s: Reduce) -> None:
+        extent = self.extent(s.extent)
+        lanes = []
+        for var, combine, value in s.items:
+            lanes.append(self.fresh(f"{var.name}_lanes"))
+            self.line(f"{lanes[-1]} = Lanes({combine!r}, {value.dtype.name!r}, {extent})")
+        axis = self.names[id(s.axis)] = self.fresh(s.axis.name)
+        self.line(f"for {axis} in range({extent}):")
+        self.indent += 1
+        self.statements(s.body)
+        for name, (_, _, value) in zip(lanes, s.items, strict=True):
+            self.line(f"{name}.take({axis}, {self.expression(value)})")
+        self.indent -= 1
+        for name, (var, _, _) in zip(lanes, s.items, strict=True):
+            self.names[id(var)] = self.fresh(var.name)
+            self.line(f"{self.names[id(var)]} = {_type_name(var.dtype)}({name}.result())")
+
+
+def render(nest: Nest) -> str:
+    """The Python source of a nest.  Equal sources mean equal functions."""
+    return _Renderer(nest).render()
+
+
+def load(nest: Nest) -> Callable[..., int]:
+    """The rendering as a function, run as it stands on NumPy arrays."""
+    renderer = _Renderer(nest)
+    source = renderer.render()
+    scope = namespace(sorted(renderer.operations))
+    exec(compile(source, f"<nest {nest.name}>", "exec"), scope)
+    function = scope[renderer.name]
+
+    def run(*arguments: Any) -> int:
+        with np.errstate(all="ignore"):
+            return int(function(*arguments))
+
+    return run
