@@ -43,6 +43,8 @@ def caller(recording):
                         return Exit()
                     continue
                 state.grad_enabled = any(v in graph.requires_grad for v in node.outputs)
+                if node.op.kind is Kind.WRITE and operands[0].is_leaf:  # a leaf is written to under no_grad only
+                    state.grad_enabled = node.operands[1] in graph.requires_grad
                 results = bind(node.op, tuple(operands), node.attrs)
                 for value, result in zip(node.outputs, results if node.op.multiple else (results,)):
                     values[value] = result

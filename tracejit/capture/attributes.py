@@ -43,6 +43,10 @@ class SuperProxy:
 class AttributeHandlers(EffectHandlers):
     """`o.name`, `o.name = v`, `del o.name`, and the class lookups that special methods need."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._class_dictionaries: dict[type, Any] = {}  # one proxy object per class, so that guards name it once
+
     # -- classes
     def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
         """(attribute, dictionary of the class that has it), guarded along the MRO; (ABSENT, None) where there is none."""
@@ -53,7 +57,9 @@ class AttributeHandlers(EffectHandlers):
 
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, Any]:
         for cls in classes:
-            dictionary = _class_dict(cls)
+            dictionary = self._class_dictionaries.get(cls)
+            if dictionary is None:
+                dictionary = self._class_dictionaries[cls] = _class_dict(cls)
             changeable = is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
             if name in dictionary:
                 value = dictionary[name]

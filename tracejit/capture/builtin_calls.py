@@ -20,7 +20,7 @@ from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import (
     BINARY, COMPUTED_NUMBERS, IMPURE, IN_PLACE, PRIMITIVE_TYPES, PURE_FUNCTIONS, PURE_MODULES, is_user_instance,
 )  # fmt: skip
-from tracejit.capture.symbols import concrete, is_symbolic, plain
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
 __all__ = ["BuiltinCallHandlers"]
@@ -125,6 +125,8 @@ class BuiltinCallHandlers(IterationHandlers):
             return self.call(self.lookup(type(arguments[0]), name)[0], arguments, {})
         if function in (builtins.abs, builtins.round, builtins.divmod, builtins.pow) and is_user_instance(arguments[0]):
             self.stop("unknown_call", f"{function.__name__}() of an object")
+        if any(type(a) is ObjectIdentity for a in arguments):
+            self.stop("object_identity", f"{function.__name__}() of an id()")
         for value in arguments:
             self.read_content(value, deep=True)
         self.inspect_all(arguments)
@@ -175,8 +177,7 @@ class BuiltinCallHandlers(IterationHandlers):
         self.set_attribute(value, owner, name)
 
     def _identity(self, value: Any) -> int:
-        self.stop("object_identity", "id()")
-        return id(value)
+        return ObjectIdentity(value)
 
     def _hash(self, value: Any) -> int:
         value = concrete(value)

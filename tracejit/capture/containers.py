@@ -19,7 +19,7 @@ from tracejit.capture.policies import (
     CHANGING_METHODS, DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, READING_METHODS, TRANSPARENT_TYPES, has_plain_state, is_user_instance,
 )  # fmt: skip
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import concrete, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
@@ -155,6 +155,8 @@ class ContainerHandlers(AttributeHandlers):
     def _outside_item(self, owner: Any, key: Any) -> Any:
         text = self.sources[id(owner)]
         cls = type(owner)
+        if type(key) is ObjectIdentity:
+            self.stop("object_identity", "an item at id()")
         if cls in _DICT_TYPES:
             key_text = self._key_text(key)
             if key_text is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import is_freed
+from tracejit.autograd.tape import Node as TapeNode
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.entry import Alias, ExitPoint, Recording, ScalarInput, TensorInput, TensorOutput, WrittenInput, entry_text
 from tracejit.capture.recipes import Recipes
@@ -40,6 +41,10 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     written = _written_inputs(interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
+    if any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs):
+        for fact in written:
+            if fact.requires_grad and fact.is_leaf:  # its gradient would have to flow to the written version, which is no input
+                recorder.stop("differentiable_write", f"a leaf of shape {list(interpreter.avals[fact.value].shape)}")
     if recorder.stopped:
         return Recording(recorder.reason)
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]

@@ -16,7 +16,7 @@ from tracejit.capture.policies import (
     BINARY, C_CALLABLES, IN_PLACE, PRIMITIVE_TYPES, SPECIAL_NAMES, SWAPPED, UNARY, is_library_module, is_user_instance,
 )  # fmt: skip
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import concrete, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
 from tracejit.tensor import Tensor
 
 __all__ = ["OperatorHandlers"]
@@ -41,6 +41,8 @@ class OperatorHandlers(ContainerHandlers):
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result
+        if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
+            self.stop("object_identity", f"operator {symbol} on an id()")
         if is_user_instance(left) or is_user_instance(right):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
@@ -62,9 +64,10 @@ class OperatorHandlers(ContainerHandlers):
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """An operator of Tensor; ABSENT where Python code of the program takes part."""
         name = SPECIAL_NAMES[symbol]
-        for operand, other, methods in (
-            (left, right, (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)),
-            (right, left, (f"__{SPECIAL_NAMES[SWAPPED[symbol]]}__" if symbol in SWAPPED else f"__r{name}__",)),
+        reflected = SPECIAL_NAMES[SWAPPED[symbol]] if symbol in SWAPPED else f"r{name}"
+        for operand, methods in (
+            (left, (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)),
+            (right, () if type(left) is type(right) else (f"__{reflected}__",)),
         ):
             if isinstance(operand, Tensor):
                 self.inspect(operand)

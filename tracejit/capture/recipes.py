@@ -13,7 +13,7 @@ import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
 from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state
-from tracejit.capture.symbols import is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, is_symbolic
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.tensor import Size, Tensor
 
@@ -47,6 +47,9 @@ class Recipes:
             return repr(value)
         if isinstance(value, Tensor):
             return self._tensor(value)
+        if cls is ObjectIdentity:
+            recorder.namespace["id"] = id
+            return f"id({self.text(value.owner)})"
         if cls in PRIMITIVE_TYPES or isinstance(value, (*IDENTITY_TYPES, np.generic)) or cls in (slice, range):
             return recorder.constant(value)
         if cls in (tuple, Size) or (isinstance(value, tuple) and hasattr(cls, "_fields")):

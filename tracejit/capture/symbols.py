@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["COMPARISONS", "SymbolicNumber", "is_symbolic", "plain"]
+__all__ = ["COMPARISONS", "ObjectIdentity", "SymbolicNumber", "concrete", "is_symbolic", "plain"]
 
 
 class Prologue(Protocol):
@@ -195,3 +195,14 @@ class SymbolicNumber:
 
 
 _power = _binary("**")
+
+
+class ObjectIdentity(int):
+    """id(owner) during a recording: to be compared and hashed, since the guards imply which objects are the same; nothing else."""
+
+    owner: Any
+
+    def __new__(cls, owner: Any) -> ObjectIdentity:
+        self = super().__new__(cls, id(owner))
+        self.owner = owner
+        return self

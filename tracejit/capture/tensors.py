@@ -197,8 +197,9 @@ class RecordingInterpreter(Interpreter):
             return
         if event == "backward":
             self.backward_ran = True
-            if details[0].sequence < self._first_sequence:
-                recorder.stop("outside_graph", details[0].name)
+            for node in details[0]:
+                if node.sequence < self._first_sequence:
+                    recorder.stop("outside_graph", node.name)
         elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
             tensor = details[0]
             recorder.keep.append(tensor)
