@@ -213,6 +213,38 @@ def test_saved_outputs_and_saved_final_contents_are_reported() -> None:
     assert q.saved_writes == {0} and q.saved_inputs == frozenset()
 
 
+def overwriting(function: str) -> Callable[[Any], Any]:
+    def program(x: Any) -> Any:
+        y = x * 1.0
+        z = op(function, y)
+        op("write", op("select", y, 0, dim=0), 1.0)
+        return z * 2.0
+
+    return program
+
+
+@pytest.mark.parametrize(("function", "names_stale"), [("sin", ["sin"]), ("neg", []), ("exp", [])])
+def test_nodes_whose_saved_values_the_program_overwrote_are_reported(function: str, names_stale: list[str]) -> None:
+    p = split(overwriting(function), (f64(3, 2),))
+    assert [n.op.name for n in p.stale] == names_stale
+
+
+def test_a_saved_result_that_is_overwritten_is_reported_and_a_saved_temporary_is_not() -> None:
+    def result(x: Any) -> Any:
+        y = op("exp", x)
+        op("write", y, y + 1.0)
+        return y
+
+    def temporary(x: Any) -> Any:
+        y = x * 1.0
+        op("write", y, op("exp", y))
+        op("write", y, y + 1.0)
+        return y
+
+    assert [n.op.name for n in split(result, (f64(3),)).stale] == ["exp"]
+    assert split(temporary, (f64(3),)).stale == ()
+
+
 def test_gradients_flow_around_a_write_under_no_grad() -> None:
     graph = trace(lambda p, d: op("replace_data", p * 2.0, op("detach", d)) * p, (f64(3), f64(3)), (True, False))
     p = partition(graph, (True, False))

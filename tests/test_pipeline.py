@@ -8,6 +8,7 @@ from time import perf_counter
 import pytest
 from graph_programs import MLP_AVALS, f64, mlp, op
 
+from tracejit.config import override
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import VerificationError
@@ -26,16 +27,15 @@ def spoil(graph: Graph) -> Graph:
     return replace(graph, nodes=graph.nodes[::-1])
 
 
-def test_verification_names_the_pass_that_broke_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_names_the_pass_that_broke_the_graph() -> None:
     graph = trace(mlp, MLP_AVALS)
     with pytest.raises(VerificationError) as caught:
         run_passes(graph, (spoil,), check=True)
     assert caught.value.__notes__ == ["after the pass spoil"]
-    monkeypatch.setenv("TRACEJIT_VERIFY", "1")
-    with pytest.raises(VerificationError):
+    with override(verify=True), pytest.raises(VerificationError):
         run_passes(graph, (spoil,))
-    monkeypatch.setenv("TRACEJIT_VERIFY", "0")
-    run_passes(graph, (spoil,))
+    with override(verify=False):
+        run_passes(graph, (spoil,))
 
 
 def test_optimising_drops_the_marks_of_gradients_and_keeps_inputs_and_outputs() -> None:

@@ -49,6 +49,17 @@ def test_raw_and_functional_programs_round_trip(graph: Graph) -> None:
     assert round_trips(prepare(graph))
 
 
+def test_marks_of_gradients_and_of_stale_values_round_trip() -> None:
+    def program(x: Any) -> Any:
+        y = op("exp", x)
+        op("write", y, y + 1.0)
+        return y
+
+    graph = prepare(trace(program, (f64(3),), (True,)))
+    assert graph.requires_grad and graph.stale
+    assert round_trips(graph)
+
+
 def test_every_kind_of_operand_and_attribute_round_trips() -> None:
     def program(x: Any, n: Any) -> tuple[Any, ...]:
         y = op("full", float("-inf"), shape=(2,), dtype=dtypes.float32) + float("nan") - (-0.0)

@@ -105,12 +105,13 @@ def rebuild(
     *,
     avals: Mapping[int, Aval | ScalarAval] | None = None,
     requires_grad: Iterable[int] | None = None,
+    stale: Iterable[int] | None = None,
     outputs: tuple[Operand, ...] | None = None,
     writes: tuple[tuple[int, int], ...] | None = None,
     history: tuple[str, ...] | None = None,
 ) -> Graph:
     """A graph of `nodes` with the inputs and constants of `graph`.  Its outputs and writes go through `substitution`, unless given;
-    `avals` and `requires_grad` may be larger than needed.  Constants that nothing reads are dropped."""
+    `avals`, `requires_grad` and `stale` may be larger than needed.  Constants that nothing reads are dropped."""
     known = graph.avals if avals is None else avals
     marked = graph.requires_grad if requires_grad is None else requires_grad
     if outputs is None:
@@ -139,6 +140,7 @@ def rebuild(
         constants=constants,
         writes=writes,
         requires_grad=frozenset(v for v in marked if v in kept),
+        stale=frozenset(v for v in (graph.stale if stale is None else stale) if v in kept),
         history=graph.history if history is None else history,
     )
 

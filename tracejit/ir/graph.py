@@ -64,6 +64,8 @@ class Graph:
     avals: aval of every value id.  constants: ids bound to NumPy arrays known at capture (never written to).
     outputs: what the caller wants back, in order.  writes: (input id, value id) pairs, committed after the last guard.
     requires_grad: ids whose eager value required grad: gradients flow through these values only.
+    stale: ids in a pure graph whose making saved something for backward that the program overwrote later: eager mode refuses to go
+    backward through them.
     history: one line per pass that made this graph.
     """
 
@@ -74,6 +76,7 @@ class Graph:
     constants: Mapping[int, Any] = field(default_factory=dict)
     writes: tuple[tuple[int, int], ...] = ()
     requires_grad: frozenset[int] = frozenset()
+    stale: frozenset[int] = frozenset()
     history: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Node]:
@@ -87,6 +90,7 @@ class Graph:
             and self.outputs == other.outputs
             and self.writes == other.writes
             and self.requires_grad == other.requires_grad
+            and self.stale == other.stale
             and dict(self.avals) == dict(other.avals)
             and self.constants.keys() == other.constants.keys()
             and all(_same_array(a, other.constants[v]) for v, a in self.constants.items())

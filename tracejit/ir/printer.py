@@ -11,8 +11,8 @@
         return (v2, None)
 
 `to_text` prints one line per node; the text runs (on Tensors, through the door) and `parse(to_text(g)).equals(g)`.  Avals of inputs are
-annotations; avals of nodes are comments for the reader and follow from the shape rules; `grad` marks and the user's lines are read
-back from the comments.  This module knows no particular primitive.
+annotations; avals of nodes are comments for the reader and follow from the shape rules; `grad` and `stale` marks and the user's
+lines are read back from the comments.  This module knows no particular primitive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,19 +39,18 @@ SHORT = 32  # constants up to this many elements are printed as numbers
 
 def to_text(graph: Graph) -> str:
     """The graph as a runnable Python module.  Raises TypeError for an attribute that has no text."""
-    marked = graph.requires_grad
     lines = [f"# {line}" for line in graph.history]
     lines += [HEADER, "", ""]
-    parameters = [f'v{v}: "{_aval_text(graph.avals[v], v in marked)}"' for v in graph.inputs]
+    parameters = [f'v{v}: "{_aval_text(graph, v)}"' for v in graph.inputs]
     signature = f"def graph({', '.join(parameters)}):"
     if len(signature) > 120:
         lines += ["def graph(", *(f"    {p}," for p in parameters), "):"]
     else:
         lines.append(signature)
     for v, data in graph.constants.items():
-        lines.append(f"    v{v} = {_array_text(data)}  # {_aval_text(graph.avals[v], v in marked)}")
+        lines.append(f"    v{v} = {_array_text(data)}  # {_aval_text(graph, v)}")
     for node in graph.nodes:
-        lines.append("    " + node_text(node, graph.avals, marked))
+        lines.append("    " + node_text(node, graph))
     if graph.writes:
         lines.append(f"    commit({', '.join(f'(v{target}, v{v})' for target, v in graph.writes)})")
     outputs = ", ".join(map(_operand_text, graph.outputs)) + ("," if len(graph.outputs) == 1 else "")
@@ -60,20 +58,21 @@ def to_text(graph: Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def node_text(node: Node, avals: Mapping[int, Aval | ScalarAval], marked: frozenset[int] = frozenset()) -> str:
-    """One node as one line of Python."""
+def node_text(node: Node, graph: Graph) -> str:
+    """One node of `graph` as one line of Python."""
     arguments = [*map(_operand_text, node.operands), *(f"{name}={_value_text(value)}" for name, value in node.attributes)]
     call = f"{primitive_name(node.op.name)}({', '.join(arguments)})"
     if node.outputs:
         targets = ", ".join(f"v{v}" for v in node.outputs) + ("," if node.op.multiple and len(node.outputs) == 1 else "")
         call = f"{targets} = {call}"
-    shapes = ", ".join(_aval_text(avals[v], v in marked) if v in avals else "unknown" for v in node.outputs)
+    shapes = ", ".join(_aval_text(graph, v) for v in node.outputs)
     comment = shapes + (f"  {node.line}" if node.line else "")
     return f"{call}  # {comment}" if comment else call
 
 
-def _aval_text(aval: Aval | ScalarAval, grad: bool) -> str:
-    return f"{aval} grad" if grad else str(aval)
+def _aval_text(graph: Graph, v: int) -> str:
+    aval = graph.avals.get(v, "unknown")
+    return f"{aval}{' grad' if v in graph.requires_grad else ''}{' stale' if v in graph.stale else ''}"
 
 
 def _operand_text(operand: Operand) -> str:
@@ -111,7 +110,7 @@ def _value_text(value: Any) -> str:
     )
 
 
-_AVAL = re.compile(r"(\w+)(?:\[([\d, ]*)\])?( grad)?")
+_AVAL = re.compile(r"(\w+)(?:\[([\d, ]*)\])?( grad)?( stale)?")
 _DTYPES_BY_NAME = {d.name: d for d in ALL}
 _SCALARS = {"bool": bool, "int": int, "float": float}
 
@@ -126,7 +125,8 @@ class _Parser:
         self.lines = text.splitlines()
         self.body = ast.parse(text).body
         self.avals: dict[int, Aval | ScalarAval] = {}
-        self.marked: set[int] = set()
+        self.requires_grad: set[int] = set()
+        self.stale: set[int] = set()
         self.constants: dict[int, Any] = {}
         self.nodes: list[Node] = []
         self.writes: tuple[tuple[int, int], ...] = ()
@@ -144,7 +144,17 @@ class _Parser:
         if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Tuple):
             raise self._error(last, "expected `return (...)` at the end")
         outputs = tuple(map(self._operand, last.value.elts))
-        return Graph(inputs, self.avals, tuple(self.nodes), outputs, self.constants, self.writes, frozenset(self.marked), history)
+        return Graph(
+            inputs,
+            self.avals,
+            tuple(self.nodes),
+            outputs,
+            self.constants,
+            self.writes,
+            frozenset(self.requires_grad),
+            frozenset(self.stale),
+            history,
+        )
 
     def _error(self, node: ast.AST, message: str) -> SyntaxError:
         line = getattr(node, "lineno", 0)
@@ -157,10 +167,9 @@ class _Parser:
         match = _AVAL.fullmatch(str(argument.annotation.value))
         if match is None:
             raise self._error(argument, f"{argument.annotation.value!r} is no aval")
-        name, shape, grad = match.groups()
+        name, shape = match.group(1, 2)
         self.avals[v] = ScalarAval(_SCALARS[name]) if shape is None else Aval(_shape(shape), _DTYPES_BY_NAME[name])
-        if grad:
-            self.marked.add(v)
+        self._marks((v,), match.group())
         return v
 
     def _id(self, node: ast.AST, name: str) -> int:
@@ -185,7 +194,7 @@ class _Parser:
             self.writes = tuple(map(self._write, call.args))
             return
         shapes, line = self._comment(statement)
-        self.marked.update(v for v, (_, _, grad) in zip(outputs, _AVAL.findall(shapes), strict=False) if grad)
+        self._marks(outputs, shapes)
         if name == "array":
             (v,) = outputs
             self.constants[v] = data = array_of(*(self._value(a) for a in call.args))
@@ -199,6 +208,14 @@ class _Parser:
         inferred = op.infer_tuple([operand_aval(x, self.avals) for x in operands], attributes)
         self.avals.update(zip(outputs, inferred, strict=True))
         self.nodes.append(Node(op, operands, tuple(sorted(attributes.items())), outputs, line))
+
+    def _marks(self, values: tuple[int, ...], text: str) -> None:
+        """Take the marks behind the avals in `text`."""
+        for v, (_, _, grad, stale) in zip(values, _AVAL.findall(text), strict=False):
+            if grad:
+                self.requires_grad.add(v)
+            if stale:
+                self.stale.add(v)
 
     def _comment(self, statement: ast.stmt) -> tuple[str, str]:
         """Avals and the user's line from the comment behind a statement."""

@@ -38,6 +38,8 @@ def verify(graph: Graph, functional: bool = False) -> Graph:
         if not (output is None or isinstance(output, Literal) or output in defined):
             raise VerificationError(f"output {i} is {output!r}, which no node defines")
     _verify_writes(graph, defined)
+    for v in graph.stale - defined:
+        raise VerificationError(f"stale holds v{v}, which no node defines")
     for v in graph.requires_grad:
         if v not in defined:
             raise VerificationError(f"requires_grad holds v{v}, which no node defines")
@@ -54,7 +56,7 @@ def _fail(graph: Graph, position: int, node: Node, message: str) -> None:
 def _describe(node: Node, graph: Graph) -> str:
     """The node as printed; if it is too odd to be printed, its parts."""
     try:
-        return node_text(node, graph.avals)
+        return node_text(node, graph)
     except TypeError:
         return f"{node.outputs} = {node.op.name}{node.operands} with attributes {node.attributes}"
 

@@ -8,6 +8,8 @@ Gradients.  The output of a `write` is in `requires_grad` if and only if the wri
 value requires grad).  A write that was not, of a value that requires grad, goes through `detach`; onto a target that requires grad, through
 `replace_data`, because such a write changes contents while gradients still flow to where they flowed before.
 
+Eager mode refuses to go backward through a node whose saved values were overwritten; such nodes are marked in `Graph.stale`.
+
 Invariants: program order is kept; the new version of a storage is never the id of a value that someone else can see (an input,
 an output, another tensor), because two tensors with equal contents are still two tensors to whoever mutates one later.
 """
@@ -74,6 +76,7 @@ class _Functionaliser:
         self.current: dict[int, int] = {}  # raw value -> value that holds its contents ...
         self.seen: dict[int, int] = {}  # ... as of this version of its root
         self.version: dict[int, int] = {}
+        self.taped: list[tuple[int, int, int]] = []  # (output of a node, root of what its vjp saved, version of that)
         self.line = ""
         self.new_memory = {v for node in graph.nodes if node.op.kind not in (Kind.VIEW, Kind.WRITE) for v in node.outputs}
         self._find_roots(aliases)
@@ -115,8 +118,11 @@ class _Functionaliser:
             renamed = {x: self._read(x) for x in node.operands if type(x) is int and x in self.root}
             emitted = substitute(node, renamed) if renamed else node
             builder.nodes.append(emitted)
-            if node.op.kind is Kind.VIEW and node.outputs[0] in self.root:
-                self._remember_view(node, emitted)
+            if node.op.kind is Kind.VIEW:
+                if node.outputs[0] in self.root:
+                    self._remember_view(node, emitted)
+            elif any(v in graph.requires_grad for v in node.outputs):
+                self._tape(node)
         outputs = tuple(self._read(x) if type(x) is int else x for x in graph.outputs)
         writes = tuple((v, self.current[v]) for v in graph.inputs if self.version.get(v, 0))
         return rebuild(
@@ -124,9 +130,20 @@ class _Functionaliser:
             builder.nodes,
             avals=builder.avals,
             requires_grad=builder.requires_grad,
+            stale=(v for v, root, version in self.taped if self.version[root] != version),
             outputs=outputs,
             writes=(*graph.writes, *writes),
         )
+
+    def _tape(self, node: Node) -> None:
+        """Note which contents eager mode saves for the backward pass of `node`."""
+        inputs, outputs = node.op.saved_for(
+            tuple(x in self.graph.requires_grad if type(x) is int else False for x in node.operands)
+        )
+        for x in (*(node.operands[i] for i in inputs), *(node.outputs[i] for i in outputs)):
+            root = self.root.get(x) if type(x) is int else None
+            if root is not None:
+                self.taped.append((node.outputs[0], root, self.version[root]))
 
     def _remember_view(self, raw: Node, emitted: Node) -> None:
         base, (out,) = raw.operands[0], raw.outputs

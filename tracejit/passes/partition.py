@@ -12,7 +12,7 @@ from time import perf_counter
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.builder import rebuild
-from tracejit.ir.graph import Graph
+from tracejit.ir.graph import Graph, Node
 from tracejit.passes.backward import active_values, backward_graph, visited_nodes
 from tracejit.passes.dce import dce
 from tracejit.passes.memory import memory_roots
@@ -32,6 +32,7 @@ class Partition:
     saved_inputs: ids of the inputs whose contents the eager tape would have saved (they, or views of them); backward is an error if one
     was changed since.  saved_outputs: likewise, positions of original outputs; saved_writes: input ids, the contents that the program
     itself committed last.
+    stale: nodes whose saved values the program itself overwrote: a full backward is the eager mode's error about in-place changes.
     """
 
     graph: Graph
@@ -43,6 +44,7 @@ class Partition:
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
     saved_writes: frozenset[int]
+    stale: tuple[Node, ...]
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
 
     def backward(self, present: Mask, wanted: Mask) -> Graph:
@@ -79,7 +81,10 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     needed: set[int] = set()  # what vjp rules may read
     taped: set[int] = set()  # what the eager tape would save: it serves every operand that requires grad
     numbers: set[int] = set()
+    stale: list[Node] = []
     for node in visited_nodes(graph, active, differentiable):
+        if not graph.stale.isdisjoint(node.outputs):
+            stale.append(node)
         operands = node.operands
         for values, through in ((needed, active), (taped, marked)):
             ins, outs = node.op.saved_for(tuple(type(x) is int and x in through for x in operands))
@@ -94,7 +99,9 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     residuals = tuple(sorted(chosen))
     read = direct_reads(graph, needed, chosen) | numbers
     stamp = f"partition: {len(graph.nodes)} nodes, {len(residuals)} residuals, {(perf_counter() - start) * 1e3:.1f} ms"
-    forward = rebuild(graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), history=(*graph.history, stamp))
+    forward = rebuild(
+        graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), stale=(), history=(*graph.history, stamp)
+    )
     return Partition(
         graph=graph,
         wanted=wanted,
@@ -109,4 +116,5 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
             if type(v) is int and roots.get(v, v) in taped_memory and roots.get(v, v) not in saved_inputs
         ),
         saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in taped_memory),
+        stale=tuple(stale),
     )

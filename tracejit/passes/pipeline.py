@@ -6,11 +6,11 @@ With TRACEJIT_VERIFY=1 (or `check=True`) the verifier runs after each pass.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import perf_counter
 
+from tracejit.config import config
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph
 from tracejit.ir.verifier import verify
@@ -36,13 +36,13 @@ def optimise(graph: Graph, check: bool | None = None) -> Graph:
     """Pure graph -> the graph to lower.  No gradient is taken of it any more, so its `requires_grad` marks go.  Inputs, outputs and
     writes keep their positions."""
     if graph.requires_grad:
-        graph = rebuild(graph, graph.nodes, requires_grad=())
+        graph = rebuild(graph, graph.nodes, requires_grad=(), stale=())
     return run_passes(graph, FINAL, check)
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None) -> Graph:
     """`graph` after `passes`, stamped.  Raises VerificationError, naming the pass, where verification is on and fails."""
-    check = os.environ.get("TRACEJIT_VERIFY") == "1" if check is None else check
+    check = config.verify if check is None else check
     if check:
         verify(graph)
     for run in passes:
