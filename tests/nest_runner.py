@@ -1,0 +1,59 @@
+"""Runs one nest on arrays: as reference Python, and compiled for several widths; for the tests of the renderings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.codegen import driver, reference
+from tracejit.codegen.llvm import Target
+from tracejit.codegen.loops import Nest
+from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, array_slot
+from tracejit.core import dtypes
+
+WIDE = Target(512, masked=True)
+NARROW = Target(256, masked=False)
+NARROWEST = Target(128, masked=False)
+TARGETS = (WIDE, NARROW, NARROWEST)
+
+
+def frame(program: driver.CompiledProgram, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """A frame of the program, filled with the tuple's address."""
+    table = program.template.copy()
+    table[0] = id(arrays)
+    return table
+
+
+def run_compiled(nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = (), target: Target = WIDE) -> int:
+    """Call the machine code of one nest on 1-D arrays; its return code."""
+    specs = tuple(ArraySpec(dtypes.from_numpy_dtype(a.dtype), a.shape, a.strides) for a in arrays)
+    call = NestCall(nest, tuple(Address(array_slot(i)) for i in range(len(arrays))), sizes, scalars)
+    program = driver.compile_program(ProgramSpec(specs, (call,), slots=1 + len(arrays)), target)
+    table = frame(program, arrays)
+    return program.run(table.ctypes.data)
+
+
+def assert_same_bits(actual: np.ndarray, expected: np.ndarray, what: str) -> None:
+    """Equal dtype, shape and bits; any NaN equals any NaN."""
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape, what
+    integers = np.dtype(f"u{actual.dtype.itemsize}")
+    same = actual.view(integers) == expected.view(integers)
+    if actual.dtype.kind == "f":
+        same = same | (np.isnan(actual) & np.isnan(expected))
+    wrong = np.flatnonzero(~same)
+    assert not wrong.size, f"{what}: element {wrong[0]} is {actual[wrong[0]]!r}, expected {expected[wrong[0]]!r} ({wrong.size} differ)"
+
+
+def assert_renderings_agree(nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = ()) -> tuple[np.ndarray, ...]:
+    """Run the reference and all targets on copies; all arrays and codes must agree bit for bit.  Returns the reference's arrays."""
+    expected = tuple(a.copy() for a in arrays)
+    typed = [s.dtype.numpy.type(v) for s, v in zip(nest.scalars, scalars, strict=True)]
+    code = reference.load(nest)(*expected, *sizes, *typed)
+    for target in TARGETS:
+        actual = tuple(a.copy() for a in arrays)
+        assert run_compiled(nest, actual, sizes, scalars, target) == code, f"{target}: exit code"
+        if code == 0:
+            for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+                assert_same_bits(a, e, f"{target}: array {i} of\n{reference.render(nest)}")
+    return expected
