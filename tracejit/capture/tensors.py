@@ -39,6 +39,7 @@ class RecordingInterpreter(Interpreter):
         self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
         self.scalars: dict[str, int] = {}  # prologue variable -> value id
         self.requires_grad: set[int] = set()
+        self._plain_writes: set[int] = set()  # outputs of writes that no gradient flows through, whatever the tensor requires
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         self._by_tape: dict[tuple[int, int], int] = {}
         self._first_sequence = first_sequence
@@ -74,7 +75,7 @@ class RecordingInterpreter(Interpreter):
                 self.inputs[value] = tensor
             elif tensor._node is not None:  # a saved output that the tape made a tensor again
                 value = self._by_tape.get((id(tensor._node), tensor._index))
-        elif tensor._requires_grad:
+        elif tensor._requires_grad and value not in self._plain_writes:
             self.requires_grad.add(value)
         return value
 
@@ -115,6 +116,9 @@ class RecordingInterpreter(Interpreter):
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
         recorded = tuple(self._operand(op, x) for x in operands) if self._recordable(operands) else ()
+        is_plain_write = op.effect is Effect.IN_PLACE and not (
+            state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+        )
         recorder.native_depth += 1
         try:
             result = state.base.bind(op, tuple(map(plain, operands)), attributes)
@@ -122,6 +126,9 @@ class RecordingInterpreter(Interpreter):
             recorder.native_depth -= 1
         if not recorder.stopped:
             self._append(op, operands, recorded, attributes, result)
+            if is_plain_write:
+                self._plain_writes.add(self.values[id(result)])
+                self.requires_grad.discard(self.values[id(result)])
         return result
 
     @staticmethod

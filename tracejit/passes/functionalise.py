@@ -122,7 +122,7 @@ class _Functionaliser:
                 if node.outputs[0] in self.root:
                     self._remember_view(node, emitted)
             elif any(v in graph.requires_grad for v in node.outputs):
-                self._tape(node)
+                self._tape(node, emitted)
         outputs = tuple(self._read(x) if type(x) is int else x for x in graph.outputs)
         writes = tuple((v, self.current[v]) for v in graph.inputs if self.version.get(v, 0))
         return rebuild(
@@ -135,11 +135,10 @@ class _Functionaliser:
             writes=(*graph.writes, *writes),
         )
 
-    def _tape(self, node: Node) -> None:
+    def _tape(self, node: Node, emitted: Node) -> None:
         """Note which contents eager mode saves for the backward pass of `node`."""
-        inputs, outputs = node.op.saved_for(
-            tuple(x in self.graph.requires_grad if type(x) is int else False for x in node.operands)
-        )
+        marks = self.builder.requires_grad
+        inputs, outputs = node.op.saved_for(tuple(type(x) is int and x in marks for x in emitted.operands))
         for x in (*(node.operands[i] for i in inputs), *(node.outputs[i] for i in outputs)):
             root = self.root.get(x) if type(x) is int else None
             if root is not None:
