@@ -1,0 +1,15 @@
+"""Functions of neural networks under PyTorch's names: pure compositions of operations.
+
+They are library code that runs natively under a recording: functions of tensors and Python scalars that never branch on the
+contents of a tensor.  Exported as tracejit.nn.functional.
+"""
+
+from tracejit.functional import activation, layer, loss, normalisation, padding, regularisation
+from tracejit.functional.activation import *  # noqa: F403
+from tracejit.functional.layer import *  # noqa: F403
+from tracejit.functional.loss import *  # noqa: F403
+from tracejit.functional.normalisation import *  # noqa: F403
+from tracejit.functional.padding import *  # noqa: F403
+from tracejit.functional.regularisation import *  # noqa: F403
+
+__all__ = sorted({*activation.__all__, *layer.__all__, *loss.__all__, *normalisation.__all__, *padding.__all__, *regularisation.__all__} - {"vector_norm"})

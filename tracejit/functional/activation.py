@@ -1,0 +1,185 @@
+"""Activation functions.
+
+Where a formula overflows on one side of a kink, the argument is masked before the function as well as after it, so that the
+gradient of the unused side is 0 and not 0 * inf.  At a kink the gradient is the one PyTorch takes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracejit.core.shapes import normalise_dim
+from tracejit.functional.support import placed
+from tracejit.ops.elementwise import mathematics
+from tracejit.ops.elementwise.comparison import minimum, where
+from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
+from tracejit.ops.elementwise.special import erf
+from tracejit.ops.elementwise.trigonometry import tanh as hyperbolic_tangent
+from tracejit.ops.movement.views import reshape, slice_
+from tracejit.ops.public.softmax import log_softmax, softmax
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax", "logsigmoid", "mish",
+    "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
+    "threshold",
+]  # fmt: skip
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+_SQRT_HALF = math.sqrt(0.5)
+_SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
+
+
+def relu(input: Any, inplace: bool = False) -> Any:
+    """max(input, 0)."""
+    return placed(input, mathematics.relu(input), inplace)
+
+
+def relu6(input: Any, inplace: bool = False) -> Any:
+    """min(max(input, 0), 6)."""
+    return hardtanh(input, 0, 6, inplace)
+
+
+def sigmoid(input: Any) -> Any:
+    """1 / (1 + exp(-input))."""
+    return mathematics.sigmoid(input)
+
+
+def tanh(input: Any) -> Any:
+    """The hyperbolic tangent."""
+    return hyperbolic_tangent(input)
+
+
+def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+    """`input` limited to [min_val, max_val]; the gradient at the limits is 0.  Raises ValueError if min_val > max_val."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh(): min_val must not exceed max_val, got {min_val} and {max_val}")
+    return placed(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
+
+
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+    """input where positive, negative_slope * input elsewhere."""
+    return placed(input, where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input: Any, weight: Any) -> Any:
+    """leaky_relu with a learned slope: `weight` has one element, or one for each channel (dimension 1 of `input`)."""
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu(): expected weight to be a scalar or a vector, got shape {list(weight.shape)}")
+    count = weight.numel()
+    if count != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if count != channels:
+            raise RuntimeError(f"prelu(): expected weight to have 1 or {channels} elements (the channels of input), got {count}")
+    shape = (1, count) + (1,) * (input.ndim - 2) if input.ndim > 1 else (1,) * input.ndim
+    return where(input > 0, input, input * reshape(weight, shape=shape))
+
+
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """input where positive, alpha * (exp(input) - 1) elsewhere."""
+    positive = input > 0
+    return placed(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
+
+
+def selu(input: Any, inplace: bool = False) -> Any:
+    """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
+    positive = input > 0
+    return placed(input, where(positive, input * _SELU_SCALE, expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)), inplace)
+
+
+def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """input where positive, alpha * (exp(input / alpha) - 1) elsewhere.  Raises RuntimeError for alpha == 0."""
+    if alpha == 0:
+        raise RuntimeError("celu(): alpha must not be 0")
+    positive = input > 0
+    return placed(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
+
+
+def gelu(input: Any, approximate: str = "none") -> Any:
+    """input times the normal distribution function of input, exactly ("none", by erf) or by the "tanh" approximation.
+
+    Hendrycks and Gimpel (2016), https://arxiv.org/abs/1606.08415.  Raises RuntimeError for any other `approximate`."""
+    if approximate == "none":
+        return input * 0.5 * (erf(input * _SQRT_HALF) + 1.0)
+    if approximate == "tanh":
+        inner = (input + input * input * input * 0.044715) * _SQRT_TWO_OVER_PI
+        return input * 0.5 * (hyperbolic_tangent(inner) + 1.0)
+    raise RuntimeError(f"gelu(): approximate must be 'none' or 'tanh', got {approximate!r}")
+
+
+def silu(input: Any, inplace: bool = False) -> Any:
+    """input * sigmoid(input), also known as swish."""
+    return placed(input, input * mathematics.sigmoid(input), inplace)
+
+
+def mish(input: Any, inplace: bool = False) -> Any:
+    """input * tanh(softplus(input))."""
+    return placed(input, input * hyperbolic_tangent(softplus(input)), inplace)
+
+
+def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
+    scaled = input * beta
+    linear = scaled > threshold
+    return where(linear, input, log1p(exp(where(linear, 0.0, scaled))) / beta)
+
+
+def softsign(input: Any) -> Any:
+    """input / (1 + |input|)."""
+    return input / (abs_(input) + 1)
+
+
+def logsigmoid(input: Any) -> Any:
+    """log(sigmoid(input)), which neither overflows nor loses accuracy."""
+    return minimum(input, 0.0) - log1p(exp(-abs_(input)))
+
+
+def hardsigmoid(input: Any, inplace: bool = False) -> Any:
+    """min(max(input + 3, 0), 6) / 6."""
+    return placed(input, hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+
+
+def hardswish(input: Any, inplace: bool = False) -> Any:
+    """input * min(max(input + 3, 0), 6) / 6."""
+    return placed(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+
+
+def hardshrink(input: Any, lambd: float = 0.5) -> Any:
+    """0 where |input| <= lambd, input elsewhere."""
+    return where((input >= -lambd) & (input <= lambd), 0.0, input)
+
+
+def softshrink(input: Any, lambd: float = 0.5) -> Any:
+    """input moved towards 0 by lambd, and 0 where |input| <= lambd.  Raises RuntimeError for negative lambd."""
+    if lambd < 0:
+        raise RuntimeError(f"softshrink(): lambd must be greater or equal to 0, got {lambd}")
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))
+
+
+def tanhshrink(input: Any) -> Any:
+    """input - tanh(input)."""
+    return input - hyperbolic_tangent(input)
+
+
+def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
+    """input where it is above `threshold`, `value` elsewhere."""
+    return placed(input, where(input <= threshold, value, input), inplace)
+
+
+def glu(input: Any, dim: int = -1) -> Any:
+    """The first half of `input` along `dim` times the sigmoid of the second.  Raises RuntimeError for an odd size."""
+    if input.ndim == 0:
+        raise RuntimeError("glu(): does not support 0-dimensional tensors")
+    at = normalise_dim("glu", dim, input.ndim)
+    size = input.shape[at]
+    if size % 2:
+        raise RuntimeError(f"glu(): halving dimension must be even, but dimension {at} has size {size}")
+    half = size // 2
+    first, second = slice_(input, dim=at, start=0, stop=half, step=1), slice_(input, dim=at, start=half, stop=size, step=1)
+    return first * mathematics.sigmoid(second)
+
+
+def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """softmax(-input)."""
+    return softmax(-input, dim, dtype=dtype)

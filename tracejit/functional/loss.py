@@ -1,0 +1,275 @@
+"""Losses.
+
+Reductions are "mean" (the default), "sum" and "none".  PyTorch's long deprecated arguments size_average and reduce do not exist,
+therefore everything after the tensors is given by keyword.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracejit.functional.activation import logsigmoid
+from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
+from tracejit.functional.support import reduced, sum_of_all
+from tracejit.ops import indexing
+from tracejit.ops import reduce as primitives
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import maximum, minimum, where
+from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p, relu
+from tracejit.ops.movement.views import expand, reshape
+from tracejit.ops.public.softmax import log_softmax
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "gaussian_nll_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "nll_loss", "poisson_nll_loss",
+    "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+]  # fmt: skip
+
+
+def _weighted(loss: Any, weight: Any) -> Any:
+    return loss if weight is None else loss * weight
+
+
+def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+    """(input - target) ** 2."""
+    difference = input - target
+    return _averaged("mse_loss", difference * difference, weight, reduction)
+
+
+def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
+    """|input - target|."""
+    return _averaged("l1_loss", abs_(input - target), weight, reduction)
+
+
+def _averaged(name: str, loss: Any, weight: Any, reduction: str) -> Any:
+    """As `reduced`; with a weight the mean is divided by the sum of the weights."""
+    if weight is None:
+        return reduced(name, loss, reduction)
+    weighted = loss * weight
+    return sum_of_all(weighted) / sum_of_all(expand(weight, shape=tuple(weighted.shape))) if reduction == "mean" else reduced(name, weighted, reduction)
+
+
+def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
+    """0.5 * d ** 2 / beta where d = |input - target| < beta, d - 0.5 * beta elsewhere.  Raises RuntimeError for negative beta."""
+    if beta < 0:
+        raise RuntimeError(f"smooth_l1_loss(): beta must not be negative, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    size = abs_(input - target)
+    return reduced("smooth_l1_loss", where(size < beta, size * size * 0.5 / beta, size - 0.5 * beta), reduction)
+
+
+def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
+    """0.5 * d ** 2 where d = |input - target| <= delta, delta * (d - 0.5 * delta) elsewhere.  Raises RuntimeError for delta <= 0."""
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
+    size = abs_(input - target)
+    return _averaged("huber_loss", where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), weight, reduction)
+
+
+def cross_entropy(
+    input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
+) -> Any:
+    """The cross entropy of logits `input`, (C,) or (N, C) or (N, C, d1, ...), and `target`.
+
+    target: int64 class indices of shape (), (N,) or (N, d1, ...), or probabilities of the shape of `input`.  weight: (C,) or None.  Targets
+    equal to ignore_index count nothing.  label_smoothing in [0, 1] mixes the target with the uniform distribution.  The mean over
+    indices is weighted by the weights of the targets.  Raises IndexError for indices outside [0, C), RuntimeError for bad shapes."""
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"cross_entropy(): label_smoothing must be between 0.0 and 1.0, got {label_smoothing}")
+    axis = _class_axis("cross_entropy", input, target, weight)
+    logp = log_softmax(input, axis)
+    if tuple(target.shape) == tuple(input.shape):
+        return _against_probabilities(logp, target, weight, axis, reduction, label_smoothing)
+    if label_smoothing == 0.0:
+        return _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
+    return _smoothed(logp, target, weight, axis, ignore_index, reduction, label_smoothing)
+
+
+def _class_axis(name: str, input: Any, target: Any, weight: Any) -> int:
+    """The dimension of the classes, after checking shapes and dtypes."""
+    if input.ndim == 0:
+        raise RuntimeError(f"{name}(): expected input to have at least 1 dimension (the classes), got a 0-dimensional tensor")
+    axis = 0 if input.ndim == 1 else 1
+    shape = tuple(input.shape)
+    without = shape[:axis] + shape[axis + 1 :]
+    if name == "cross_entropy" and tuple(target.shape) == shape:
+        if not target.dtype.is_floating_point:
+            raise RuntimeError(f"cross_entropy(): expected floating-point target for class probabilities (same shape as input), got {target.dtype.name}")
+    elif tuple(target.shape) != without:
+        raise RuntimeError(f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target.shape)}")
+    elif target.dtype.name not in ("int64", "uint8"):
+        raise RuntimeError(f"{name}(): expected target of class indices to be int64, got {target.dtype.name}; convert it with .long()")
+    if weight is not None and tuple(weight.shape) != (shape[axis],):
+        raise RuntimeError(f"{name}(): expected weight to have one element for each of the {shape[axis]} classes, got shape {list(weight.shape)}")
+    return axis
+
+
+def _pick(values: Any, target: Any, axis: int) -> Any:
+    """values[..., target, ...] along `axis`: one value for each target."""
+    shape = tuple(target.shape)
+    picked = indexing.gather(values, reshape(target, shape=(*shape[:axis], 1, *shape[axis:])), dim=axis)
+    return reshape(picked, shape=shape)
+
+
+def _negative_log_likelihood(name: str, logp: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str) -> Any:
+    kept = target != ignore_index
+    safe = where(kept, target, 0)
+    loss = -_pick(logp, safe, axis)
+    if weight is not None:
+        scale = where(kept, indexing.index_select(weight, safe, dim=0), 0.0)
+        loss = loss * scale
+    loss = where(kept, loss, 0.0)
+    if reduction != "mean":
+        return reduced(name, loss, reduction)
+    return sum_of_all(loss) / sum_of_all(cast(kept, dtype=logp.dtype) if weight is None else scale)
+
+
+def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
+    """-input[target]: the negative log likelihood of class indices, for log-probabilities (C,), (N, C) or (N, C, d1, ...).
+
+    The mean is weighted by the weights of the targets.  Raises IndexError for indices outside [0, C), RuntimeError for bad shapes."""
+    axis = _class_axis("nll_loss", input, target, weight)
+    return _negative_log_likelihood("nll_loss", input, target, weight, axis, ignore_index, reduction)
+
+
+def _by_class(weight: Any, axis: int, ndim: int) -> Any:
+    return reshape(weight, shape=(*(1,) * axis, weight.shape[0], *(1,) * (ndim - axis - 1)))
+
+
+def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str, smoothing: float) -> Any:
+    kept = target != ignore_index
+    likelihood = _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
+    weighted = logp if weight is None else logp * _by_class(weight, axis, logp.ndim)
+    uniform = where(kept, -primitives.sum_(weighted, dims=(axis,), keepdim=False), 0.0)
+    if reduction == "mean":
+        scale = cast(kept, dtype=logp.dtype) if weight is None else where(kept, indexing.index_select(weight, where(kept, target, 0), dim=0), 0.0)
+        uniform = sum_of_all(uniform) / sum_of_all(scale)
+    else:
+        uniform = reduced("cross_entropy", uniform, reduction)
+    return likelihood * (1.0 - smoothing) + uniform * (smoothing / logp.shape[axis])
+
+
+def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduction: str, smoothing: float) -> Any:
+    classes = logp.shape[axis]
+    if smoothing > 0.0:
+        target = target * (1.0 - smoothing) + smoothing / classes
+    weighted = logp * target if weight is None else logp * target * _by_class(weight, axis, logp.ndim)
+    loss = -primitives.sum_(weighted, dims=(axis,), keepdim=False)
+    return reduced("cross_entropy", loss, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
+) -> Any:
+    """-(target * log(sigmoid(input)) + (1 - target) * log(1 - sigmoid(input))), stable for logits of any size.
+
+    pos_weight multiplies the first term.  Raises ValueError unless target has the shape of input."""
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    log_likelihood = logsigmoid(input)
+    if pos_weight is not None:
+        log_likelihood = log_likelihood * ((pos_weight - 1.0) * target + 1.0)
+    loss = (1.0 - target) * input - log_likelihood
+    return reduced("binary_cross_entropy_with_logits", _weighted(loss, weight), reduction)
+
+
+def _same_shape(name: str, input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"{name}(): expected target to have the shape of input, {list(input.shape)}, got {list(target.shape)}")
+
+
+def _bounded_log(x: Any, logarithm: Any) -> Any:
+    """logarithm(x), at least -100; the gradient of the bound is 0."""
+    value = logarithm(x)
+    low = value <= -100.0
+    return where(low, -100.0, logarithm(where(low, 0.5 if logarithm is log else -0.5, x)))
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """-(target * log(input) + (1 - target) * log(1 - input)) for probabilities `input`; each logarithm is at least -100.
+
+    Raises ValueError unless target has the shape of input."""
+    _same_shape("binary_cross_entropy", input, target)
+    loss = (target - 1.0) * _bounded_log(-input, log1p) - target * _bounded_log(input, log)
+    return reduced("binary_cross_entropy", _weighted(loss, weight), reduction)
+
+
+def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
+    """target * (log(target) - input) for log-probabilities `input`, with 0 * log(0) = 0; `target` holds logarithms too if log_target.
+
+    reduction may also be "batchmean": the sum over the size of dimension 0."""
+    if log_target:
+        loss = exp(target) * (target - input)
+    else:
+        zero = target == 0.0
+        loss = where(zero, 0.0, target * log(where(zero, 1.0, target))) - target * input
+    if reduction == "batchmean":
+        return sum_of_all(loss) / float(loss.shape[0]) if loss.ndim else sum_of_all(loss)
+    return reduced("kl_div", loss, reduction)
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+) -> Any:
+    """exp(input) - target * input for a logarithmic rate, input - target * log(input + eps) otherwise; `full` adds Stirling's term."""
+    loss = exp(input) - target * input if log_input else input - target * log(input + eps)
+    if full:
+        large = target > 1
+        safe = where(large, target, 2.0)
+        loss = loss + where(large, safe * log(safe) - safe + log(safe * (2.0 * math.pi)) * 0.5, 0.0)
+    return reduced("poisson_nll_loss", loss, reduction)
+
+
+def gaussian_nll_loss(input: Any, target: Any, var: Any, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
+    """0.5 * (log(v) + (input - target) ** 2 / v) with v = max(var, eps), to which gradients flow as if unlimited; `full` adds 0.5 * log(2 pi)."""
+    if not hasattr(var, "shape"):
+        raise TypeError(f"gaussian_nll_loss(): expected var to be a Tensor, got {type(var).__name__}")
+    if tuple(var.shape) == tuple(input.shape[:-1]) and var.ndim != input.ndim:
+        var = reshape(var, shape=(*var.shape, 1))
+    limited = var + (maximum(var, eps) - var).detach()
+    difference = input - target
+    loss = (log(limited) + difference * difference / limited) * 0.5
+    if full:
+        loss = loss + 0.5 * math.log(2.0 * math.pi)
+    return reduced("gaussian_nll_loss", loss, reduction)
+
+
+def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    loss = where(target != 1, relu(margin - input), 0.0) + where(target != -1, input, 0.0)
+    return reduced("hinge_embedding_loss", loss, reduction)
+
+
+def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """log(1 + exp(-target * input)) for targets 1 and -1."""
+    return reduced("soft_margin_loss", log1p(exp(-target * input)), reduction)
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
+    """max(0, -target * (input1 - input2) + margin) for targets 1 and -1."""
+    return reduced("margin_ranking_loss", _at_least_zero(-target * (input1 - input2) + margin), reduction)
+
+
+def _at_least_zero(x: Any) -> Any:
+    """max(x, 0) with PyTorch's gradient of clamp_min: 1 at 0."""
+    return where(x >= 0, x, 0.0 * x)
+
+
+def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
+    """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1; the vectors lie along the last dimension."""
+    cosine = cosine_similarity(input1, input2, dim=-1)
+    loss = where(target == 1, 1.0 - cosine, 0.0) + where(target == -1, _at_least_zero(cosine - margin), 0.0)
+    return reduced("cosine_embedding_loss", loss, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
+) -> Any:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm distance over the last dimension.
+
+    swap: the distance of positive and negative is used instead of d(anchor, negative) where it is smaller."""
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduced("triplet_margin_loss", _at_least_zero(near - far + margin), reduction)

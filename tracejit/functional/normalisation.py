@@ -1,0 +1,200 @@
+"""Normalisations: of layers, groups, batches, instances, by root mean square, of vectors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.autograd.grad_mode import no_grad
+from tracejit.core.dtypes import float32
+from tracejit.core.shapes import normalise_dim, product
+from tracejit.functional.support import trailing_dims
+from tracejit.ops import reduce as primitives
+from tracejit.ops.elementwise.comparison import maximum
+from tracejit.ops.elementwise.mathematics import abs_, rsqrt, sqrt
+from tracejit.ops.movement.copies import pad
+from tracejit.ops.movement.views import reshape, slice_
+
+__all__ = [
+    "batch_norm", "cosine_similarity", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "pairwise_distance",
+    "rms_norm", "vector_norm",
+]  # fmt: skip
+
+
+def _moments(x: Any, dims: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """(deviation from the mean, mean, biased variance) over `dims`, kept as dimensions of size 1; in two passes."""
+    count = float(product(x.shape[d] for d in dims))
+    mean = primitives.sum_(x, dims=dims, keepdim=True) / count
+    deviation = x - mean
+    return deviation, mean, primitives.sum_(deviation * deviation, dims=dims, keepdim=True) / count
+
+
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance over the trailing dimensions `normalized_shape`; then * weight + bias (each of that shape, or None).
+
+    Raises RuntimeError where the shapes do not fit."""
+    dims = trailing_dims("layer_norm", input, normalized_shape, weight, bias)
+    deviation, _, variance = _moments(input, dims)
+    return _affine(deviation * rsqrt(variance + eps), weight, bias)
+
+
+def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions; eps defaults to the machine epsilon of the dtype."""
+    dims = trailing_dims("rms_norm", input, normalized_shape, weight, None)
+    if eps is None:
+        eps = 2.0**-23 if input.dtype is float32 else sys.float_info.epsilon
+    square = primitives.sum_(input * input, dims=dims, keepdim=True) / float(product(input.shape[d] for d in dims))
+    return _affine(input * rsqrt(square + eps), weight, None)
+
+
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance within each of `num_groups` groups of channels of an (N, C, ...) input; weight and bias of shape (C,)."""
+    if input.ndim < 2:
+        raise RuntimeError(f"group_norm(): expected at least 2 dimensions, got shape {list(input.shape)}")
+    batch, channels = input.shape[:2]
+    if num_groups < 1 or channels % num_groups:
+        raise RuntimeError(f"group_norm(): expected the number of channels, {channels}, to be divisible by num_groups, got {num_groups}")
+    _per_channel("group_norm", channels, weight=weight, bias=bias)
+    groups = input.reshape(batch, num_groups, product(input.shape[1:]) // num_groups)
+    deviation, _, variance = _moments(groups, (2,))
+    out = (deviation * rsqrt(variance + eps)).reshape(tuple(input.shape))
+    return _affine(out, _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
+
+
+def _per_channel(name: str, channels: int, **vectors: Any) -> None:
+    for argument, value in vectors.items():
+        if value is not None and tuple(value.shape) != (channels,):
+            raise RuntimeError(f"{name}(): expected {argument} to be a vector of {channels} elements (the channels of input), got shape {list(value.shape)}")
+
+
+def _channelwise(vector: Any, ndim: int) -> Any:
+    """A vector of channels as something that broadcasts along dimension 1."""
+    return None if vector is None else reshape(vector, shape=(1, vector.shape[0], *(1,) * (ndim - 2)))
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Zero mean and unit variance of each channel of an (N, C, ...) input: those of the batch in training, else the running ones.
+
+    In training, running_mean and running_var (if given) are changed in place: (1 - momentum) of the old and momentum of the batch's,
+    the variance unbiased.  Raises ValueError for a batch of one value per channel in training."""
+    if input.ndim < 2:
+        raise RuntimeError(f"batch_norm(): expected at least 2 dimensions, got shape {list(input.shape)}")
+    channels = input.shape[1]
+    _per_channel("batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    dims = (0, *range(2, input.ndim))
+    count = product(input.shape[d] for d in dims)
+    if training:
+        if count == 1:
+            raise ValueError(f"batch_norm(): expected more than 1 value per channel when training, got input size {list(input.shape)}")
+        deviation, mean, variance = _moments(input, dims)
+        _update(running_mean, mean, momentum)
+        _update(running_var, variance * (count / max(count - 1, 1)), momentum)
+    else:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("batch_norm(): expected running_mean and running_var to be given when training=False")
+        deviation, variance = input - _channelwise(running_mean, input.ndim), _channelwise(running_var, input.ndim)
+    return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
+
+
+def _update(running: Any, batch: Any, momentum: float) -> None:
+    if running is not None:
+        with no_grad():
+            running.copy_(running * (1.0 - momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
+
+
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Zero mean and unit variance of each channel of each sample of an (N, C, ...) input.
+
+    With use_input_stats the running statistics (if given) move towards the mean over the batch of the samples' ones, else they are used."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if input.ndim < 3:
+        raise RuntimeError(f"instance_norm(): expected at least 3 dimensions, got shape {list(input.shape)}")
+    batch, channels = input.shape[:2]
+    _per_channel("instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    dims = tuple(range(2, input.ndim))
+    count = product(input.shape[d] for d in dims)
+    if count == 1:
+        raise ValueError(f"instance_norm(): expected more than 1 spatial element when training, got input size {list(input.shape)}")
+    deviation, mean, variance = _moments(input, dims)
+    for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
+        _update(running, primitives.sum_(statistic, dims=(0,), keepdim=True) / float(batch), momentum)
+    return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
+
+
+def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """input / (k + alpha * mean of squares over `size` neighbouring channels) ** beta; channels are dimension 1."""
+    if input.ndim < 3:
+        raise ValueError(f"local_response_norm(): expected at least 3 dimensions, got shape {list(input.shape)}")
+    rest = (0,) * (input.ndim - 2)
+    square = pad(input * input, 0.0, low=(0, size // 2, *rest), high=(0, (size - 1) // 2, *rest))
+    total, channels = None, input.shape[1]
+    for offset in range(size):
+        part = slice_(square, dim=1, start=offset, stop=offset + channels, step=1)
+        total = part if total is None else total + part
+    assert total is not None
+    return input / (total / float(size) * alpha + k) ** beta
+
+
+def vector_norm(x: Any, p: float, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """(sum |x| ** p) ** (1 / p) over `dims`; the largest (smallest) |x| for p = inf (-inf), the count of nonzeros for p = 0."""
+    if p == 2:
+        return sqrt(primitives.sum_(x * x, dims=dims, keepdim=keepdim))
+    size = abs_(x)
+    if p == 1:
+        return primitives.sum_(size, dims=dims, keepdim=keepdim)
+    if p == float("inf"):
+        return primitives.amax(size, dims=dims, keepdim=keepdim)
+    if p == float("-inf"):
+        return primitives.amin(size, dims=dims, keepdim=keepdim)
+    if p == 0:
+        return primitives.sum_((x != 0).to(x.dtype), dims=dims, keepdim=keepdim)
+    return primitives.sum_(size**p, dims=dims, keepdim=keepdim) ** (1.0 / p)
+
+
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+    """input / max(its p-norm along `dim`, eps)."""
+    dims = (normalise_dim("normalize", dim, input.ndim),) if input.ndim else ()
+    return input / maximum(vector_norm(input, p, dims, True), eps)
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine of the angle between x1 and x2 (which broadcast) along `dim`; each norm is at least eps."""
+    ndim = max(x1.ndim, x2.ndim)
+    at = normalise_dim("cosine_similarity", dim, ndim) - ndim
+    own1, own2 = (normalise_dim("cosine_similarity", at, x.ndim) for x in (x1, x2))
+    unit1 = x1 / maximum(vector_norm(x1, 2, (own1,) if x1.ndim else (), True), eps)
+    unit2 = x2 / maximum(vector_norm(x2, 2, (own2,) if x2.ndim else (), True), eps)
+    product_ = unit1 * unit2
+    return primitives.sum_(product_, dims=(at + ndim,) if ndim else (), keepdim=False)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    difference = x1 - x2 + eps
+    return vector_norm(difference, p, (difference.ndim - 1,) if difference.ndim else (), keepdim)

@@ -1,0 +1,67 @@
+"""pad: constant, reflected, replicated and circular borders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.ops import indexing
+from tracejit.ops.movement import copies
+from tracejit.ops.movement.views import slice_
+
+__all__ = ["pad"]
+
+
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """`input` with pad = (before, after) elements at the last dimension, (before, after) at the one before it, and so on.
+
+    mode: "constant" (`value`, 0 by default; negative sizes crop), "reflect", "replicate" or "circular".  Raises RuntimeError for sizes that
+    do not fit, NotImplementedError for other modes."""
+    sizes = tuple([int(p) for p in pad])
+    if len(sizes) % 2 or len(sizes) > 2 * input.ndim:
+        raise RuntimeError(f"pad(): expected an even number of sizes, at most {2 * input.ndim} for shape {list(input.shape)}, got {list(sizes)}")
+    pairs = [(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
+    if mode == "constant":
+        return _constant(input, pairs, 0.0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"pad(): unknown mode {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'")
+    if value is not None and value != 0:
+        raise ValueError(f"pad(): mode {mode!r} takes no value, got {value}")
+    out = input
+    for i, (before, after) in enumerate(pairs):
+        if before or after:
+            dim = input.ndim - 1 - i
+            positions = _positions(mode, input.shape[dim], before, after)
+            out = indexing.index_select(out, indexing.constant_index(positions), dim=dim)
+    return out
+
+
+def _constant(x: Any, pairs: list[tuple[int, int]], value: float) -> Any:
+    low, high = [0] * x.ndim, [0] * x.ndim
+    for i, (before, after) in enumerate(pairs):
+        dim = x.ndim - 1 - i
+        size = x.shape[dim]
+        if size + before + after < 0:
+            raise RuntimeError(f"pad(): the padding ({before}, {after}) of dimension {dim} of size {size} leaves a negative size")
+        if before < 0 or after < 0:
+            start, stop = max(0, -before), size + min(0, after)
+            x = slice_(x, dim=dim, start=min(start, size), stop=max(stop, min(start, size)), step=1)
+        low[dim], high[dim] = max(0, before), max(0, after)
+    if not any(low) and not any(high):
+        return copies.clone(x)
+    if not x.dtype.is_floating_point:
+        value = int(value)
+    return copies.pad(x, value, low=tuple(low), high=tuple(high))
+
+
+def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
+    """For each element of the padded dimension, where it comes from."""
+    limit = {"reflect": size - 1, "circular": size, "replicate": max(before, after)}[mode]
+    if max(before, after) > limit or size == 0 or size + before + after < 0:
+        raise RuntimeError(f"pad(): the padding ({before}, {after}) is too large for mode {mode!r} and a dimension of size {size}")
+    places = range(-before, size + after)
+    if mode == "replicate":
+        return [min(max(p, 0), size - 1) for p in places]
+    if mode == "circular":
+        return [p % size for p in places]
+    return [-p if p < 0 else 2 * (size - 1) - p if p >= size else p for p in places]

@@ -1,0 +1,73 @@
+"""Dropout of elements and of whole channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.functional.support import placed
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.public import FUNCTIONS
+
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d"]
+
+
+def _kept(name: str, input: Any, shape: tuple[int, ...], p: float) -> Any:
+    """A bool tensor, each element True with probability 1 - p."""
+    return FUNCTIONS["rand"](shape, dtype=input.dtype) >= p
+
+
+def _probability(name: str, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{name}(): dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: bool, inplace: bool) -> Any:
+    _probability(name, p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return placed(input, input * 0.0, inplace)
+    mask = cast(_kept(name, input, shape, p), dtype=input.dtype)
+    return placed(input, input * (mask * (1.0 / (1.0 - p))), inplace)
+
+
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """In training each element is zeroed with probability p and the others scaled by 1 / (1 - p).  Raises ValueError unless 0 <= p <= 1."""
+    return _dropped("dropout", input, tuple(input.shape), p, training, inplace)
+
+
+def _channels_dropped(name: str, ndim: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
+    if input.ndim not in (ndim, ndim + 1):
+        raise RuntimeError(f"{name}(): expected (N, C, ...) input of {ndim + 1} dimensions or (C, ...) of {ndim}, got shape {list(input.shape)}")
+    lead = input.ndim - ndim + 1
+    return _dropped(name, input, (*input.shape[:lead], *(1,) * (input.ndim - lead)), p, training, inplace)
+
+
+def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """As dropout, for whole channels of an (N, C, L) or (C, L) input."""
+    return _channels_dropped("dropout1d", 2, input, p, training, inplace)
+
+
+def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """As dropout, for whole channels of an (N, C, H, W) or (C, H, W) input."""
+    return _channels_dropped("dropout2d", 3, input, p, training, inplace)
+
+
+def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """As dropout, for whole channels of an (N, C, D, H, W) or (C, D, H, W) input."""
+    return _channels_dropped("dropout3d", 4, input, p, training, inplace)
+
+
+_SELU_LIMIT = -1.7580993408473766  # selu(-infinity), the value of dropped elements
+
+
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """Dropout that keeps mean and variance of self-normalising (selu) networks: Klambauer et al. (2017), section "dropout"."""
+    _probability("alpha_dropout", p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return placed(input, input * 0.0, inplace)
+    scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
+    mask = cast(_kept("alpha_dropout", input, tuple(input.shape), p), dtype=input.dtype)
+    return placed(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)

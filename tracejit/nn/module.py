@@ -1,0 +1,358 @@
+"""`Module`: the base class of layers and models.
+
+Parameters, buffers and submodules are ordinary instance attributes; what belongs to a module is found by looking through its
+`__dict__` in order.  There is no `__setattr__`: reading `self.weight` is a plain attribute read, which a recording can guard.
+Consequence: an attribute that held a Parameter may be assigned anything, and is then no parameter any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from tracejit.autograd.grad_mode import no_grad
+from tracejit.core.dtypes import DType, float32, float64
+from tracejit.nn.parameter import Parameter
+from tracejit.tensor import RemovableHandle, Tensor
+
+__all__ = ["IncompatibleKeys", "Module"]
+
+_handle_ids = itertools.count()
+M = TypeVar("M", bound="Module")
+
+
+class IncompatibleKeys(NamedTuple):
+    """What load_state_dict(strict=False) found: keys the module wanted and keys it does not have."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+class Module:
+    """Base class: subclasses assign parameters and modules to attributes and define forward()."""
+
+    training: bool = True
+    _buffer_names: dict[str, bool] | None = None  # name -> whether it is part of state_dict()
+    _hooks: dict[int, tuple[str, Callable[..., Any], bool]] | None = None  # key -> (before or after, hook, with keyword arguments)
+
+    def __init__(self) -> None:
+        self.training = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; every subclass defines it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks:
+            return self._call_with_hooks(args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    # ---- hooks ------------------------------------------------------------------------------------------------------
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self._hooks is not None
+        for when, hook, with_kwargs in list(self._hooks.values()):
+            if when == "before":
+                changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
+                if changed is None:
+                    continue
+                if with_kwargs:
+                    args, kwargs = changed
+                else:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+        out = self.forward(*args, **kwargs)
+        for when, hook, with_kwargs in list(self._hooks.values()):
+            if when == "after":
+                changed = hook(self, args, kwargs, out) if with_kwargs else hook(self, args, out)
+                if changed is not None:
+                    out = changed
+        return out
+
+    def _register_hook(self, when: str, hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> RemovableHandle:
+        if self._hooks is None:
+            self._hooks = {}
+        key = next(_handle_ids)
+        present = dict(self._hooks)
+        if prepend:
+            self._hooks.clear()
+        self._hooks[key] = (when, hook, with_kwargs)
+        if prepend:
+            self._hooks.update(present)
+        return RemovableHandle(self._hooks, key)
+
+    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
+        """Call hook(module, args, output), or hook(module, args, kwargs, output), after forward(); a result other than None replaces the output."""
+        return self._register_hook("after", hook, prepend, with_kwargs)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
+        """Call hook(module, args), or hook(module, args, kwargs), before forward(); a result other than None replaces the arguments."""
+        return self._register_hook("before", hook, prepend, with_kwargs)
+
+    # ---- members ----------------------------------------------------------------------------------------------------
+    def _check_name(self, kind: str, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string, got {type(name).__name__}")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+        if name not in self.__dict__ and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+        present = self.__dict__.get(name)
+        if present is not None and not isinstance(present, Module if kind == "module" else Tensor):
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter, or None to say that there is none of this name."""
+        self._check_name("parameter", name)
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' (Parameter or None required)")
+        self.__dict__[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is state but no parameter; only persistent ones are part of state_dict()."""
+        self._check_name("buffer", name)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)")
+        if self._buffer_names is None:
+            self._buffer_names = {}
+        self._buffer_names[name] = persistent
+        self.__dict__[name] = tensor
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a submodule under an attribute name."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        self._check_name("module", name)
+        self.__dict__[name] = module
+
+    register_module = add_module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, module) of the direct submodules, each module once."""
+        seen: set[int] = set()
+        for name, value in list(self.__dict__.items()):
+            if isinstance(value, Module) and id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+
+    def children(self) -> Iterator[Module]:
+        """The direct submodules."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """(dotted name, module) of this module and of all below it, parents first; shared ones once unless remove_duplicate is false."""
+        seen = set() if memo is None else memo
+        if self in seen:
+            return
+        if remove_duplicate:
+            seen.add(self)
+        yield prefix, self
+        for name, value in list(self.__dict__.items()):
+            if isinstance(value, Module):
+                yield from value.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it."""
+        for _, module in self.named_modules():
+            yield module
+
+    def _named_tensors(
+        self, own: Callable[[Module], list[tuple[str, Tensor]]], prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, value in own(module):
+                if remove_duplicate:
+                    if id(value) in seen:
+                        continue
+                    seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
+
+    def _own_parameters(self) -> list[tuple[str, Tensor]]:
+        return [(name, value) for name, value in self.__dict__.items() if isinstance(value, Parameter)]
+
+    def _own_buffers(self) -> list[tuple[str, Tensor]]:
+        names = self._buffer_names or {}
+        return [(name, self.__dict__[name]) for name in names if isinstance(self.__dict__.get(name), Tensor)]
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """(dotted name, parameter) of this module and, with recurse, of all below it; shared ones once."""
+        return self._named_tensors(Module._own_parameters, prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, as for optimizers."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """(dotted name, buffer) of this module and, with recurse, of all below it; shared ones once."""
+        return self._named_tensors(Module._own_buffers, prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def get_submodule(self, target: str) -> Module:
+        """The submodule at a dotted name.  Raises AttributeError where there is none."""
+        module: Any = self
+        for name in target.split(".") if target else []:
+            found = module.__dict__.get(name)
+            if not isinstance(found, Module):
+                raise AttributeError(f"{type(module).__name__} has no submodule `{name}` (in {target!r})")
+            module = found
+        return module  # type: ignore[no-any-return]
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted name.  Raises AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path).__dict__.get(name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{target}` is not a Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted name.  Raises AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in (module._buffer_names or {}):
+            raise AttributeError(f"`{target}` is not a buffer")
+        return module.__dict__[name]  # type: ignore[no-any-return]
+
+    # ---- changing all of it -----------------------------------------------------------------------------------------
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Call fn on every submodule, children first, and on this module."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self: M, mode: bool = True) -> M:
+        """Set training mode, which changes what Dropout and batch normalisation do, here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"training mode is expected to be boolean, got {type(mode).__name__}")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: M) -> M:
+        """train(False)."""
+        return self.train(False)
+
+    def requires_grad_(self: M, requires_grad: bool = True) -> M:
+        """Ask for gradients of all parameters, or for none."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients of all parameters: None, or zeros in place."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach()
+                parameter.grad.zero_()
+
+    def _convert(self: M, convert: Callable[[Tensor], Tensor]) -> M:
+        """Replace the contents of parameters, their gradients and buffers, each once; the Parameter objects stay."""
+        for tensor in [*self.parameters(), *self.buffers()]:
+            gradient = tensor.grad if isinstance(tensor, Parameter) else None
+            tensor.grad = None
+            with no_grad():
+                tensor.data = convert(tensor.detach())
+                if gradient is not None:
+                    tensor.grad = convert(gradient)
+        return self
+
+    def to(self: M, dtype: DType | Tensor | str | None = None) -> M:
+        """Convert floating-point parameters and buffers to a dtype, or to that of a tensor, in place.  "cpu" is accepted and changes nothing."""
+        if isinstance(dtype, Tensor):
+            dtype = dtype.dtype
+        if dtype is None or dtype == "cpu":
+            return self
+        if not isinstance(dtype, DType) or not dtype.is_floating_point:
+            raise TypeError(f"Module.to(): expected a floating-point dtype or 'cpu', got {dtype!r}")
+        target = dtype
+        return self._convert(lambda t: t.to(target) if t.is_floating_point() else t)  # type: ignore[attr-defined]
+
+    def float(self: M) -> M:
+        """Convert floating-point parameters and buffers to float32."""
+        return self.to(float32)
+
+    def double(self: M) -> M:
+        """Convert floating-point parameters and buffers to float64."""
+        return self.to(float64)
+
+    # ---- saving and loading -----------------------------------------------------------------------------------------
+    def _state_tensors(self) -> list[tuple[str, Tensor]]:
+        """The parameters and persistent buffers of this module alone."""
+        names = self._buffer_names or {}
+        return self._own_parameters() + [(name, value) for name, value in self._own_buffers() if names[name]]
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """All parameters and persistent buffers by dotted name: detached tensors that share memory, or with keep_vars themselves."""
+        result: dict[str, Tensor] = {}
+        for path, module in self.named_modules(prefix=prefix.rstrip("."), remove_duplicate=False):
+            for name, value in module._state_tensors():
+                result[f"{path}.{name}" if path else name] = value if keep_vars else value.detach()
+        return result
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+        """Copy tensors by dotted name into this module; with `assign` take them over instead.
+
+        Raises RuntimeError that lists every shape that does not fit and, if strict, every missing and unexpected key."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}")
+        own = self.state_dict(keep_vars=True)
+        missing = [key for key in own if key not in state_dict]
+        unexpected = [key for key in state_dict if key not in own]
+        errors = []
+        if strict and unexpected:
+            errors.append("Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ". ")
+        if strict and missing:
+            errors.append("Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ". ")
+        for key, target in own.items():
+            if key in state_dict:
+                source = state_dict[key]
+                if not isinstance(source, Tensor):
+                    errors.append(f'While copying the parameter named "{key}", expected a Tensor from the state_dict but received {type(source).__name__}')
+                elif tuple(source.shape) != tuple(target.shape):
+                    errors.append(
+                        f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, the shape in current model is {target.shape}."
+                    )
+        if errors:
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
+        with no_grad():
+            for key, target in own.items():
+                if key in state_dict:
+                    if assign:
+                        target.data = state_dict[key].detach()
+                    else:
+                        target.copy_(state_dict[key])
+        return IncompatibleKeys(missing, unexpected)
+
+    # ---- printing ---------------------------------------------------------------------------------------------------
+    def extra_repr(self) -> str:
+        """What stands between the parentheses beside the submodules."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        extra_lines = extra.split("\n") if extra else []
+        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in self.__dict__.items() if isinstance(value, Module)]
+        lines = extra_lines + child_lines
+        name = type(self).__name__
+        if len(extra_lines) == 1 and not child_lines:
+            return f"{name}({extra})"
+        return f"{name}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{name}()"

@@ -1,0 +1,67 @@
+"""Helpers on parameters as a whole: norms and clipping of gradients, conversion to and from one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tracejit.autograd.grad_mode import no_grad
+from tracejit.functional.normalisation import vector_norm
+from tracejit.ops.public import FUNCTIONS
+from tracejit.tensor import Tensor
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
+
+
+def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
+    """The norm of all tensors as if they were one vector.  Raises RuntimeError for NaN or infinity if asked to."""
+    norms = [vector_norm(t.flatten(), norm_type, (0,), False) for t in tensors]
+    if not norms:
+        return FUNCTIONS["zeros"](())
+    total = norms[0] if len(norms) == 1 else vector_norm(FUNCTIONS["stack"](norms), norm_type, (0,), False)
+    if error_if_nonfinite and bool((total - total) != 0):
+        raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped")
+    return total
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Any:
+    """Scale the gradients in place so that their total norm is at most max_norm; returns the norm that they had."""
+    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    gradients = [p.grad for p in tensors if p.grad is not None]
+    with no_grad():
+        total = get_total_norm(gradients, norm_type, error_if_nonfinite)
+        factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.copy_(gradient * factor)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Limit every element of the gradients to [-clip_value, clip_value], in place."""
+    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    with no_grad():
+        for p in tensors:
+            gradient = p.grad
+            if gradient is not None:
+                gradient.copy_(gradient.clamp(-clip_value, clip_value))  # type: ignore[attr-defined]
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:
+    """All parameters, flattened, as one vector."""
+    return FUNCTIONS["cat"]([p.reshape(-1) for p in parameters])  # type: ignore[attr-defined]
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy the elements of a vector into the parameters, in order.  Raises RuntimeError unless it has as many as they have together."""
+    tensors = list(parameters)
+    wanted = sum(p.numel() for p in tensors)
+    if vec.numel() != wanted:
+        raise RuntimeError(f"vector_to_parameters(): expected a vector of {wanted} elements, got {vec.numel()}")
+    start = 0
+    with no_grad():
+        for p in tensors:
+            stop = start + p.numel()
+            p.copy_(vec[start:stop].reshape(tuple(p.shape)))  # type: ignore[index]
+            start = stop
