@@ -1,0 +1,401 @@
+"""compile(): entries, exits, bridges, gradients through programs, threads, statistics.
+
+Every check asserts that programs really ran (`compiled_calls`) and that what they returned is right."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tracejit.config import override
+
+
+def leaf(*values: float) -> T.Tensor:
+    return T.tensor([float(v) for v in values], requires_grad=True)
+
+
+def polynomial(x: T.Tensor) -> T.Tensor:
+    return (x * x * 3.0 + x.sin()).sum()
+
+
+def test_the_second_call_is_one_call_into_machine_code_with_the_same_result() -> None:
+    function = T.compile(polynomial)
+    x = T.tensor([1.0, 2.0, 3.0])
+    expected = polynomial(x).item()
+    assert function(x).item() == expected
+    assert function(x).item() == pytest.approx(expected, rel=1e-6)
+    assert (function.stats.calls, function.stats.compiled_calls, function.stats.traces, function.stats.machine_calls) == (2, 1, 1, 1)
+    y = T.tensor([4.0, 5.0, 6.0])
+    assert function(y).item() == pytest.approx(polynomial(y).item(), rel=1e-6)
+    assert function.stats.machine_calls == 2
+
+
+def test_gradients_reach_arguments_closed_over_tensors_and_attributes() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.weight = leaf(2, 3)
+
+    holder, closed = Holder(), leaf(5, 7)
+
+    def function(x: T.Tensor) -> T.Tensor:
+        return (x * holder.weight * closed).sum()
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        x = leaf(1, 1)
+        holder.weight.grad = closed.grad = None
+        out = compiled(x)
+        assert out.requires_grad
+        out.backward()
+        assert x.grad is not None and x.grad.tolist() == [10, 21]
+        assert holder.weight.grad is not None and holder.weight.grad.tolist() == [5, 7]
+        assert closed.grad is not None and closed.grad.tolist() == [2, 3]
+    assert compiled.stats.compiled_calls == 2
+    assert compiled.stats.machine_calls == 4
+
+
+def test_two_forwards_may_precede_their_backwards_in_any_order() -> None:
+    compiled = T.compile(lambda x: (x.exp() * x).sum())
+    compiled(leaf(1.0))
+    a, b = leaf(1.0), leaf(2.0)
+    out_a, out_b = compiled(a), compiled(b)
+    out_a.backward()
+    out_b.backward()
+    assert a.grad is not None and b.grad is not None
+    assert a.grad.item() == pytest.approx(2 * np.e, rel=1e-5)
+    assert b.grad.item() == pytest.approx(3 * np.exp(2), rel=1e-5)
+    assert compiled.stats.compiled_calls == 2
+
+
+def test_a_second_backward_needs_retain_graph_as_in_eager() -> None:
+    compiled = T.compile(polynomial)
+    compiled(leaf(1.0))
+    x = leaf(1.0)
+    out = compiled(x)
+    out.backward(retain_graph=True)
+    out.backward()
+    assert x.grad is not None and x.grad.item() == pytest.approx(2 * (6 + np.cos(1)), rel=1e-5)
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        out.backward()
+    assert compiled.stats.compiled_calls == 1
+
+
+def test_outputs_that_get_no_cotangent_play_no_part() -> None:
+    def function(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        return (x * 2).sum(), (1 / (x - 1)).sum()
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        x = leaf(1, 2)
+        first, _ = compiled(x)
+        first.backward()
+        assert x.grad is not None and x.grad.tolist() == [2, 2]
+    x = leaf(3.0, 5.0)
+    compiled(leaf(3.0, 5.0))[1].backward()
+    first, second = compiled(x)
+    (first + second).backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), [2 - 1 / 4, 2 - 1 / 16], rtol=1e-6)
+
+
+def test_double_backward_through_a_program() -> None:
+    compiled = T.compile(lambda x: (x.sin() * x).sum())
+    compiled(leaf(0.3, 1.1))
+    x = leaf(0.3, 1.1)
+    (g,) = T.autograd.grad(compiled(x), x, create_graph=True)
+    (h,) = T.autograd.grad(g.sum(), x)
+    a = x.detach().numpy().astype(np.float64)
+    np.testing.assert_allclose(h.numpy(), 2 * np.cos(a) - a * np.sin(a), rtol=1e-5)
+    assert compiled.stats.compiled_calls == 1
+
+
+def test_an_input_changed_before_backward_is_an_error_exactly_where_eager_raises() -> None:
+    w = leaf(2.0)
+
+    def saves(x: T.Tensor) -> T.Tensor:
+        return (x * w).sum()
+
+    def does_not(x: T.Tensor) -> T.Tensor:
+        return (x + w).sum()
+
+    for function, raises in ((saves, True), (does_not, False)):
+        compiled = T.compile(function)
+        compiled(leaf(1.0))
+        for call in (function, compiled):
+            out = call(leaf(1.0))
+            with T.no_grad():
+                w.add_(1)
+            if raises:
+                with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                    out.backward()
+            else:
+                out.backward()
+        assert compiled.stats.compiled_calls == 1
+
+
+def test_an_output_changed_in_place_before_backward_is_an_error_where_eager_saved_it() -> None:
+    compiled = T.compile(lambda x: x.exp())
+    compiled(leaf(1.0))
+    for call in (lambda x: x.exp(), compiled):
+        out = call(leaf(1.0))
+        out.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+
+
+def test_each_outcome_of_a_branch_gets_its_path_and_flipping_records_nothing_more() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        return x * 2 if x.sum() > 10 else x - 1
+
+    compiled = T.compile(function)
+    low, high = T.tensor([1.0, 2.0]), T.tensor([10.0, 20.0])
+    for _ in range(5):
+        assert compiled(low).tolist() == [0, 1]
+        assert compiled(high).tolist() == [20, 40]
+    assert compiled.stats.traces == 2
+    assert compiled.stats.compiled_calls == 8
+    assert compiled.stats.bridges >= 4
+
+
+def test_a_failed_exit_leaves_user_storage_untouched() -> None:
+    state = T.zeros(2)
+
+    def function(x: T.Tensor) -> T.Tensor:
+        state.add_(x)
+        if x.sum() > 10:
+            state.mul_(2)
+        return state + 0
+
+    compiled = T.compile(function)
+    expected = np.zeros(2)
+    for values in ([1.0, 2.0], [3.0, 4.0], [50.0, 1.0], [1.0, 1.0], [60.0, 2.0], [2.0, 2.0]):
+        expected = expected + values
+        if sum(values) > 10:
+            expected = expected * 2
+        assert compiled(T.tensor(values)).tolist() == expected.tolist()
+        assert state.tolist() == expected.tolist()
+    assert compiled.stats.exits >= 2
+    assert compiled.stats.compiled_calls >= 3
+
+
+def test_an_index_out_of_range_raises_eagers_error() -> None:
+    table = T.arange(5.0)
+    compiled = T.compile(lambda i: T.index_select(table, 0, i))
+    for _ in range(3):
+        assert compiled(T.tensor([1, 4])).tolist() == [1, 4]
+    with pytest.raises(IndexError, match="index 5 is out of range for a dimension of size 5"):
+        compiled(T.tensor([1, 5]))
+    assert compiled(T.tensor([0, 0])).tolist() == [0, 0]
+    assert compiled.stats.compiled_calls == 3
+
+
+def test_shapes_dtypes_and_strides_are_guarded() -> None:
+    compiled = T.compile(lambda x: x * 2 + 1)
+    base = np.arange(12, dtype=np.float32).reshape(3, 4)
+    inputs = [T.tensor(base), T.tensor(base.T.copy()), T.tensor(base).t(), T.tensor(base.astype(np.float64)), T.tensor(base)[:, ::2], T.zeros(0, 4), T.tensor(3)]
+    for _ in range(3):
+        for x in inputs:
+            out = compiled(x)
+            np.testing.assert_array_equal(out.numpy(), x.numpy() * 2 + 1)
+            assert out.dtype is x.dtype
+    assert compiled.stats.compiled_calls == 2 * len(inputs)
+
+
+def test_a_training_step_is_one_program_whose_learning_rate_may_change() -> None:
+    def make() -> tuple[T.Tensor, dict[str, float], object]:
+        w = leaf(1, -2, 3)
+        options = {"lr": 0.1}
+
+        def step(x: T.Tensor) -> T.Tensor:
+            w.grad = None
+            loss = ((w * x - 1) ** 2).sum()
+            loss.backward()
+            with T.no_grad():
+                w.sub_(w.grad * options["lr"])
+            return loss
+
+        return w, options, step
+
+    w1, options1, eager = make()
+    w2, options2, step = make()
+    compiled = T.compile(step)
+    for i in range(6):
+        x = T.tensor([0.5, 0.25, float(i)])
+        options1["lr"] = options2["lr"] = 0.1 / (i + 1)
+        a, b = eager(x), compiled(x)
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6)
+        np.testing.assert_allclose(w1.detach().numpy(), w2.detach().numpy(), rtol=1e-6)
+        np.testing.assert_allclose(w1.grad.numpy(), w2.grad.numpy(), rtol=1e-6)
+    assert compiled.stats.traces <= 2
+    assert compiled.stats.machine_calls == compiled.stats.compiled_calls >= 4
+
+
+def test_a_graph_used_up_inside_stays_used_up() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    compiled = T.compile(function)
+    for call in (function, compiled, compiled):
+        loss = call(leaf(1.0))
+        assert loss.requires_grad
+        with pytest.raises(RuntimeError, match="retain_graph"):
+            loss.backward()
+    assert compiled.stats.compiled_calls == 1
+
+
+def test_outputs_that_share_memory_in_eager_share_it_compiled() -> None:
+    def function(x: T.Tensor) -> tuple[T.Tensor, T.Tensor, T.Tensor, T.Tensor]:
+        y = x * 2
+        return x, x.t(), y, y[0]
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        x = T.ones(2, 2)
+        same, turned, y, row = compiled(x)
+        assert same is x
+        x.add_(1)
+        assert turned.tolist() == [[2, 2], [2, 2]]
+        y.zero_()
+        assert row.tolist() == [0, 0]
+    assert compiled.stats.compiled_calls == 2
+
+
+def test_results_of_different_calls_do_not_share_memory() -> None:
+    compiled = T.compile(lambda x: x + 1)
+    x = T.zeros(3)
+    compiled(x)
+    first, second = compiled(x), compiled(x)
+    first.zero_()
+    assert second.tolist() == [1, 1, 1]
+
+
+def test_concurrent_calls_of_one_function_are_right() -> None:
+    def function(x: T.Tensor, w: T.Tensor) -> T.Tensor:
+        h = T.tanh(x @ w)
+        return (h * h).sum() if h.sum() > 0 else h.sum()
+
+    compiled = T.compile(function)
+    errors: list[str] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            x = T.tensor(rng.standard_normal((4, 8)).astype(np.float32), requires_grad=True)
+            w = T.tensor(rng.standard_normal((8, 8)).astype(np.float32))
+            y = compiled(x, w)
+            y.backward()
+            z = T.tensor(x.detach().numpy(), requires_grad=True)
+            expected = function(z, w)
+            expected.backward()
+            if not np.allclose(y.item(), expected.item(), rtol=1e-4, atol=1e-4) or not np.allclose(x.grad.numpy(), z.grad.numpy(), rtol=1e-3, atol=1e-4):
+                errors.append(f"{y.item()} {expected.item()}")
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert compiled.stats.compiled_calls > 100
+
+
+def test_methods_callable_objects_and_the_bare_decorator() -> None:
+    class Model:
+        scale = 3.0
+
+        @T.compile
+        def forward(self, x: T.Tensor) -> T.Tensor:
+            return x * self.scale
+
+        def __call__(self, x: T.Tensor) -> T.Tensor:
+            return x + self.scale
+
+    model = Model()
+    compiled = T.compile(model)
+    for _ in range(3):
+        assert model.forward(T.ones(2)).tolist() == [3, 3]
+        assert compiled(T.ones(2)).tolist() == [4, 4]
+    assert Model.__dict__["forward"].stats.compiled_calls == 2
+    assert compiled.stats.compiled_calls == 2
+    assert compiled.scale == 3.0
+
+    @T.compile()
+    def function(x: T.Tensor) -> T.Tensor:
+        return x
+
+    assert isinstance(function, T.CompiledFunction)
+    with pytest.raises(TypeError, match="callable"):
+        T.compile(3)  # type: ignore[call-overload]
+
+
+def test_what_cannot_be_recorded_runs_eagerly_with_a_reason_and_a_line() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        print("side effect")
+        return x + 1
+
+    compiled = T.compile(function)
+    for _ in range(5):
+        assert compiled(T.zeros(1)).item() == 1
+    (reason,) = compiled.reasons
+    assert reason.code == "impure_call"
+    assert "test_compile.py:" in reason.where
+    assert "print" in compiled.explain()
+    assert compiled.stats.traces == 3
+    with pytest.raises(RuntimeError, match="nothing was compiled"):
+        compiled.graph()
+
+
+def test_graph_source_and_explain_tell_about_the_program() -> None:
+    compiled = T.compile(polynomial)
+    with pytest.raises(RuntimeError, match="not called yet"):
+        compiled.source()
+    compiled(T.ones(3))
+    from tracejit.ir.printer import parse
+
+    assert parse(compiled.graph()).nodes
+    assert "sin" in compiled.graph()
+    assert "def " in compiled.source()
+    assert "path 0" in compiled.explain()
+    compiled.clear()
+    assert compiled.stats.calls == 0
+    assert compiled(T.ones(3)).item() == pytest.approx(polynomial(T.ones(3)).item())
+
+
+@pytest.mark.parametrize("backend", ["interpret", "reference", "llvm"])
+def test_all_backends_agree(backend: str) -> None:
+    w = T.tensor(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), requires_grad=True)
+
+    def function(x: T.Tensor) -> T.Tensor:
+        h = T.tanh(x @ w)
+        return ((h - h.mean(0)) ** 2).sum() + h.amax()
+
+    with override(backend=backend):
+        compiled = T.compile(function)
+        for _ in range(2):
+            x = T.tensor(np.linspace(0, 2, 8, dtype=np.float32).reshape(2, 4), requires_grad=True)
+            w.grad = None
+            out = compiled(x)
+            out.backward()
+    y = T.tensor(x.detach().numpy(), requires_grad=True)
+    gw = w.grad
+    w.grad = None
+    expected = function(y)
+    expected.backward()
+    assert out.item() == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(gw.numpy(), w.grad.numpy(), rtol=1e-4, atol=1e-6)
+    assert compiled.stats.compiled_calls == 1
+
+
+def test_too_many_paths_are_refused_with_a_reason() -> None:
+    with override(max_entries=2):
+        compiled = T.compile(lambda x: x.sum())
+        for n in range(1, 6):
+            assert compiled(T.ones(n)).item() == n
+        assert compiled.stats.traces == 2
+        assert any(reason.code == "too_many_paths" for reason in compiled.reasons)
