@@ -1,12 +1,15 @@
 """Timing of implementations against each other.
 
-A shared machine drifts, so the sides are measured in turn within each round, in rotating order, and ratios are taken round by round;
-the figures reported are medians.  The garbage collector is off while measuring.  Must not know what is being measured.
+A shared machine drifts, so the sides are measured in turn within each round, and ratios are taken round by round; the figures reported are
+medians.  What ran before leaves its mark (caches, thread pools still spinning, memory given back to the system): so the order within a
+round is drawn anew each time, and each sample is preceded by one call that is not timed.  The garbage collector is off.  Must not know
+what is being measured.
 """
 
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -47,12 +50,13 @@ def interleaved(sides: Mapping[str, Callable[[], object]], seconds_each: float) 
         counts = {name: _calls_per_sample(call, seconds_each / _MOST_ROUNDS) for name, call in sides.items()}
         names = list(sides)
         figures: dict[str, list[float]] = {name: [] for name in names}
+        shuffled = random.Random(0)
         start = time.perf_counter()
         for turn in range(_MOST_ROUNDS):
             if turn >= _FEWEST_ROUNDS and time.perf_counter() - start > seconds_each * len(names):
                 break
-            shift = turn % len(names)
-            for name in names[shift:] + names[:shift]:
+            for name in shuffled.sample(names, len(names)):
+                sides[name]()
                 figures[name].append(_sample(sides[name], counts[name]))
     finally:
         if was_enabled:
