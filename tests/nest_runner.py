@@ -25,7 +25,9 @@ def frame(program: driver.CompiledProgram, arrays: tuple[np.ndarray, ...]) -> np
     return table
 
 
-def run_compiled(nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = (), target: Target = WIDE) -> int:
+def run_compiled(
+    nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = (), target: Target = WIDE
+) -> int:
     """Call the machine code of one nest on 1-D arrays; its return code."""
     specs = tuple(ArraySpec(dtypes.from_numpy_dtype(a.dtype), a.shape, a.strides) for a in arrays)
     call = NestCall(nest, tuple(Address(array_slot(i)) for i in range(len(arrays))), sizes, scalars)
@@ -42,10 +44,14 @@ def assert_same_bits(actual: np.ndarray, expected: np.ndarray, what: str) -> Non
     if actual.dtype.kind == "f":
         same = same | (np.isnan(actual) & np.isnan(expected))
     wrong = np.flatnonzero(~same)
-    assert not wrong.size, f"{what}: element {wrong[0]} is {actual[wrong[0]]!r}, expected {expected[wrong[0]]!r} ({wrong.size} differ)"
+    assert not wrong.size, (
+        f"{what}: element {wrong[0]} is {actual[wrong[0]]!r}, expected {expected[wrong[0]]!r} ({wrong.size} differ)"
+    )
 
 
-def assert_renderings_agree(nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = ()) -> tuple[np.ndarray, ...]:
+def assert_renderings_agree(
+    nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = ()
+) -> tuple[np.ndarray, ...]:
     """Run the reference and all targets on copies; all arrays and codes must agree bit for bit.  Returns the reference's arrays."""
     expected = tuple(a.copy() for a in arrays)
     typed = [s.dtype.numpy.type(v) for s, v in zip(nest.scalars, scalars, strict=True)]

@@ -16,7 +16,19 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.codegen import evaluate
-from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children, topological
+from tracejit.codegen.expr import (
+    ELEMENTARY,
+    Apply,
+    AxisValue,
+    Const,
+    Expr,
+    Load,
+    ScalarParam,
+    SizeValue,
+    Var,
+    children,
+    topological,
+)
 from tracejit.codegen.llvm_reduce import accumulation_dtype, identity
 from tracejit.codegen.loops import (
     BLOCK,
@@ -185,7 +197,7 @@ class _Renderer:
         self.lines: list[str] = []
         self.indent = 1
         self.names: dict[int, str] = {}
-        self.taken: set[str] = set(evaluate.OPERATIONS) | {
+        self.taken: set[str] = {*evaluate.OPERATIONS, *ELEMENTARY} | {
             "Lanes",
             "bitcast",
             "libm",

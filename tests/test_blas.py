@@ -1,0 +1,98 @@
+"""Tests of the BLAS access: which library, and products of all layouts through both calling conventions."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from tracejit.codegen import blas
+from tracejit.codegen.llvm_operations import Code
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+
+LIBRARIES = {"numpy": blas._from_numpy, "scipy": blas._from_scipy}
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request: pytest.FixtureRequest) -> blas.Blas:
+    found = LIBRARIES[request.param]()
+    if found is None:
+        pytest.skip("this NumPy exports no 64-bit CBLAS")
+    return found
+
+
+def gemm(
+    library: blas.Blas,
+    dtype: DType,
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    transpose: tuple[bool, bool],
+    alpha: float,
+    beta: float,
+) -> None:
+    """c = alpha op(a) op(b) + beta c through a function compiled for this one call."""
+    m, n = c.shape
+    k = a.shape[0] if transpose[0] else a.shape[1]
+    code = Code()
+    leading = [x.strides[0] // x.itemsize for x in (a, b, c)]
+    blas.emit_gemm(
+        code,
+        library,
+        dtype,
+        transpose,
+        (str(m), "%n", str(k)),
+        [(p, str(ld)) for p, ld in zip(("%a", "%b", "%c"), leading, strict=True)],
+        alpha,
+        beta,
+    )
+    text = "\n".join(
+        [*code.declarations.values(), "define void @product(ptr %a, ptr %b, ptr %c, i64 %n) {", *code.lines, "ret void", "}"]
+    )
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    # Names are global to the process: these may stand for the other library already.
+    for symbol, address in blas.symbols(library).items():
+        text = text.replace(f"@{symbol}(", f"@{symbol}_{library.cblas}(")
+        llvm.add_symbol(f"{symbol}_{library.cblas}", address)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), llvm.Target.from_default_triple().create_target_machine())
+    engine.finalize_object()
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(engine.get_function_address("product"))
+    function(a.ctypes.data, b.ctypes.data, c.ctypes.data, n)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
+def test_products_of_every_layout_are_right(library: blas.Blas, dtype: DType) -> None:
+    generator = np.random.default_rng(0)
+    m, n, k = 7, 5, 9
+    for ta, tb, beta in itertools.product((False, True), (False, True), (0.0, 1.0)):
+        a = generator.normal(size=((k, m + 3) if ta else (m, k + 2))).astype(dtype.numpy)[:, : m if ta else k]
+        b = generator.normal(size=((n, k + 1) if tb else (k, n + 4))).astype(dtype.numpy)[:, : k if tb else n]
+        c = generator.normal(size=(m, n + 2)).astype(dtype.numpy)
+        c[:, :n] = np.nan if beta == 0 else c[:, :n]
+        expected = 0.5 * (a.T if ta else a).astype(np.float64) @ (b.T if tb else b).astype(np.float64)
+        expected = expected + (c[:, :n] if beta else 0)
+        beyond = c[:, n:].copy()
+        gemm(library, dtype, a, b, c[:, :n], (ta, tb), 0.5, beta)
+        np.testing.assert_allclose(c[:, :n], expected, rtol=0, atol=20 * float(np.finfo(dtype.numpy).eps))
+        np.testing.assert_array_equal(c[:, n:], beyond)
+
+
+def test_numpys_own_library_gives_matmuls_bits() -> None:
+    library = blas._from_numpy()
+    if library is None:
+        pytest.skip("this NumPy exports no 64-bit CBLAS")
+    generator = np.random.default_rng(1)
+    a, b = generator.normal(size=(33, 70)).astype(np.float32), generator.normal(size=(70, 21)).astype(np.float32)
+    c = np.empty((33, 21), np.float32)
+    gemm(library, dtypes.float32, a, b, c, (False, False), 1.0, 0.0)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_other_dtypes_are_refused() -> None:
+    with pytest.raises(TypeError, match="float32 or float64, got int32"):
+        blas.emit_gemm(Code(), blas.blas(), dtypes.int32, (False, False), ("1", "1", "1"), [("%a", "1")] * 3, 1.0, 0.0)
