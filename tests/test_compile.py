@@ -280,6 +280,8 @@ def test_concurrent_calls_of_one_function_are_right() -> None:
         return (h * h).sum() if h.sum() > 0 else h.sum()
 
     compiled = T.compile(function)
+    for sign in (1.0, -1.0):  # threads run eagerly while another one records: both paths first
+        compiled(T.full((4, 8), sign, requires_grad=True), T.ones(8, 8)).backward()
     errors: list[str] = []
 
     def work(seed: int) -> None:
