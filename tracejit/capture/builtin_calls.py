@@ -233,6 +233,9 @@ class BuiltinCallHandlers(IterationHandlers):
         if cls in (map, filter) and arguments:
             function = self.guarded_callback(arguments[0]) if arguments[0] is not None else None
             return cls(function, *(self.iterate(a) for a in arguments[1:]))
+        if cls.__module__ == "itertools":
+            arguments = tuple(self.iterate(a) if hasattr(a, "__iter__") else self.guarded_callback(a) for a in arguments)
+            return cls(*arguments, **{k: self.settled(v) for k, v in keywords.items()})
         if cls is str and len(arguments) == 1 and not keywords:
             return self.formatted(arguments[0], ord("s"), "")
         arguments = tuple(self.settled(a) for a in arguments)

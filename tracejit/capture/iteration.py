@@ -105,7 +105,8 @@ class IterationHandlers(OperatorHandlers):
             self.read_content(value)
             if depth > 1:
                 for element in value:
-                    self.unpack(element, depth - 1)
+                    if isinstance(element, (list, tuple)):
+                        self.unpack(element, depth - 1)
             return value
         return self.iterate(value, depth - 1)
 

@@ -113,6 +113,11 @@ def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], tuple[int,
     return code.co_name, code.co_firstlineno, start, end
 
 
+def _size(node: FunctionNode) -> tuple[int, int]:
+    """How much text a definition on one or more lines takes, for comparing nested ones."""
+    return (node.end_lineno or 0) - node.lineno, (node.end_col_offset or 0) - node.col_offset
+
+
 def _lies_in_body(code: CodeType, node: FunctionNode) -> bool:
     body: Any = node.body
     first, last = (body[0], body[-1]) if isinstance(body, list) else (body, body)
@@ -141,6 +146,8 @@ def locate(code: CodeType, module_file: str | None = None) -> Located:
     ]
     if len(candidates) > 1:
         candidates = [(node, class_name) for node, class_name in candidates if _lies_in_body(code, node)]
+        if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of lambdas inside each other the innermost one fits
+            candidates = sorted(candidates, key=lambda candidate: _size(candidate[0]))[:1]
     if len(candidates) != 1:
         raise NotConvertible("ambiguous_source", f"{filename} line {code.co_firstlineno}")
     node, class_name = candidates[0]

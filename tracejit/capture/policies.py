@@ -13,6 +13,7 @@ import datetime
 import decimal
 import enum
 import functools
+import itertools
 import math
 import operator
 import types
@@ -60,7 +61,7 @@ PURE_TYPES: frozenset[type] = frozenset(
     {
         int, float, bool, str, bytes, complex, list, tuple, set, frozenset, dict, range, slice, enumerate, zip, map, filter,
         reversed, object, bytearray, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter,
-        types.SimpleNamespace,
+        types.SimpleNamespace, *(t for t in vars(itertools).values() if isinstance(t, type)),
     }
 )  # fmt: skip
 PURE_MODULES = frozenset({"math", "_operator", "itertools", "cmath", "unicodedata", "_struct", "binascii"})

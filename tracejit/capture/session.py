@@ -28,7 +28,7 @@ from tracejit.tensor import Tensor
 __all__ = ["declare_inlined", "is_recording", "record"]
 
 _OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
-_IMPORT_MACHINERY = frozenset({"abc", "_py_abc", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
+_TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
 
 
@@ -73,7 +73,7 @@ class Session(CallHandlers):
         if is_instrumented(code):
             return
         name = frame.f_globals.get("__name__", "")
-        if is_library_module(name) or name in _IMPORT_MACHINERY:
+        if is_library_module(name) or name in _TRANSPARENT_MODULES:
             return
         if self.native_depth:
             package = name.partition(".")[0]
