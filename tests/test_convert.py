@@ -1,0 +1,270 @@
+"""Conversion of source text: instrumented code without a recording does what the original does; sources are matched to running code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import traceback
+from types import CellType, FunctionType
+
+import pytest
+from tracejit.capture.convert import CAPTURE, convert, is_instrumented, is_nested
+from tracejit.capture.frame import Frame
+from tracejit.capture.locate import NotConvertible, locate
+
+
+def instrumented(function):
+    """The instrumented version of a function, with handlers that do what Python does."""
+    code = convert(function.__code__)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+    frame = CellType(Frame(function.__globals__, cells))
+    closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+GLOBAL = 3
+
+
+class Holder:
+    def __init__(self):
+        self.n = 1
+        self.items = [1, 2, 3]
+        self.__private = 5
+
+    def private(self):
+        self.__private += 1
+        return self.__private, (lambda: self.__private)()
+
+    def parent(self):
+        return super().__repr__() == object.__repr__(self)
+
+
+def everything(a, b=2, *args, k=4, **kwargs):
+    """Most of Python's statements."""
+    global GLOBAL
+    total = a + b * GLOBAL - k
+    GLOBAL += 1
+    holder = Holder()
+    holder.n, (holder.items[0], *rest) = a, [b, *args]
+    holder.n += 10
+    holder.items[1] *= 2
+    x = y = holder.items[-1]
+    for i, (p, q) in enumerate(zip(holder.items, range(9))):
+        if i == 2:
+            continue
+        total += p * q
+    else:
+        total += 1
+    while total > 1000:
+        total //= 2
+        break
+    try:
+        kwargs["missing"]
+    except KeyError as error:
+        total += len(error.args)
+    finally:
+        total = -total if not total else +total
+    squares = {j: [m for m in range(j) if m % 2] for j in range(3)}
+    nested = [(lambda v, w=j: v + w)(j) for j in range(3)]
+    del squares[0]
+    text = f"{total:>5}|{x!r}|{nested}" if 0 < a <= 5 or b else "none"
+    if (length := len(text)) > 3 and holder.items and rest is not None:
+        total += length
+    with open(__file__) as stream:
+        total += bool(stream.readline())
+    match (a, b):
+        case (1, other) if other > 1:
+            total += other
+        case _:
+            total -= 1
+    return total, squares, text, y, holder.private(), holder.n, sorted(kwargs), x in holder.items, a is not b
+
+
+@pytest.mark.parametrize("arguments", [((1,), {}), ((1, 5, 6, 7), {"k": 0, "z": 1}), ((4, 2), {"missing": 1})])
+def test_instrumented_code_without_a_recording_does_what_the_original_does(arguments):
+    global GLOBAL
+    args, kwargs = arguments
+    GLOBAL = 3
+    expected = everything(*args, **kwargs)
+    after = GLOBAL
+    GLOBAL = 3
+    assert instrumented(everything)(*args, **kwargs) == expected
+    assert after == GLOBAL
+
+
+def test_private_names_are_mangled_as_in_the_class():
+    holder = Holder()
+    assert instrumented(Holder.private)(holder) == (6, 6)
+
+
+def test_zero_argument_super_finds_its_class():
+    assert instrumented(Holder.parent)(Holder()) is True
+
+
+def test_generators_keep_their_protocol():
+    def generate(n):
+        got = yield n
+        yield from [got, n * 2]
+        return "done"
+
+    steps = instrumented(generate)(3)
+    assert [next(steps), steps.send("sent"), next(steps)] == [3, "sent", 6]
+    with pytest.raises(StopIteration, match="done"):
+        next(steps)
+
+
+def test_evaluation_order_is_kept():
+    log = []
+
+    def note(value):
+        log.append(value)
+        return value
+
+    def ordered():
+        table = {}
+        table[note("key")] = note("value")
+        note(1) < note(2) < note(0) < note(3)
+        return note("a") and note("") and note("b") or note("c")
+
+    ordered()
+    expected, log[:] = list(log), []
+    instrumented(ordered)()
+    assert log == expected
+
+
+def test_each_operand_of_a_short_circuit_is_tested_once():
+    class Once:
+        def __init__(self):
+            self.tests = 0
+
+        def __bool__(self):
+            self.tests += 1
+            return True
+
+    def either(value):
+        return value or 1, value and 2
+
+    value = Once()
+    assert instrumented(either)(value) == (value, 2)
+    assert value.tests == 2
+
+
+def test_lines_of_tracebacks_are_the_original_lines():
+    def fails(a):
+        b = a + 1
+        return (
+            b
+            / 0
+        )
+
+    with pytest.raises(ZeroDivisionError) as eager:
+        fails(1)
+    with pytest.raises(ZeroDivisionError) as made:
+        instrumented(fails)(1)
+    ours = [f for f in traceback.extract_tb(made.tb) if f.name == "fails"]
+    theirs = [f for f in traceback.extract_tb(eager.tb) if f.name == "fails"]
+    assert [f.lineno for f in ours] == [f.lineno for f in theirs]
+
+
+def test_lambdas_on_one_line_are_told_apart():
+    first, second, third = (lambda v: v + 1), (lambda v: v + 2), lambda v: (lambda w: w + v)(3)
+    assert [instrumented(f)(10) for f in (first, second, third)] == [11, 12, 13]
+
+
+def test_nested_functions_are_the_original_code_objects():
+    def outer():
+        def inner(a):
+            return a
+
+        return inner
+
+    made = instrumented(outer)()
+    assert made.__code__ is outer().__code__
+    assert is_nested(made.__code__) and not is_instrumented(made.__code__)
+
+
+def test_names_and_signature_are_kept():
+    made = instrumented(everything)
+    assert inspect.signature(made) == inspect.signature(everything)
+    assert made.__code__.co_qualname == everything.__code__.co_qualname
+    assert made.__code__.co_firstlineno == everything.__code__.co_firstlineno
+
+
+def test_decorated_functions_are_found_by_their_first_decorator():
+    def shout(function):
+        @functools.wraps(function)
+        def wrapper(*args):
+            return str(function(*args)).upper()
+
+        return wrapper
+
+    @shout
+    def name():
+        return "ada"
+
+    assert instrumented(name)() == "ADA"
+    assert instrumented(name.__wrapped__)() == "ada"
+
+
+def run_text(text, name="<changing text>"):
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    namespace = {"__name__": "changing"}
+    exec(compile(text, name, "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+def test_text_that_no_longer_matches_is_refused():
+    function = run_text("def f(a):\n    return a + 1\n", "<edited>")["f"]
+    locate(function.__code__)
+    text = "def f(a):\n    return a + 2\n"
+    linecache.cache["<edited>"] = (len(text), None, text.splitlines(True), "<edited>")
+    with pytest.raises(NotConvertible) as refused:
+        locate(function.__code__)
+    assert refused.value.code == "source_changed"
+
+
+def test_text_that_was_reloaded_is_read_again():
+    old = run_text("def f(a):\n    return a + 1\n", "<reloaded>")["f"]
+    assert instrumented(old)(1) == 2
+    new = run_text("def f(a):\n    return a + 5\n", "<reloaded>")["f"]
+    assert instrumented(new)(1) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("async def f():\n    await g()\n", "unsupported_syntax"),
+        ("def f():\n    return locals()\n", "frame_access"),
+        ("def f(a):\n    [0 for a.x in [1]]\n", "unsupported_syntax"),
+        ("def f():\n    from . import g\n", "unsupported_syntax"),
+        ("def f():\n    global n\n    (n := 1)\n", "unsupported_syntax"),
+        ("def f():\n    global n\n    del n\n", "unsupported_syntax"),
+    ],
+)
+def test_what_cannot_be_instrumented_is_refused_with_its_reason(text, code):
+    try:
+        function = run_text(text, f"<{code} {hash(text)}>")["f"]
+    except SyntaxError:
+        pytest.skip("not valid in this Python")
+    with pytest.raises(NotConvertible) as refused:
+        convert(function.__code__)
+    assert refused.value.code == code
+
+
+def test_assertions_are_kept_with_their_message():
+    function = run_text("def f(a):\n    assert a > 0, 'not ' + str(a)\n    return a\n", "<asserting>")["f"]
+    made = instrumented(function)
+    assert made(1) == 1
+    with pytest.raises(AssertionError, match="not -1"):
+        made(-1)
+
+
+def test_code_without_source_is_refused():
+    namespace = {}
+    exec("def f(a):\n    return a\n", namespace)
+    with pytest.raises(NotConvertible) as refused:
+        convert(namespace["f"].__code__)
+    assert refused.value.code == "no_source"
