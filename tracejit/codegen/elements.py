@@ -152,15 +152,26 @@ class Elements:
         terms = tuple((self.loops[k], self.parameters.size(s)) for k, s in sorted(strides.items()) if s)
         if not position.dynamic:
             return Index(terms), depth
-        total: Any = None
-        if len(position.dynamic) == 1:
+        # What varies from lane to lane is one number per lane: the innermost loop's share joins the dynamic part.
+        inner = strides.get(len(self.loops) - 1, 0)
+        terms = tuple((axis, s) for axis, s in terms if not inner or axis is not self.loops[-1])
+        depth = max(depth, *(token.depth for _, token in position.dynamic))
+        if len(position.dynamic) == 1 and not inner:
             ((scale, token),) = position.dynamic
-            return Index(terms, 0, token.expr, self.parameters.size(scale)), max(depth, token.depth)
-        for scale, token in position.dynamic:
-            part = token.expr * scale if scale != 1 else token.expr
-            total = part if total is None else total + part
-            depth = max(depth, token.depth)
+            return Index(terms, 0, token.expr, self.parameters.size(scale)), depth
+        parts = [token.expr if scale == 1 else token.expr * self._number(scale) for scale, token in position.dynamic]
+        if inner:
+            here: Expr = AxisValue(self.loops[-1])
+            parts.append(here if inner == 1 else here * self._number(inner))
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
         return Index(terms, 0, total, 1), depth
+
+    def _number(self, n: int) -> Expr:
+        """A size as an int64 value."""
+        size = self.parameters.size(n)
+        return builder.const(n, dtypes.int64) if isinstance(size, int) else SizeValue(size)
 
     def location(self, layout: Strided, at: Positions, dtype: DType) -> tuple[Buffer, Index, int]:
         position = linear(at, layout.strides)
