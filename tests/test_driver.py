@@ -71,7 +71,7 @@ def test_other_metadata_is_a_mismatch_and_nothing_is_written() -> None:
 
 
 def test_strides_of_dimensions_of_size_one_do_not_matter() -> None:
-    program, x, out = scaling((1, 6))
+    program, _, out = scaling((1, 6))
     other = np.arange(24, dtype=np.float32).reshape(4, 6)[2:3]
     other = np.lib.stride_tricks.as_strided(other, (1, 6), (12345 * 4, 4))
     assert call(program, (other, out)) == driver.OK
@@ -163,7 +163,7 @@ def test_equal_nests_are_one_function_whatever_their_names() -> None:
 
 
 def test_an_identical_program_is_found_without_compiling() -> None:
-    first, x, out = scaling(factor=1.375)
+    first, _, _ = scaling(factor=1.375)
     second, _, _ = scaling(factor=1.375)
     assert second.run is first.run and second.key == first.key and second.seconds == 0
     longer, _, _ = scaling((21,), factor=1.375)

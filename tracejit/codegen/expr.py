@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracejit.codegen.expr_functions import ELEMENTARY, LIBM_UNARY, Functions
 from tracejit.codegen.loops import Axis, Buffer, Index, Scalar, Size
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
@@ -41,28 +42,6 @@ __all__ = [
     "children",
     "topological",
 ]
-
-# Elementary functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
-ELEMENTARY: Final = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow")
-# Functions of one argument that are left to the C library, one lane at a time.
-LIBM_UNARY: Final = (
-    "sin",
-    "cos",
-    "tan",
-    "sinh",
-    "cosh",
-    "asin",
-    "acos",
-    "atan",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erfc",
-    "lgamma",
-    "tgamma",
-    "cbrt",
-)
-LIBM_BINARY: Final = ("atan2", "hypot", "nextafter")
 
 
 class Expr:
@@ -257,7 +236,7 @@ def _describe(*operands: Expr) -> str:
     return ", ".join(e.dtype.name for e in operands)
 
 
-class Builder:
+class Builder(Functions):
     """Makes Exprs.  Every method has one NumPy-scalar meaning (`codegen/evaluate.py`) and one LLVM emission.
 
     Operands are Exprs, or Python numbers where another operand is an Expr and gives the dtype.  Raises TypeError for operands
@@ -268,7 +247,7 @@ class Builder:
 
     # --- leaves and conversions
 
-    def const(self, value: Any, dtype: DType) -> Expr:
+    def const(self, value: Any, dtype: DType) -> Const:
         """A constant of `dtype`.  Python integers wrap, as torch converts a scalar operand."""
         if dtype.category == dtypes.INTEGER and isinstance(value, int | np.integer):
             bits = 8 * dtype.itemsize
@@ -460,91 +439,9 @@ class Builder:
         a, b = self._unify("select", x, y)
         return Apply("select", (self._truth(condition), a, b), a.dtype)
 
-    # --- elementary functions
-
-    def exp(self, x: Expr) -> Expr:
-        return self._apply("exp", (x,), "f")
-
-    def exp2(self, x: Expr) -> Expr:
-        return self._apply("exp2", (x,), "f")
-
-    def expm1(self, x: Expr) -> Expr:
-        return self._apply("expm1", (x,), "f")
-
-    def log(self, x: Expr) -> Expr:
-        return self._apply("log", (x,), "f")
-
-    def log2(self, x: Expr) -> Expr:
-        return self._apply("log2", (x,), "f")
-
-    def log10(self, x: Expr) -> Expr:
-        return self._apply("log10", (x,), "f")
-
-    def log1p(self, x: Expr) -> Expr:
-        return self._apply("log1p", (x,), "f")
-
-    def sin(self, x: Expr) -> Expr:
-        return self._apply("sin", (x,), "f")
-
-    def cos(self, x: Expr) -> Expr:
-        return self._apply("cos", (x,), "f")
-
-    def tanh(self, x: Expr) -> Expr:
-        return self._apply("tanh", (x,), "f")
-
-    def sigmoid(self, x: Expr) -> Expr:
-        """1 / (1 + exp(-x))."""
-        return self._apply("sigmoid", (x,), "f")
-
-    def erf(self, x: Expr) -> Expr:
-        return self._apply("erf", (x,), "f")
-
-    def pow(self, x: Any, y: Any) -> Expr:
-        """x ** y.  Integers wrap; a negative integer exponent gives the integer part of the quotient (0 for |x| > 1, and for x = 0)."""
-        return self._apply("pow", (x, y), "if")
-
-    def rsqrt(self, x: Expr) -> Expr:
-        """1 / sqrt(x), two roundings."""
-        return self.div(1.0, self.sqrt(x))
-
-    def libm(self, name: str, *operands: Any) -> Expr:
-        """A function of the C library, one lane at a time: for the rare ones."""
-        return self._apply("libm", operands, "f", attribute=name)
-
-    def libm_where(self, condition: Expr, name: str, x: Expr, usual: Expr) -> Expr:
-        """select(condition, libm(name, x), usual), the function being called only where some lane needs it."""
+    def _where(self, condition: Expr, name: str, x: Expr, usual: Expr) -> Expr:
         x, usual = self._unify("libm_where", x, usual)
         return Apply("libm_where", (condition, x, usual), x.dtype, name)
-
-    def tan(self, x: Expr) -> Expr:
-        return self.libm("tan", x)
-
-    def sinh(self, x: Expr) -> Expr:
-        return self.libm("sinh", x)
-
-    def cosh(self, x: Expr) -> Expr:
-        return self.libm("cosh", x)
-
-    def asin(self, x: Expr) -> Expr:
-        return self.libm("asin", x)
-
-    def acos(self, x: Expr) -> Expr:
-        return self.libm("acos", x)
-
-    def atan(self, x: Expr) -> Expr:
-        return self.libm("atan", x)
-
-    def asinh(self, x: Expr) -> Expr:
-        return self.libm("asinh", x)
-
-    def acosh(self, x: Expr) -> Expr:
-        return self.libm("acosh", x)
-
-    def atanh(self, x: Expr) -> Expr:
-        return self.libm("atanh", x)
-
-    def atan2(self, x: Any, y: Any) -> Expr:
-        return self.libm("atan2", x, y)
 
 
 builder: Final = Builder()

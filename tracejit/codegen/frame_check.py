@@ -26,7 +26,7 @@ _ALIGNED, _WRITEABLE = 0x0100, 0x0400
 
 
 def metadata_words(arrays: Sequence[ArraySpec]) -> list[int]:
-    """Per array: address of its dtype object, flags that must be set, rank, then (size, byte stride, mask of the comparison) per dimension."""
+    """Per array: address of its dtype object, flags that must be set, rank; then (size, byte stride, mask of the stride) per dimension."""
     words: list[int] = []
     for a in arrays:
         words += [id(a.dtype.numpy), _ALIGNED | (_WRITEABLE if a.written else 0), len(a.shape)]

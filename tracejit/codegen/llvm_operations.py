@@ -287,7 +287,10 @@ def _integer_division(s: _Site, operation: str, x: str, y: str) -> str:
 
 def _float_division(s: _Site, operation: str, x: str, y: str) -> str:
     """floor_divide and remainder as NumPy's npy_divmod computes them (numpy/_core/src/npymath/npy_math_internal.h.src)."""
-    copysign = lambda a, b: s.code.intrinsic("copysign", s.element, s.lanes, a, b)
+
+    def copysign(a: str, b: str) -> str:
+        return s.code.intrinsic("copysign", s.element, s.lanes, a, b)
+
     zero = s.const(0.0)
     rest = s.op(f"frem {s.kind} {x}, {y}")
     by_zero = s.compare("eq", y, zero)

@@ -102,7 +102,7 @@ _ATANH_64: Final = (
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     """A polynomial by fma, highest power first."""
-    result = b.const(coefficients[0], x.dtype)
+    result: Expr = b.const(coefficients[0], x.dtype)
     for c in coefficients[1:]:
         result = b.fma(result, x, c)
     return result

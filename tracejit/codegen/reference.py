@@ -211,7 +211,8 @@ class _Renderer:
         self.operations: set[str] = set()
         self.name = self.fresh(nest.name)
         self.parameters: dict[Buffer | Size | Scalar, str] = {}
-        for parameter in (*nest.buffers, *nest.temporaries, *nest.sizes, *nest.scalars):
+        everything: tuple[Buffer | Size | Scalar, ...] = (*nest.buffers, *nest.temporaries, *nest.sizes, *nest.scalars)
+        for parameter in everything:
             self.parameters[parameter] = self.fresh(parameter.name)
 
     def fresh(self, hint: str) -> str:
