@@ -91,11 +91,18 @@ def reduction(
     return declare
 
 
-def view(rule: Callable[..., Any], *, name: str | None = None, samples: Callable[[], Iterable[Any]] | None = None) -> Callable[[Body], Op]:
+def view(
+    rule: Callable[..., Any],
+    *,
+    name: str | None = None,
+    traits: Iterable[str] = (),
+    samples: Callable[[], Iterable[Any]] | None = None,
+) -> Callable[[Body], Op]:
     """A primitive whose output shares the memory of its first operand."""
 
     def declare(body: Body) -> Op:
-        return Op(name or body.__name__.rstrip("_"), Kind.VIEW, body, shape_rule=rule, effect=Effect.VIEW, samples=samples)
+        op_name = name or body.__name__.rstrip("_")
+        return Op(op_name, Kind.VIEW, body, shape_rule=rule, effect=Effect.VIEW, traits=traits, samples=samples)
 
     return declare
 

@@ -9,9 +9,13 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
+from tracejit.core.shapes import product
 from tracejit.ops.declare import custom, reduced_shape, reduction
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.movement.views import expand, reshape
+from tracejit.ops.movement.copies import clone, flip
+from tracejit.ops.movement.views import expand, permute, reshape
+from tracejit.ops.samples import Samples, bools, cases, floats
+from tracejit.ops.scan import cumprod, exclusive
 
 __all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_", "sum_to"]
 
@@ -25,7 +29,23 @@ def _spread(g: Any, shape: tuple[int, ...], dims: Dims, keepdim: bool) -> Any:
     return expand(g, shape=shape)
 
 
-@reduction("sum", name="sum")
+def _samples() -> Samples:
+    return cases(
+        (floats(5), {"dims": (0,), "keepdim": False}), (floats(2, 3).T, {"dims": (1,), "keepdim": True}),
+        (floats(2, 3, 2), {"dims": (0, 2), "keepdim": False}), (floats(), {"dims": (), "keepdim": False}),
+        (floats(0, 2), {"dims": (1,), "keepdim": False}),
+    )  # fmt: skip
+
+
+def _truth_samples() -> Samples:
+    return cases((bools(5), {"dims": (0,), "keepdim": False}), (bools(2, 3).T, {"dims": (0, 1), "keepdim": True}), (bools(0, 2), {"dims": (0,), "keepdim": False}))
+
+
+def _position_samples() -> Samples:
+    return cases((floats(5), {"dim": 0, "keepdim": False}), (floats(2, 3).T, {"dim": 1, "keepdim": True}), (floats(), {"dim": 0, "keepdim": False}))
+
+
+@reduction("sum", name="sum", samples=_samples())
 def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
     return np.add.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
@@ -52,10 +72,25 @@ def _(c: Any, g: Any) -> Any:
     return sum_to(g, c.avals[0].shape)
 
 
-@reduction("prod")
+@reduction("prod", samples=_samples())
 def prod(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Product of the elements along `dims`."""
     return np.multiply.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+
+
+@prod.vjp(saves="0")
+def _(c: Any, g: Any) -> Any:
+    # the product of the others, which exists where an element is 0 too: of those before it times of those after it
+    (x,), dims, shape = c.inputs, c.attributes["dims"], c.avals[0].shape
+    order = tuple(i for i in range(len(shape)) if i not in dims) + dims
+    moved = permute(x, dims=order)
+    rest = tuple(shape[d] for d in order[: len(order) - len(dims)])
+    flat = reshape(clone(moved), shape=(*rest, product(shape[d] for d in dims)))
+    last = len(rest)
+    before = exclusive(cumprod(flat, dim=last), last, 1.0)
+    after = flip(exclusive(cumprod(flip(flat, dims=(last,)), dim=last), last, 1.0), dims=(last,))
+    others = permute(reshape(before * after, shape=tuple(shape[d] for d in order)), dims=tuple(order.index(i) for i in range(len(order))))
+    return _spread(g, shape, dims, c.attributes["keepdim"]) * others
 
 
 def _share_of_extreme(c: Any, g: Any) -> Any:
@@ -72,7 +107,7 @@ def _require_elements(name: str, x: Any, dims: Dims) -> None:
         raise IndexError(f"{name}(): expected reduction dimensions {dims} to have elements, got a tensor of shape {list(x.shape)}")
 
 
-@reduction("max")
+@reduction("max", samples=_samples())
 def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Largest element along `dims`; NaN where there is one."""
     _require_elements("amax", x, dims)
@@ -82,7 +117,7 @@ def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
 amax.vjp(saves="0 out")(_share_of_extreme)
 
 
-@reduction("min")
+@reduction("min", samples=_samples())
 def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Smallest element along `dims`; NaN where there is one."""
     _require_elements("amin", x, dims)
@@ -92,13 +127,13 @@ def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
 amin.vjp(saves="0 out")(_share_of_extreme)
 
 
-@reduction("any", result=dtypes.bool_, name="any")
+@reduction("any", result=dtypes.bool_, name="any", samples=_truth_samples())
 def any_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether any element along `dims` is nonzero."""
     return np.logical_or.reduce(x, axis=dims, keepdims=keepdim)
 
 
-@reduction("all", result=dtypes.bool_, name="all")
+@reduction("all", result=dtypes.bool_, name="all", samples=_truth_samples())
 def all_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether all elements along `dims` are nonzero."""
     return np.logical_and.reduce(x, axis=dims, keepdims=keepdim)
@@ -121,7 +156,7 @@ def _position(find: Any) -> Any:
     return evaluate
 
 
-argmax = custom(Kind.REDUCTION, _position_rule, name="argmax")(_position(np.argmax))
+argmax = custom(Kind.REDUCTION, _position_rule, name="argmax", samples=_position_samples(), traits=("not differentiable",))(_position(np.argmax))
 argmax.reducer = "argmax"
-argmin = custom(Kind.REDUCTION, _position_rule, name="argmin")(_position(np.argmin))
+argmin = custom(Kind.REDUCTION, _position_rule, name="argmin", samples=_position_samples(), traits=("not differentiable",))(_position(np.argmin))
 argmin.reducer = "argmin"

@@ -10,11 +10,12 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import Effect, Kind
 from tracejit.ops.declare import custom
 from tracejit.ops.movement.views import slice_
+from tracejit.ops.samples import cases, floats, unary
 
 __all__ = ["cat", "clone", "flip", "guard", "pad", "write"]
 
 
-@custom(Kind.MOVEMENT, lambda x: x)
+@custom(Kind.MOVEMENT, lambda x: x, samples=unary())
 def clone(x: Any) -> Any:
     """A row-major copy."""
     return np.array(x, order="C")
@@ -30,7 +31,13 @@ def _cat_rule(*xs: Aval, dim: int) -> Aval:
     return Aval((*first.shape[:dim], sum(x.shape[dim] for x in xs), *first.shape[dim + 1 :]), first.dtype)
 
 
-@custom(Kind.MOVEMENT, _cat_rule)
+@custom(
+    Kind.MOVEMENT,
+    _cat_rule,
+    samples=cases(
+        (floats(2), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 1, seed=1), floats(3, 0), {"dim": 1}), (floats(0, 2), {"dim": 0})
+    ),
+)
 def cat(*xs: Any, dim: int) -> Any:
     """Tensors of one dtype joined along `dim`; the other sizes are equal."""
     return np.concatenate(xs, axis=dim)
@@ -46,7 +53,7 @@ def _(c: Any, g: Any) -> Any:
     return tuple(out)
 
 
-@custom(Kind.MOVEMENT, lambda x, dims: x)
+@custom(Kind.MOVEMENT, lambda x, dims: x, samples=cases((floats(4), {"dims": (0,)}), (floats(2, 3).T, {"dims": (0, 1)}), (floats(0), {"dims": ()})))
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """A copy with the elements along `dims` in reverse order."""
     return np.flip(x, dims).copy()
@@ -61,7 +68,11 @@ def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) 
     return Aval(tuple(s + a + z for s, a, z in zip(x.shape, low, high, strict=True)), x.dtype)
 
 
-@custom(Kind.MOVEMENT, _pad_rule)
+@custom(
+    Kind.MOVEMENT,
+    _pad_rule,
+    samples=cases((floats(3), 0.5, {"low": (1,), "high": (2,)}), (floats(2, 3).T, 0.0, {"low": (0, 1), "high": (2, 0)}), (floats(), 1.0, {"low": (), "high": ()})),
+)
 def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     """`x` with low[d] elements of `value` before and high[d] after it along each dimension d; none negative."""
     return np.pad(x, tuple(zip(low, high, strict=True)), constant_values=value)
@@ -75,7 +86,12 @@ def _(c: Any, g: Any) -> Any:
     return g, None
 
 
-@custom(Kind.WRITE, lambda target, value: target, effect=Effect.IN_PLACE)
+@custom(
+    Kind.WRITE,
+    lambda target, value: target,
+    effect=Effect.IN_PLACE,
+    samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(2, seed=1))),
+)
 def write(target: Any, value: Any) -> Any:
     """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version."""
     np.copyto(target, value)
@@ -87,7 +103,7 @@ def _(c: Any, g: Any) -> Any:
     return None, g if c.needs[1] else None
 
 
-@custom(Kind.GUARD, lambda value, expected: (), multiple=True)
+@custom(Kind.GUARD, lambda value, expected: (), multiple=True, traits=("not differentiable",))
 def guard(value: Any, expected: Any) -> Any:
     """Nothing; in a program, execution goes on only if the single element of `value` is `expected`."""
     return ()

@@ -12,16 +12,23 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import Kind
 from tracejit.ops.creation import full
 from tracejit.ops.declare import custom, view
+from tracejit.ops.samples import Samples, cases, floats
 
-__all__ = ["detach", "diagonal", "diagonal_scatter", "expand", "permute", "reshape", "select", "select_scatter", "slice_", "slice_scatter"]
+__all__ = [
+    "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "select", "select_scatter", "slice_", "slice_scatter", "unfold",
+]  # fmt: skip
 
 Shape = tuple[int, ...]
 
 
-@view(lambda x, shape: Aval(shape, x.dtype))
+@view(
+    lambda x, shape: Aval(shape, x.dtype),
+    samples=cases((floats(6), {"shape": (2, 3)}), (floats(2, 3), {"shape": (3, 1, 2)}), (floats(), {"shape": (1, 1)}), (floats(0, 2), {"shape": (4, 0)})),
+)
 def reshape(x: Any, shape: Shape) -> Any:
     """The same elements in row-major order under another shape of the same size."""
     return x.reshape(shape)
@@ -32,7 +39,10 @@ def _(c: Any, g: Any) -> Any:
     return reshape(g, shape=c.avals[0].shape)
 
 
-@view(lambda x, dims: Aval(tuple(x.shape[d] for d in dims), x.dtype))
+@view(
+    lambda x, dims: Aval(tuple(x.shape[d] for d in dims), x.dtype),
+    samples=cases((floats(2, 3), {"dims": (1, 0)}), (floats(2, 3, 2).T, {"dims": (2, 0, 1)}), (floats(), {"dims": ()}), (floats(0, 2), {"dims": (1, 0)})),
+)
 def permute(x: Any, dims: Shape) -> Any:
     """Dimensions in another order."""
     return x.transpose(dims)
@@ -44,7 +54,10 @@ def _(c: Any, g: Any) -> Any:
     return permute(g, dims=tuple(dims.index(i) for i in range(len(dims))))
 
 
-@view(lambda x, shape: Aval(shape, x.dtype))
+@view(
+    lambda x, shape: Aval(shape, x.dtype),
+    samples=cases((floats(3), {"shape": (2, 3)}), (floats(1, 3).T, {"shape": (3, 2)}), (floats(), {"shape": (2, 2)}), (floats(1), {"shape": (0,)})),
+)
 def expand(x: Any, shape: Shape) -> Any:
     """Broadcast to `shape` without copying; the result cannot be written to."""
     x = np.asarray(x)
@@ -61,7 +74,14 @@ def _slice_rule(x: Aval, dim: int, start: int, stop: int, step: int) -> Aval:
     return Aval((*x.shape[:dim], max(0, -((start - stop) // step)), *x.shape[dim + 1 :]), x.dtype)
 
 
-@view(_slice_rule, name="slice")
+def _slices() -> Samples:
+    return cases(
+        (floats(7), {"dim": 0, "start": 1, "stop": 6, "step": 2}), (floats(2, 4).T, {"dim": 0, "start": 1, "stop": 3, "step": 1}),
+        (floats(3, 2), {"dim": 1, "start": 2, "stop": 2, "step": 1}),
+    )  # fmt: skip
+
+
+@view(_slice_rule, name="slice", samples=_slices())
 def slice_(x: Any, dim: int, start: int, stop: int, step: int) -> Any:
     """Elements start, start + step, ... below stop along `dim`; 0 <= start <= stop <= size, step >= 1."""
     return x[(slice(None),) * dim + (slice(start, stop, step),)]
@@ -73,7 +93,14 @@ def _(c: Any, g: Any) -> Any:
     return slice_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
 
 
-@custom(Kind.MOVEMENT, lambda base, value, **attributes: base)
+@custom(
+    Kind.MOVEMENT,
+    lambda base, value, **attributes: base,
+    samples=cases(
+        (floats(7), floats(3, seed=1), {"dim": 0, "start": 1, "stop": 6, "step": 2}),
+        (floats(2, 4).T, floats(2, 2, seed=1), {"dim": 0, "start": 1, "stop": 3, "step": 1}),
+    ),
+)
 def slice_scatter(base: Any, value: Any, dim: int, start: int, stop: int, step: int) -> Any:
     """A copy of `base` in which the slice has the contents of `value`."""
     out = np.array(base)
@@ -87,7 +114,10 @@ def _(c: Any, g: Any) -> Any:
     return slice_scatter(g, zeros, **c.attributes) if c.needs[0] else None, slice_(g, **c.attributes) if c.needs[1] else None
 
 
-@view(lambda x, index, dim: Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype))
+@view(
+    lambda x, index, dim: Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype),
+    samples=cases((floats(4), 2, {"dim": 0}), (floats(2, 3).T, 1, {"dim": 1}), (floats(0, 2), 1, {"dim": 1})),
+)
 def select(x: Any, index: int, dim: int) -> Any:
     """The slice at `index` (0 <= index < size) of `dim`, without that dimension."""
     return x[(slice(None),) * dim + (index, ...)]
@@ -99,7 +129,11 @@ def _(c: Any, g: Any) -> Any:
     return select_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, c.inputs[1], dim=c.attributes["dim"]), None
 
 
-@custom(Kind.MOVEMENT, lambda base, value, index, **attributes: base)
+@custom(
+    Kind.MOVEMENT,
+    lambda base, value, index, **attributes: base,
+    samples=cases((floats(4), floats(), 2, {"dim": 0}), (floats(2, 3).T, floats(3, seed=1), 1, {"dim": 1})),
+)
 def select_scatter(base: Any, value: Any, index: int, dim: int) -> Any:
     """A copy of `base` in which the slice at `index` of `dim` has the contents of `value`."""
     out = np.array(base)
@@ -120,7 +154,13 @@ def _diagonal_rule(x: Aval, offset: int, dim1: int, dim2: int) -> Aval:
     return Aval((*(s for i, s in enumerate(x.shape) if i not in (dim1, dim2)), length), x.dtype)
 
 
-@view(_diagonal_rule)
+@view(
+    _diagonal_rule,
+    samples=cases(
+        (floats(3, 4), {"offset": 1, "dim1": 0, "dim2": 1}), (floats(2, 3, 4), {"offset": -1, "dim1": 2, "dim2": 0}),
+        (floats(2, 2).T, {"offset": 2, "dim1": 0, "dim2": 1}),
+    ),
+)  # fmt: skip
 def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The diagonal over two dimensions, which becomes the last one."""
     out = np.diagonal(x, offset, dim1, dim2)
@@ -135,7 +175,13 @@ def _(c: Any, g: Any) -> Any:
     return diagonal_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
 
 
-@custom(Kind.MOVEMENT, lambda base, value, **attributes: base)
+@custom(
+    Kind.MOVEMENT,
+    lambda base, value, **attributes: base,
+    samples=cases(
+        (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}), (floats(2, 3, 4), floats(3, 1, seed=1), {"offset": -1, "dim1": 2, "dim2": 0})
+    ),
+)
 def diagonal_scatter(base: Any, value: Any, offset: int, dim1: int, dim2: int) -> Any:
     """A copy of `base` with the contents of `value` on its diagonal."""
     out = np.array(base)
@@ -149,7 +195,56 @@ def _(c: Any, g: Any) -> Any:
     return diagonal_scatter(g, zeros, **c.attributes) if c.needs[0] else None, diagonal(g, **c.attributes) if c.needs[1] else None
 
 
-@view(lambda x: x)
+def _unfold_rule(x: Aval, dim: int, size: int, step: int, dilation: int) -> Aval:
+    count = (x.shape[dim] - dilation * (size - 1) - 1) // step + 1 if size else x.shape[dim] // step + 1
+    return Aval((*x.shape[:dim], count, *x.shape[dim + 1 :], size), x.dtype)
+
+
+@view(
+    _unfold_rule,
+    samples=cases(
+        (floats(7), {"dim": 0, "size": 3, "step": 2, "dilation": 1}), (floats(2, 6).T, {"dim": 0, "size": 2, "step": 1, "dilation": 3}),
+        (floats(2, 5, 3), {"dim": 1, "size": 5, "step": 1, "dilation": 1}),
+    ),
+)  # fmt: skip
+def unfold(x: Any, dim: int, size: int, step: int, dilation: int) -> Any:
+    """Windows of `size` elements of `dim`, `dilation` apart; windows begin `step` apart.  The windows' elements are a new last dimension.
+    They may share memory, so the result cannot be written to."""
+    shape = _unfold_rule(Aval(x.shape, from_numpy_dtype(x.dtype)), dim, size, step, dilation).shape
+    stride = x.strides[dim]
+    return as_strided(x, shape, (*x.strides[:dim], stride * step, *x.strides[dim + 1 :], stride * dilation))
+
+
+@unfold.vjp()
+def _(c: Any, g: Any) -> Any:
+    attributes = c.attributes
+    dim = attributes["dim"]
+    return fold(g, dim=dim, length=c.avals[0].shape[dim], step=attributes["step"], dilation=attributes["dilation"])
+
+
+@custom(
+    Kind.OPAQUE,
+    lambda x, dim, length, step, dilation: Aval((*x.shape[:dim], length, *x.shape[dim + 1 : -1]), x.dtype),
+    samples=cases(
+        (floats(3, 3), {"dim": 0, "length": 7, "step": 2, "dilation": 1}), (floats(2, 2, 3).T, {"dim": 0, "length": 6, "step": 1, "dilation": 2}),
+    ),
+)  # fmt: skip
+def fold(x: Any, dim: int, length: int, step: int, dilation: int) -> Any:
+    """The inverse of unfold: windows (their elements in the last dimension) added up at their places in a dimension of size `length`."""
+    out = np.zeros((*x.shape[:dim], length, *x.shape[dim + 1 : -1]), x.dtype)
+    lead, span = (slice(None),) * dim, step * (x.shape[dim] - 1) + 1
+    for k in range(x.shape[-1] if x.shape[dim] else 0):
+        out[(*lead, slice(k * dilation, k * dilation + span, step))] += x[..., k]
+    return out
+
+
+@fold.vjp()
+def _(c: Any, g: Any) -> Any:
+    attributes = c.attributes
+    return unfold(g, dim=attributes["dim"], size=c.avals[0].shape[-1], step=attributes["step"], dilation=attributes["dilation"])
+
+
+@view(lambda x: x, samples=cases((floats(3),), (floats(2, 3).T,)), traits=("not differentiable",))
 def detach(x: Any) -> Any:
     """The same memory, outside the graph of gradients."""
     return x[...]

@@ -8,14 +8,15 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.ops import creation
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.movement import shape_of
+from tracejit.ops.public.movement import require_cpu, shape_of
 
 
 def _finish(out: Any, requires_grad: bool) -> Any:
     return out.requires_grad_() if requires_grad else out
 
 
-def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType | None, requires_grad: bool) -> Any:
+def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType | None, device: Any, requires_grad: bool) -> Any:
+    require_cpu(name, device)
     shape = shape_of(name, sizes)
     if any(s < 0 for s in shape):
         raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
@@ -23,36 +24,37 @@ def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType |
 
 
 @public(method=False)
-def zeros(*size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def zeros(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of zeros; `dtype` defaults to the default floating-point dtype."""
-    return _filled("zeros", size, 0, dtype, requires_grad)
+    return _filled("zeros", size, 0, dtype, device, requires_grad)
 
 
 @public(method=False)
-def ones(*size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def ones(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of ones; `dtype` defaults to the default floating-point dtype."""
-    return _filled("ones", size, 1, dtype, requires_grad)
+    return _filled("ones", size, 1, dtype, device, requires_grad)
 
 
 @public(method=False)
-def empty(*size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def empty(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor to be filled later.  Its contents are zeros, so that eager and compiled runs agree."""
-    return _filled("empty", size, 0, dtype, requires_grad)
+    return _filled("empty", size, 0, dtype, device, requires_grad)
 
 
 @public(method=False)
-def full(size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def full(size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of one number; `dtype` defaults to that of the number."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
-    return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), requires_grad)
+    return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), device, requires_grad)
 
 
 def _like(name: str, value: int) -> None:
-    def like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
-        return _finish(creation.full(value, shape=input.shape, dtype=dtype or input.dtype), requires_grad)
+    def like(input: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+        require_cpu(f"{name}_like", device)
+        return _finish(creation.full(value, shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad)
 
-    def new(input: Any, *size: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
-        return _filled(f"new_{name}", size, value, dtype or input.dtype, requires_grad)
+    def new(input: Any, *size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+        return _filled(f"new_{name}", size, value, dtype or input.dtype, device, requires_grad)
 
     like.__name__, new.__name__ = f"{name}_like", f"new_{name}"
     like.__doc__ = f"A tensor of {name} (empty: zeros) of the shape and dtype of `input`."
@@ -66,20 +68,22 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 
 
 @public(method=False)
-def full_like(input: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def full_like(input: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of one number of the shape and dtype of `input`."""
-    return _finish(creation.full(fill_value, shape=input.shape, dtype=dtype or input.dtype), requires_grad)
+    require_cpu("full_like", device)
+    return _finish(creation.full(fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad)
 
 
 @public(function=False)
-def new_full(input: Any, size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def new_full(input: Any, size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of one number, of the given size and the dtype of `input`."""
-    return _filled("new_full", (size,), fill_value, dtype or input.dtype, requires_grad)
+    return _filled("new_full", (size,), fill_value, dtype or input.dtype, device, requires_grad)
 
 
 @public(method=False)
-def arange(*bounds: Any, dtype: dtypes.DType | None = None, requires_grad: bool = False, **named: Any) -> Any:
+def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False, **named: Any) -> Any:
     """arange(end), arange(start, end), arange(start, end, step): values in [start, end) at distance step; int64 if all are integers."""
+    require_cpu("arange", device)
     if named:
         bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
     start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
@@ -92,8 +96,9 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, requires_grad: bool 
 
 
 @public(method=False)
-def linspace(start: float, end: float, steps: int, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def linspace(start: Any, end: Any, steps: int, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """`steps` numbers at equal distance from start to end, both included."""
+    require_cpu("linspace", device)
     if steps < 0:
         raise RuntimeError(f"linspace(): number of steps must be non-negative, got {steps}")
     dtype = dtype or dtypes.default_dtype()
@@ -102,6 +107,9 @@ def linspace(start: float, end: float, steps: int, *, dtype: dtypes.DType | None
 
 
 @public(method=False)
-def eye(n: int, m: int | None = None, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def eye(n: int, m: int | None = None, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones on the diagonal of an (n, m) matrix, zeros elsewhere."""
+    require_cpu("eye", device)
+    if n < 0 or (m is not None and m < 0):
+        raise RuntimeError(f"eye(): n and m must not be negative, got {n} and {m}")
     return _finish(creation.eye(rows=n, columns=n if m is None else m, dtype=dtype or dtypes.default_dtype()), requires_grad)

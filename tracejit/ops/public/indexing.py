@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core import dtypes
-from tracejit.core.shapes import normalise_dim
+from tracejit.core.shapes import broadcast_shapes, normalise_dim
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement import views
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.movement import reshape
 
 
 def is_tensor(x: Any) -> bool:
@@ -146,6 +147,126 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     elif source.dtype is not input.dtype:
         raise RuntimeError(f"scatter(): expected src to have the dtype of input, {input.dtype.name}, got {source.dtype.name}")
     return indexing.scatter(input, index, source, dim=normalise_dim("scatter", dim, input.ndim))
+
+
+@public()
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """Elements of `input` at `indices` along `dim`, both broadcast in the other dimensions; without `dim`, of the flattened tensor."""
+    _integer("take_along_dim", indices)
+    if dim is None:
+        return indexing.gather(reshape(input, -1), reshape(indices, -1), dim=0)
+    if input.ndim != indices.ndim:
+        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, got {input.ndim} and {indices.ndim}")
+    at = normalise_dim("take_along_dim", dim, input.ndim)
+    own, wanted = tuple(input.shape), tuple(indices.shape)
+    common = broadcast_shapes("take_along_dim", own[:at] + own[at + 1 :], wanted[:at] + wanted[at + 1 :])
+    x = views.expand(input, shape=(*common[:at], own[at], *common[at:]))
+    positions = views.expand(indices, shape=(*common[:at], wanted[at], *common[at:]))
+    return indexing.gather(x, where(positions < 0, positions + own[at], positions), dim=at)
+
+
+@public()
+def take(input: Any, index: Any) -> Any:
+    """Elements at positions of the flattened tensor, in the shape of `index`."""
+    _integer("take", index)
+    return indexing.index(reshape(input, -1), index, dims=(0,))
+
+
+@public()
+def masked_select(input: Any, mask: Any) -> Any:
+    """The elements where the bool `mask` holds, both broadcast, in one dimension."""
+    if mask.dtype is not dtypes.bool_:
+        raise RuntimeError(f"masked_select(): expected a bool mask, got {mask.dtype.name}")
+    shape = broadcast_shapes("masked_select", tuple(input.shape), tuple(mask.shape))
+    if not shape:
+        input, mask, shape = views.reshape(input, shape=(1,)), views.reshape(mask, shape=(1,)), (1,)
+    positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))
+    return indexing.index(views.expand(input, shape=shape), *positions, dims=tuple(range(len(shape))))
+
+
+@public()
+def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+    """Positions of nonzero elements: a matrix with one row per element, or one vector per dimension."""
+    x = views.detach(input)
+    if as_tuple:
+        return indexing.nonzero_tuple(x if x.ndim else views.reshape(x, shape=(1,)))
+    return indexing.nonzero(x)
+
+
+@public()
+def argwhere(input: Any) -> Any:
+    """Positions of nonzero elements, one row per element."""
+    return nonzero(input)
+
+
+@public(in_place=True)
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """A copy of `input` with input[indices] = values, or += for `accumulate`."""
+    if values.dtype is not input.dtype:
+        raise RuntimeError(f"index_put(): index put requires the source and destination dtypes match, got {values.dtype.name} for {input.dtype.name}")
+    target, advanced = split_key(input, tuple(slice(None) if i is None else i for i in indices))
+    dims = tuple(d for d, _ in advanced)
+    return indexing.index_put(target, values, *(i for _, i in advanced), dims=dims, accumulate=bool(accumulate))
+
+
+@public(in_place=True)
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """A copy of `input` with the slices at `index` along `dim` set to a number."""
+    _integer("index_fill", index)
+    at = normalise_dim("index_fill", dim, input.ndim)
+    number = cast(value, dtype=input.dtype) if is_tensor(value) else full(value, shape=(), dtype=input.dtype)
+    if not input.ndim:
+        return number if index.shape != (0,) else input
+    return indexing.index_put(input, number, reshape(index, -1), dims=(at,), accumulate=False)
+
+
+@public(in_place=True)
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """A copy of `input` with the slices at `index` along `dim` replaced by those of `source`."""
+    _integer("index_copy", index)
+    at = normalise_dim("index_copy", dim, input.ndim)
+    if not input.ndim:
+        return views.reshape(source, shape=())
+    if source.dtype is not input.dtype:
+        raise RuntimeError(f"index_copy(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
+    return indexing.index_put(input, source, reshape(index, -1), dims=(at,), accumulate=False)
+
+
+@public()
+def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+    """A copy of `input` with the slice at `index` of `dim` replaced by `src`."""
+    at = normalise_dim("select_scatter", dim, input.ndim)
+    size = input.shape[at]
+    if not -size <= index < size:
+        raise IndexError(f"select_scatter(): index {index} is out of range for dimension {at} of size {size}")
+    if tuple(src.shape) != (*input.shape[:at], *input.shape[at + 1 :]):
+        raise RuntimeError(f"select_scatter(): src of shape {list(src.shape)} does not fit a slice of {list(input.shape)}")
+    return views.select_scatter(input, src, index % size, dim=at)
+
+
+@public()
+def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """A copy of `input` with the slice start:end:step of `dim` replaced by `src`."""
+    at = normalise_dim("slice_scatter", dim, input.ndim)
+    begin, stop, step = slice(start, end, step).indices(input.shape[at])
+    return views.slice_scatter(input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
+
+
+@public()
+def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A copy of `input` with a diagonal replaced by `src`."""
+    a, b = normalise_dim("diagonal_scatter", dim1, input.ndim), normalise_dim("diagonal_scatter", dim2, input.ndim)
+    return views.diagonal_scatter(input, src, offset=offset, dim1=a, dim2=b)
+
+
+@public(in_place=True)
+def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+    """A copy of `input` with the elements where `mask` holds replaced by the first elements of `source`, in order."""
+    shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
+    positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))
+    count = positions[0].shape[0] if positions else 0
+    values = views.slice_(reshape(source, -1), dim=0, start=0, stop=count, step=1)
+    return indexing.index_put(views.expand(input, shape=shape), values, *positions, dims=tuple(range(len(shape))), accumulate=False)
 
 
 @public()

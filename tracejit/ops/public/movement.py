@@ -15,6 +15,12 @@ from tracejit.ops.public.derive import public
 Shape = tuple[int, ...]
 
 
+def require_cpu(name: str, device: Any) -> None:
+    """Raises RuntimeError for any device but the CPU."""
+    if device is not None and str(device) not in ("cpu", "cpu:0"):
+        raise RuntimeError(f"{name}(): device {str(device)!r} is not supported; tracejit computes on the CPU only")
+
+
 def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
     """Sizes given as f(2, 3) or f((2, 3)).  Raises TypeError for anything but integers."""
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
@@ -253,9 +259,9 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
 
 
 @public()
-def flip(input: Any, *dims: Any) -> Any:
+def flip(input: Any, *along: Any, dims: Any = None) -> Any:
     """A copy with the elements along `dims` in reverse order."""
-    chosen = tuple(normalise_dim("flip", d, input.ndim) for d in shape_of("flip", dims))
+    chosen = tuple(normalise_dim("flip", d, input.ndim) for d in shape_of("flip", along if dims is None else (dims,)))
     if len(set(chosen)) != len(chosen):
         raise RuntimeError(f"flip(): dims {list(chosen)} repeat a dimension")
     return copies.flip(input, dims=chosen)
@@ -271,8 +277,17 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 
 
 @public(function=False)
-def to(input: Any, dtype: Any = None, *, copy: bool = False) -> Any:
-    """The tensor in another dtype (or in that of another tensor); itself where nothing changes and `copy` is false."""
+def to(
+    input: Any, dtype: Any = None, other: Any = None, non_blocking: bool = False, copy: bool = False, *, device: Any = None, memory_format: Any = None
+) -> Any:
+    """The tensor in another dtype (or in that of another tensor); itself where nothing changes and `copy` is false.
+
+    Also to(device) and to(device, dtype); the only device is "cpu".  `memory_format` is accepted for PyTorch's sake: it changes no value."""
+    if isinstance(dtype, str):
+        device, dtype, other = dtype, other, None
+    if isinstance(other, bool):
+        copy = non_blocking  # to(dtype, non_blocking, copy)
+    require_cpu("to", device)
     if dtype is not None and not isinstance(dtype, dtypes.DType):
         if not hasattr(dtype, "dtype"):
             raise TypeError(f"to(): expected a dtype or a Tensor, got {type(dtype).__name__}; tracejit computes on the CPU only")

@@ -8,10 +8,13 @@ from tracejit.core import dtypes
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.elementwise.mathematics import exp, log, sqrt
 from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.mathematics import exp, log, sqrt
+from tracejit.ops.elementwise.rounding import isnan
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.ops.public.derive import public
+from tracejit.ops.scan import cumprod as scan_product
+from tracejit.ops.scan import cumsum as scan_sum
 
 Dim = int | tuple[int, ...] | list[int] | None
 
@@ -68,6 +71,56 @@ def std(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """Product over `dim` (all dimensions for None); integers and bools are multiplied in int64 unless `dtype` is given."""
     return primitives.prod(_widened(input, dtype), dims=normalise_dims("prod", dim, input.ndim), keepdim=keepdim)
+
+
+def _scan(op: Any, input: Any, dim: int, dtype: dtypes.DType | None) -> Any:
+    at = normalise_dim(op.name, dim, input.ndim)
+    x = _widened(input, dtype)
+    return op(x, dim=at) if input.ndim else reshape(x, shape=())
+
+
+@public(in_place=True)
+def cumsum(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
+    """Sum of the elements up to each one along `dim`; integers and bools are summed in int64 unless `dtype` is given."""
+    return _scan(scan_sum, input, dim, dtype)
+
+
+@public(in_place=True)
+def cumprod(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
+    """Product of the elements up to each one along `dim`; integers and bools are multiplied in int64 unless `dtype` is given."""
+    return _scan(scan_product, input, dim, dtype)
+
+
+@public()
+def nansum(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """Sum that counts NaN as 0."""
+    return sum_(where(isnan(input), 0, input), dim, keepdim, dtype=dtype)
+
+
+@public()
+def nanmean(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
+    """Mean of the elements that are not NaN."""
+    missing = isnan(input)
+    count = sum_(cast(missing == False, dtype=input.dtype), dim, keepdim)  # noqa: E712  (elementwise)
+    return sum_(where(missing, 0.0, input), dim, keepdim) / count
+
+
+@public()
+def count_nonzero(input: Any, dim: Dim = None) -> Any:
+    """How many elements are not 0, over all or along `dim` (int64)."""
+    return sum_(input != 0, dim)
+
+
+@public()
+def var_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+    """(variance, mean) over `dim`."""
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+
+@public()
+def std_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+    """(standard deviation, mean) over `dim`."""
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
 @public()

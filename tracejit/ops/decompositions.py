@@ -1,0 +1,334 @@
+"""Solving and factorising matrices: evaluated by LAPACK on the host, over any leading batch dimensions.
+
+The vjp rules follow M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
+and J. Townsend, "Differentiating the singular value decomposition" (2016).  They are written with primitives, so they hold to any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import from_numpy_dtype
+from tracejit.core.op import Kind
+from tracejit.core.shapes import broadcast_shapes
+from tracejit.ops.creation import ArrayConstant, constant, eye
+from tracejit.ops.declare import custom
+from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.linalg import matmul, transpose_matrix
+from tracejit.ops.movement.views import reshape
+from tracejit.ops.reduce import sum_, sum_to
+from tracejit.ops.samples import Samples, cases, floats
+
+__all__ = ["LinAlgError", "cholesky", "cofactor", "det", "eigh", "inv", "qr", "solve", "solve_triangular", "svd"]
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no inverse or factorisation of the kind asked for."""
+
+
+def _require_square(name: str, x: Aval) -> None:
+    _require_matrix(name, x)
+    if x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(f"{name}(): expected square matrices in the last two dimensions, got shape {list(x.shape)}")
+
+
+def _require_matrix(name: str, x: Aval) -> None:
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"{name}(): expected a floating-point dtype, got {x.dtype.name}; convert with .float()")
+    if len(x.shape) < 2:
+        raise RuntimeError(f"{name}(): expected at least 2 dimensions, got shape {list(x.shape)}")
+
+
+def _square(name: str) -> Callable[..., Aval]:
+    def rule(x: Aval) -> Aval:
+        _require_square(name, x)
+        return x
+
+    return rule
+
+
+def _well_conditioned(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return floats(*shape, low=-0.5, seed=seed) + 3.0 * np.eye(*shape[-2:])
+
+
+def _square_samples() -> Samples:
+    return cases((_well_conditioned(3, 3),), (_well_conditioned(2, 2, 2).swapaxes(-1, -2),), (floats(0, 2, 2),))
+
+
+def _positive_definite(*shape: int) -> np.ndarray[Any, Any]:
+    a = _well_conditioned(*shape)
+    return a @ a.swapaxes(-1, -2)
+
+
+def _lapack(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
+    """Raises LinAlgError, with the operation's name, for NumPy's."""
+    try:
+        return function(*arrays)
+    except np.linalg.LinAlgError as error:
+        raise LinAlgError(f"linalg.{name}(): {error}; the input has shape {list(arrays[0].shape)}") from None
+
+
+@custom(Kind.OPAQUE, _square("linalg.inv"), traits=("checked", "raises"), samples=_square_samples())
+def inv(x: Any) -> Any:
+    """Inverses of square matrices.  Raises LinAlgError for a singular one."""
+    return _lapack("inv", np.linalg.inv, x)
+
+
+@inv.vjp(saves="out")
+def _(c: Any, g: Any) -> Any:
+    transposed = transpose_matrix(c.outputs[0])
+    return -matmul(transposed, matmul(g, transposed))
+
+
+def _solve_rule(a: Aval, b: Aval) -> Aval:
+    _require_square("linalg.solve", a)
+    if len(b.shape) < 2 or b.shape[-2] != a.shape[-1]:
+        raise RuntimeError(f"linalg.solve(): incompatible shapes {list(a.shape)} and {list(b.shape)}: B needs {a.shape[-1]} rows")
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"linalg.solve(): expected both to have one dtype, got {a.dtype.name} and {b.dtype.name}")
+    return Aval((*broadcast_shapes("linalg.solve", a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+
+
+@custom(
+    Kind.OPAQUE,
+    _solve_rule,
+    traits=("checked", "raises"),
+    samples=cases((_well_conditioned(3, 3), floats(3, 2)), (_well_conditioned(2, 2, 2), floats(3, 2).T)),
+)
+def solve(a: Any, b: Any) -> Any:
+    """X with a @ X = b, for matrices.  Raises LinAlgError for a singular `a`."""
+    return _lapack("solve", np.linalg.solve, a, b)
+
+
+@solve.vjp(saves=("0 out", "0"))
+def _(c: Any, g: Any) -> Any:
+    gb = solve(transpose_matrix(c.inputs[0]), g)
+    ga = sum_to(-matmul(gb, transpose_matrix(c.outputs[0])), c.avals[0].shape) if c.needs[0] else None
+    return ga, sum_to(gb, c.avals[1].shape) if c.needs[1] else None
+
+
+def _triangle(x: Any, upper: bool, diagonal: float = 1.0) -> Any:
+    """One triangle of square matrices, the diagonal scaled."""
+    n = x.shape[-1]
+    mask = np.triu(np.ones((n, n), bool), 1) if upper else np.tril(np.ones((n, n), bool), -1)
+    weights = mask.astype(np.float64) + diagonal * np.eye(n)
+    return x * _constant(weights, x)
+
+
+def _constant(weights: Any, like: Any) -> Any:
+    """A NumPy matrix as a constant of the dtype of `like`, at whatever level the rule runs."""
+    dtype = getattr(like.dtype, "numpy", like.dtype)
+    return constant(array=ArrayConstant(np.ascontiguousarray(weights.astype(dtype))))
+
+
+def _triangular_rule(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval:
+    return _solve_rule(a, b)
+
+
+def _substitute(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = np.empty((*batch, *b.shape[-2:]), b.dtype)
+    left, right = np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, out.shape)
+    for i in np.ndindex(*batch):
+        out[i] = scipy.linalg.solve_triangular(left[i], right[i], lower=not upper, unit_diagonal=unitriangular, check_finite=False)
+    return out
+
+
+@custom(
+    Kind.OPAQUE,
+    _triangular_rule,
+    traits=("checked", "raises"),
+    samples=cases(
+        (_well_conditioned(3, 3), floats(3, 2), {"upper": True, "unitriangular": False}),
+        (_well_conditioned(2, 2, 2), floats(3, 2).T, {"upper": False, "unitriangular": True}),
+    ),
+)
+def solve_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
+    """X with T @ X = b, T being the upper or lower triangle of `a` (with ones on the diagonal if `unitriangular`)."""
+    return _lapack("solve_triangular", lambda x, y: _substitute(x, y, upper, unitriangular), a, b)
+
+
+@solve_triangular.vjp(saves=("0 out", "0"))
+def _(c: Any, g: Any) -> Any:
+    upper, unit = c.attributes["upper"], c.attributes["unitriangular"]
+    gb = solve_triangular(transpose_matrix(c.inputs[0]), g, upper=not upper, unitriangular=unit)
+    ga = None
+    if c.needs[0]:
+        ga = sum_to(-_triangle(matmul(gb, transpose_matrix(c.outputs[0])), upper, 0.0 if unit else 1.0), c.avals[0].shape)
+    return ga, sum_to(gb, c.avals[1].shape) if c.needs[1] else None
+
+
+def _determinant_rule(x: Aval) -> Aval:
+    _require_square("linalg.det", x)
+    return Aval(x.shape[:-2], x.dtype)
+
+
+@custom(Kind.OPAQUE, _determinant_rule, traits=("checked",), samples=_square_samples())
+def det(x: Any) -> Any:
+    """Determinants of square matrices."""
+    return np.linalg.det(x)
+
+
+@det.vjp(saves="0")
+def _(c: Any, g: Any) -> Any:
+    return reshape(g, shape=(*g.shape, 1, 1)) * cofactor(c.inputs[0])
+
+
+@custom(Kind.OPAQUE, _square("cofactor"), samples=_square_samples())
+def cofactor(x: Any) -> Any:
+    """Matrices of signed minors: det(x) times the transposed inverse, and its limit where x is singular."""
+    u, s, vh = np.linalg.svd(x)
+    n = s.shape[-1]
+    others = np.stack([np.prod(np.delete(s, i, axis=-1), axis=-1) for i in range(n)], axis=-1) if n else s
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    return (sign[..., None, None] * ((u * others[..., None, :]) @ vh)).astype(x.dtype)
+
+
+@cofactor.vjp(saves="0 out")
+def _(c: Any, g: Any) -> Any:
+    (x,), (out,) = c.inputs, c.outputs
+    transposed = transpose_matrix(inv(x))
+    inner = sum_(g * transposed, dims=(len(g.shape) - 2, len(g.shape) - 1), keepdim=True)
+    return inner * out - matmul(out, matmul(transpose_matrix(g), transposed))
+
+
+@custom(
+    Kind.OPAQUE,
+    _square("linalg.cholesky"),
+    traits=("checked", "raises", "symmetric"),
+    samples=cases((_positive_definite(3, 3),), (_positive_definite(2, 2, 2),), (floats(0, 2, 2),)),
+)
+def cholesky(x: Any) -> Any:
+    """Lower triangular L with L @ L.T = x for symmetric positive definite matrices (the lower triangle is read).  Raises LinAlgError for others."""
+    return _lapack("cholesky", np.linalg.cholesky, x)
+
+
+@cholesky.vjp(saves="out")
+def _(c: Any, g: Any) -> Any:
+    transposed = transpose_matrix(c.outputs[0])
+    inner = _triangle(matmul(transposed, g), False, 0.5)
+    half = solve_triangular(transposed, inner, upper=True, unitriangular=False)
+    full = transpose_matrix(solve_triangular(transposed, transpose_matrix(half), upper=True, unitriangular=False))
+    return (full + transpose_matrix(full)) * 0.5
+
+
+def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
+    _require_matrix("linalg.svd", x)
+    *batch, m, n = x.shape
+    k = min(m, n)
+    return Aval((*batch, m, k), x.dtype), Aval((*batch, k), x.dtype), Aval((*batch, k, n), x.dtype)
+
+
+@custom(
+    Kind.OPAQUE,
+    _svd_rule,
+    multiple=True,
+    traits=("checked", "gauge"),
+    samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),)),
+)
+def svd(x: Any) -> Any:
+    """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order."""
+    return tuple(_lapack("svd", lambda a: np.linalg.svd(a, full_matrices=False), x))
+
+
+def _spread_differences(s: Any) -> Any:
+    """1 / (s[j] - s[i]) at (i, j), 0 on the diagonal."""
+    n = s.shape[-1]
+    diagonal = eye(rows=n, columns=n, dtype=_dtype_of(s)) != 0
+    differences = reshape(s, shape=(*s.shape[:-1], 1, n)) - reshape(s, shape=(*s.shape, 1))
+    return where(diagonal, 0.0, 1.0 / where(diagonal, 1.0, differences))
+
+
+def _dtype_of(x: Any) -> Any:
+    return x.dtype if hasattr(x.dtype, "numpy") else from_numpy_dtype(x.dtype)
+
+
+@svd.vjp(saves="out0 out1 out2")
+def _(c: Any, gu: Any, gs: Any, gvh: Any) -> Any:
+    u, s, vh = c.outputs
+    m, n, k = c.avals[0].shape[-2], c.avals[0].shape[-1], s.shape[-1]
+    row, column = reshape(s, shape=(*s.shape[:-1], 1, k)), reshape(s, shape=(*s.shape, 1))
+    ut, v = transpose_matrix(u), transpose_matrix(vh)
+    inner = None if gs is None else reshape(gs, shape=(*gs.shape, 1)) * eye(rows=k, columns=k, dtype=c.avals[0].dtype)
+    gaps = None if gu is None and gvh is None else _spread_differences(s * s)
+    outside = None
+    if gu is not None:
+        turn = matmul(ut, gu)
+        part = (turn - transpose_matrix(turn)) * gaps * row
+        inner = part if inner is None else inner + part
+        if m > k:
+            outside = matmul((gu - matmul(u, turn)) / row, vh)
+    if gvh is not None:
+        turn = matmul(vh, transpose_matrix(gvh))
+        part = column * ((turn - transpose_matrix(turn)) * gaps)
+        inner = part if inner is None else inner + part
+        if n > k:
+            rest = matmul(u / row, gvh - matmul(matmul(gvh, v), vh))
+            outside = rest if outside is None else outside + rest
+    total = matmul(u, matmul(inner, vh))
+    return total if outside is None else total + outside
+
+
+def _eigh_rule(x: Aval) -> tuple[Aval, Aval]:
+    _require_square("linalg.eigh", x)
+    return Aval(x.shape[:-1], x.dtype), x
+
+
+@custom(
+    Kind.OPAQUE,
+    _eigh_rule,
+    multiple=True,
+    traits=("checked", "symmetric", "gauge"),
+    samples=cases((_positive_definite(3, 3),), (_positive_definite(2, 2, 2),)),
+)
+def eigh(x: Any) -> Any:
+    """(eigenvalues in ascending order, eigenvectors as columns) of symmetric matrices; the lower triangle is read."""
+    return tuple(_lapack("eigh", np.linalg.eigh, x))
+
+
+@eigh.vjp(saves="out0 out1")
+def _(c: Any, gw: Any, gv: Any) -> Any:
+    w, v = c.outputs
+    n = w.shape[-1]
+    inner = None if gw is None else reshape(gw, shape=(*gw.shape, 1)) * eye(rows=n, columns=n, dtype=c.avals[0].dtype)
+    if gv is not None:
+        part = matmul(transpose_matrix(v), gv) * _spread_differences(w)
+        inner = part if inner is None else inner + part
+    total = matmul(v, matmul(inner, transpose_matrix(v)))
+    return (total + transpose_matrix(total)) * 0.5
+
+
+def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
+    _require_matrix("linalg.qr", x)
+    *batch, m, n = x.shape
+    k = min(m, n)
+    return Aval((*batch, m, k), x.dtype), Aval((*batch, k, n), x.dtype)
+
+
+@custom(
+    Kind.OPAQUE, _qr_rule, multiple=True, traits=("checked",), samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),))
+)
+def qr(x: Any) -> Any:
+    """Reduced QR decomposition: (Q, R) with orthonormal columns in Q and R upper triangular."""
+    return tuple(np.linalg.qr(x))
+
+
+@qr.vjp(saves="out0 out1")
+def _(c: Any, gq: Any, gr: Any) -> Any:
+    q, r = c.outputs
+    if c.avals[0].shape[-2] < c.avals[0].shape[-1]:
+        raise RuntimeError(f"linalg.qr(): the derivative needs at least as many rows as columns, got shape {list(c.avals[0].shape)}")
+    skew = None if gr is None else matmul(r, transpose_matrix(gr))
+    if gq is not None:
+        turn = matmul(transpose_matrix(gq), q)
+        skew = -turn if skew is None else skew - turn
+    lower = _triangle(skew, False, 0.5)
+    inner = matmul(q, lower + transpose_matrix(lower))
+    if gq is not None:
+        inner = inner + gq
+    return transpose_matrix(solve_triangular(r, transpose_matrix(inner), upper=True, unitriangular=False))

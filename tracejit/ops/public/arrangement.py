@@ -1,0 +1,352 @@
+"""Public functions that rearrange, repeat, join and split tensors: compositions of the movement primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
+from tracejit.ops import indexing
+from tracejit.ops.creation import arange, full
+from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.movement import copies, views
+from tracejit.ops.public.derive import public
+from tracejit.ops.public.movement import cat, diagonal, expand, flip, permute, reshape, shape_of, split, transpose
+from tracejit.ops.public.reduce import sum_
+
+
+@public(aliases=("moveaxis",))
+def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """Dimensions moved to other places, the rest kept in order (a view)."""
+    sources = (source,) if isinstance(source, int) else tuple(source)
+    targets = (destination,) if isinstance(destination, int) else tuple(destination)
+    if len(sources) != len(targets):
+        raise RuntimeError(f"movedim(): source and destination must have equal lengths, got {len(sources)} and {len(targets)}")
+    sources = tuple(normalise_dim("movedim", d, input.ndim) for d in sources)
+    targets = tuple(normalise_dim("movedim", d, input.ndim) for d in targets)
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+        raise RuntimeError(f"movedim(): repeated dimension in source {source} or destination {destination}")
+    if not input.ndim:
+        return views.permute(input, dims=())
+    rest = iter(d for d in range(input.ndim) if d not in sources)
+    place = dict(zip(targets, sources, strict=True))
+    return views.permute(input, dims=tuple(place[d] if d in place else next(rest) for d in range(input.ndim)))
+
+
+@public()
+def ravel(input: Any) -> Any:
+    """All elements in one dimension."""
+    return reshape(input, -1)
+
+
+@public()
+def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
+    """One dimension as several, whose sizes multiply to its own; one of them may be -1."""
+    at = normalise_dim("unflatten", dim, input.ndim)
+    known = product(s for s in sizes if s != -1)
+    size = input.shape[at]
+    if sum(s == -1 for s in sizes) > 1 or (size != known if -1 not in sizes else known == 0 or size % known):
+        raise RuntimeError(f"unflatten(): sizes {list(sizes)} don't multiply up to the size {size} of dimension {at}")
+    filled = tuple(size // known if s == -1 else s for s in sizes)
+    return views.reshape(input, shape=(*input.shape[:at], *filled, *input.shape[at + 1 :]))
+
+
+@public(function=False)
+def expand_as(input: Any, other: Any) -> Any:
+    """Broadcast to the shape of `other` without copying."""
+    return expand(input, *other.shape)
+
+
+@public(function=False)
+def view_as(input: Any, other: Any) -> Any:
+    """The same memory under the shape of `other`."""
+    return input.view(*other.shape)
+
+
+@public(function=False)
+def reshape_as(input: Any, other: Any) -> Any:
+    """The same elements under the shape of `other`."""
+    return reshape(input, *other.shape)
+
+
+@public(function=False)
+def repeat(input: Any, *repeats: Any) -> Any:
+    """The tensor copied `repeats[d]` times along each dimension d; missing leading dimensions are added."""
+    counts = shape_of("repeat", repeats)
+    lead = len(counts) - input.ndim
+    if lead < 0:
+        raise RuntimeError(f"repeat(): number of dimensions of repeat dims {len(counts)} can not be smaller than that of the tensor, {input.ndim}")
+    if any(n < 0 for n in counts):
+        raise RuntimeError(f"repeat(): repeats must not be negative, got {list(counts)}")
+    shape = (1,) * lead + tuple(input.shape)
+    spread = tuple(s for n, size in zip(counts, shape, strict=True) for s in (n, size))
+    single = views.reshape(input, shape=tuple(s for size in shape for s in (1, size)))
+    return views.reshape(copies.clone(views.expand(single, shape=spread)), shape=tuple(n * s for n, s in zip(counts, shape, strict=True)))
+
+
+@public()
+def tile(input: Any, *dims: Any) -> Any:
+    """The tensor copied dims[d] times along each of the last dimensions."""
+    counts = shape_of("tile", dims)
+    return repeat(input, *((1,) * (input.ndim - len(counts)) + counts))
+
+
+@public()
+def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Any:
+    """Each element (or slice along `dim`) `repeats` times in a row; `repeats` is a number or a tensor with one number per slice."""
+    if dim is None:
+        input, dim = reshape(input, -1), 0
+    at = normalise_dim("repeat_interleave", dim, input.ndim)
+    size = input.shape[at]
+    if isinstance(repeats, int):
+        inner = views.reshape(input, shape=(*input.shape[: at + 1], 1, *input.shape[at + 1 :]))
+        spread = views.expand(inner, shape=(*input.shape[: at + 1], repeats, *input.shape[at + 1 :]))
+        return views.reshape(copies.clone(spread), shape=(*input.shape[:at], size * repeats, *input.shape[at + 1 :]))
+    counts = [int(n) for n in repeats.tolist()] if repeats.ndim else [int(repeats)]
+    counts = counts * size if len(counts) == 1 else counts
+    if len(counts) != size:
+        raise RuntimeError(f"repeat_interleave(): repeats must have as many elements as dimension {at} has, {size}; got {len(counts)}")
+    return indexing.index_select(input, indexing.constant_index([i for i, n in enumerate(counts) for _ in range(n)]), dim=at)
+
+
+@public()
+def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Any:
+    """Elements moved by `shifts` along `dims`, coming in again at the other end; without `dims`, in the flattened tensor."""
+    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    if dims is None or (not isinstance(dims, int) and not len(dims)):
+        if len(moves) != 1:
+            raise RuntimeError(f"roll(): without dims, shifts must be one number, got {list(moves)}")
+        return reshape(roll(reshape(input, -1), moves[0], 0), input.shape)
+    along = (dims,) if isinstance(dims, int) else tuple(dims)
+    if len(along) != len(moves):
+        raise RuntimeError(f"roll(): shifts and dimensions must align, got {len(moves)} shifts and {len(along)} dims")
+    out = input
+    for shift, d in zip(moves, along, strict=True):
+        at = normalise_dim("roll", d, input.ndim)
+        size = out.shape[at]
+        start = (-shift) % size if size else 0
+        if start:
+            tail = views.slice_(out, dim=at, start=start, stop=size, step=1)
+            out = copies.cat(tail, views.slice_(out, dim=at, start=0, stop=start, step=1), dim=at)
+    return copies.clone(input) if out is input else out
+
+
+def _triangle(name: str, input: Any, diagonal: int, upper: bool) -> Any:
+    if input.ndim < 2:
+        raise RuntimeError(f"{name}(): input tensor must have at least 2 dimensions, got {input.ndim}")
+    rows, columns = input.shape[-2:]
+    row = views.reshape(arange(0, 1, length=rows, dtype=dtypes.int64), shape=(rows, 1))
+    column = arange(-diagonal, 1, length=columns, dtype=dtypes.int64)
+    return where(column >= row if upper else column <= row, input, 0 if not input.dtype.is_floating_point else 0.0)
+
+
+@public(in_place=True)
+def tril(input: Any, diagonal: int = 0) -> Any:
+    """The lower triangle of the last two dimensions, up to `diagonal`; zeros elsewhere."""
+    return _triangle("tril", input, diagonal, False)
+
+
+@public(in_place=True)
+def triu(input: Any, diagonal: int = 0) -> Any:
+    """The upper triangle of the last two dimensions, from `diagonal` on; zeros elsewhere."""
+    return _triangle("triu", input, diagonal, True)
+
+
+@public()
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Matrices over dim1 and dim2 with the last dimension of `input` on the diagonal `offset`, zeros elsewhere."""
+    rank = input.ndim + 1
+    a, b = normalise_dim("diag_embed", dim1, rank), normalise_dim("diag_embed", dim2, rank)
+    if a == b:
+        raise RuntimeError(f"diag_embed(): dim1 and dim2 must differ, got {dim1} and {dim2}")
+    size = input.shape[-1] + abs(offset)
+    rest = iter(input.shape[:-1])
+    shape = tuple(size if d in (a, b) else next(rest) for d in range(rank))
+    if a > b:
+        a, b, offset = b, a, -offset
+    zeros = full(0, shape=shape, dtype=input.dtype)
+    return views.diagonal_scatter(zeros, input, offset=offset, dim1=a, dim2=b)
+
+
+@public()
+def diag(input: Any, diagonal: int = 0) -> Any:
+    """A vector as the diagonal of a matrix, or the diagonal of a matrix."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag(): expected a 1-D or 2-D tensor, got {input.ndim} dimensions")
+    return copies.clone(views.diagonal(input, offset=diagonal, dim1=0, dim2=1))
+
+
+@public()
+def diagflat(input: Any, offset: int = 0) -> Any:
+    """All elements as the diagonal of a matrix."""
+    return diag_embed(reshape(input, -1), offset)
+
+
+@public()
+def trace(input: Any) -> Any:
+    """Sum of the diagonal of a matrix."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace(): expected a matrix, but got tensor with dim {input.ndim}")
+    return sum_(diagonal(input))
+
+
+@public()
+def fliplr(input: Any) -> Any:
+    """The second dimension in reverse order."""
+    if input.ndim < 2:
+        raise RuntimeError(f"fliplr(): expected at least 2 dimensions, got {input.ndim}")
+    return flip(input, 1)
+
+
+@public()
+def flipud(input: Any) -> Any:
+    """The first dimension in reverse order."""
+    if input.ndim < 1:
+        raise RuntimeError("flipud(): expected at least 1 dimension, got 0")
+    return flip(input, 0)
+
+
+@public()
+def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+    """Rotated by k times 90 degrees in the plane of two dimensions, from the first towards the second."""
+    a, b = dims
+    k %= 4
+    if k == 0:
+        return copies.clone(input)
+    if k == 2:
+        return flip(input, a, b)
+    return transpose(flip(input, b), a, b) if k == 1 else flip(transpose(input, a, b), b)
+
+
+@public(method=False)
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
+    """Vectors spread over the grid that they span; "xy" swaps the first two dimensions."""
+    if len(tensors) == 1 and isinstance(tensors[0], tuple | list):
+        tensors = tuple(tensors[0])
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f"meshgrid(): indexing must be one of 'xy' or 'ij', got {indexing!r}")
+    xs = [reshape(x, -1) for x in tensors]
+    swap = indexing == "xy" and len(xs) > 1
+    if swap:
+        xs[0], xs[1] = xs[1], xs[0]
+    shape = tuple(x.shape[0] for x in xs)
+    rank = len(xs)
+    out = [views.expand(views.reshape(x, shape=tuple(x.shape[0] if d == i else 1 for d in range(rank))), shape=shape) for i, x in enumerate(xs)]
+    if swap:
+        out = [transpose(x, 0, 1) for x in out]
+        out[0], out[1] = out[1], out[0]
+    return tuple(out)
+
+
+def _at_least(n: int, x: Any) -> Any:
+    if x.ndim >= n:
+        return x
+    if n == 3:
+        shape = {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim]
+    else:
+        shape = (1,) * (n - x.ndim) + tuple(x.shape)
+    return reshape(x, shape)
+
+
+def _at_least_of(n: int) -> Any:
+    def at_least(*tensors: Any) -> Any:
+        if len(tensors) == 1:
+            first = tensors[0]
+            return tuple(_at_least(n, x) for x in first) if isinstance(first, tuple | list) else _at_least(n, first)
+        return tuple(_at_least(n, x) for x in tensors)
+
+    at_least.__name__ = f"atleast_{n}d"
+    at_least.__doc__ = f"Each tensor with dimensions of size 1 added until it has {n}."
+    return public(method=False)(at_least)
+
+
+for _n in (1, 2, 3):
+    _at_least_of(_n)
+
+
+@public(method=False, aliases=("row_stack",))
+def vstack(tensors: Any) -> Any:
+    """Tensors one below the other, vectors being rows."""
+    return cat([_at_least(2, x) for x in tensors], 0)
+
+
+@public(method=False)
+def hstack(tensors: Any) -> Any:
+    """Tensors side by side; vectors are joined."""
+    xs = [_at_least(1, x) for x in tensors]
+    return cat(xs, 0 if xs[0].ndim == 1 else 1)
+
+
+@public(method=False)
+def dstack(tensors: Any) -> Any:
+    """Tensors joined along the third dimension."""
+    return cat([_at_least(3, x) for x in tensors], 2)
+
+
+@public(method=False)
+def column_stack(tensors: Any) -> Any:
+    """Tensors side by side, vectors being columns."""
+    return hstack([reshape(x, (-1, 1)) if x.ndim <= 1 else x for x in tensors])
+
+
+@public()
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Views of pieces along `dim`: n pieces of sizes that differ by at most 1, or pieces that end at the indices given."""
+    at = normalise_dim("tensor_split", dim, input.ndim)
+    size = input.shape[at]
+    if isinstance(indices_or_sections, int):
+        n = indices_or_sections
+        if n <= 0:
+            raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
+        return split(input, [size // n + (i < size % n) for i in range(n)], at)
+    given = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else list(indices_or_sections)
+    bounds = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in given), size]
+    return tuple(views.slice_(input, dim=at, start=a, stop=max(a, b), step=1) for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+@public()
+def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
+    """All windows of `size` elements along a dimension, `step` apart, as a new last dimension (a view that cannot be written to)."""
+    at = normalise_dim("unfold", dimension, input.ndim)
+    length = input.shape[at] if input.ndim else 1
+    if step < 1 or not 0 <= size <= length:
+        raise RuntimeError(f"unfold(): size {size} must be between 0 and the dimension's size {length}, and step {step} positive")
+    return views.unfold(input if input.ndim else reshape(input, 1), dim=at, size=size, step=step, dilation=1)
+
+
+@public(method=False)
+def block_diag(*tensors: Any) -> Any:
+    """Matrices along the diagonal of a matrix, zeros elsewhere."""
+    xs = [_at_least(2, x) for x in tensors]
+    width = sum(x.shape[1] for x in xs)
+    rows, left = [], 0
+    for x in xs:
+        rows.append(copies.pad(x, 0, low=(0, left), high=(0, width - left - x.shape[1])))
+        left += x.shape[1]
+    return cat(rows, 0)
+
+
+@public()
+def kron(input: Any, other: Any) -> Any:
+    """Kronecker product."""
+    rank = max(input.ndim, other.ndim)
+    a = reshape(input, (1,) * (rank - input.ndim) + tuple(input.shape))
+    b = reshape(other, (1,) * (rank - other.ndim) + tuple(other.shape))
+    left = reshape(a, tuple(s for size in a.shape for s in (size, 1)))
+    right = reshape(b, tuple(s for size in b.shape for s in (1, size)))
+    return reshape(left * right, tuple(p * q for p, q in zip(a.shape, b.shape, strict=True)))
+
+
+@public("broadcast_shapes", method=False)
+def broadcast_shapes_(*shapes: Any) -> Any:
+    """The shape that `shapes` broadcast to."""
+    return broadcast_shapes("broadcast_shapes", *((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+
+
+@public(aliases=("adjoint",))
+def matrix_transpose(input: Any) -> Any:
+    """The last two dimensions swapped (a view)."""
+    return permute(input, (*range(input.ndim - 2), input.ndim - 1, input.ndim - 2))

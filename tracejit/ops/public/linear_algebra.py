@@ -1,0 +1,203 @@
+"""Public linear algebra: what tracejit.linalg exports, and the names PyTorch has at top level."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tracejit.core.shapes import normalise_dims
+from tracejit.ops import decompositions, linalg
+from tracejit.ops.creation import eye
+from tracejit.ops.decompositions import cholesky, det, inv
+from tracejit.ops.elementwise.mathematics import abs_, log, sign
+from tracejit.ops.indexing import constant_index, index_select
+from tracejit.ops.linalg import transpose_matrix
+from tracejit.ops.movement.views import diagonal, reshape
+from tracejit.ops.public.derive import derive_unary, public
+from tracejit.ops.public.movement import expand
+from tracejit.ops.reduce import sum_
+
+for _op, *_names in ((inv, "inverse"), (det, "det")):
+    derive_unary(_op, *_names, in_place=False)
+
+
+class SVD(NamedTuple):
+    """What svd returns."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class Eigh(NamedTuple):
+    """What eigh returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QR(NamedTuple):
+    """What qr returns."""
+
+    Q: Any
+    R: Any
+
+
+class Slogdet(NamedTuple):
+    """What slogdet returns."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def cholesky_(input: Any, *, upper: bool = False) -> Any:
+    """The Cholesky factor of symmetric positive definite matrices: lower triangular, or upper.  Raises LinAlgError for others."""
+    lower = cholesky(input)
+    return transpose_matrix(lower) if upper else lower
+
+
+def solve(a: Any, b: Any, *, left: bool = True) -> Any:
+    """X with a @ X = b (X @ a = b unless `left`); b may be a vector, or a batch of vectors.  Raises LinAlgError for a singular `a`."""
+    vectors = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
+    if vectors:
+        return reshape(decompositions.solve(a, reshape(b, shape=(*b.shape, 1))), shape=_vector_shape(a, b))
+    if left:
+        return decompositions.solve(a, b)
+    return transpose_matrix(decompositions.solve(transpose_matrix(a), transpose_matrix(b)))
+
+
+def _vector_shape(a: Any, b: Any) -> tuple[int, ...]:
+    return (*a.shape[:-2], b.shape[-1])
+
+
+def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    """X with a @ X = b (X @ a = b unless `left`), reading one triangle of `a`."""
+    if left:
+        return decompositions.solve_triangular(a, b, upper=upper, unitriangular=unitriangular)
+    flipped = decompositions.solve_triangular(transpose_matrix(a), transpose_matrix(b), upper=not upper, unitriangular=unitriangular)
+    return transpose_matrix(flipped)
+
+
+def svd(a: Any, full_matrices: bool = False) -> SVD:
+    """Thin singular value decomposition.  Raises NotImplementedError for full_matrices of a matrix that is not square."""
+    if full_matrices and a.shape[-1] != a.shape[-2]:
+        raise NotImplementedError(f"linalg.svd(): full_matrices=True is supported for square matrices, got {list(a.shape)}; pass full_matrices=False")
+    return SVD(*decompositions.svd(a))
+
+
+def svdvals(a: Any) -> Any:
+    """Singular values in descending order."""
+    return decompositions.svd(a)[1]
+
+
+def eigh(a: Any, UPLO: str = "L") -> Eigh:  # noqa: N803  (PyTorch's name)
+    """Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which one triangle is read."""
+    return Eigh(*decompositions.eigh(transpose_matrix(a) if UPLO.upper() == "U" else a))
+
+
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+    """Eigenvalues of symmetric matrices, in ascending order."""
+    return eigh(a, UPLO).eigenvalues
+
+
+def qr(a: Any, mode: str = "reduced") -> QR:
+    """Reduced QR decomposition.  Raises NotImplementedError for another mode."""
+    if mode != "reduced" and not (mode == "complete" and a.shape[-2] <= a.shape[-1]):
+        raise NotImplementedError(f"linalg.qr(): mode {mode!r} is not supported; use 'reduced'")
+    return QR(*decompositions.qr(a))
+
+
+@public()
+def slogdet(input: Any) -> Slogdet:
+    """Sign and logarithm of the absolute value of the determinant."""
+    d = det(input)
+    return Slogdet(sign(d), log(abs_(d)))
+
+
+@public()
+def logdet(input: Any) -> Any:
+    """Logarithm of the determinant; NaN where that is negative."""
+    return log(det(input))
+
+
+@public()
+def matrix_power(input: Any, n: int) -> Any:
+    """A square matrix multiplied with itself n times; of its inverse for a negative n."""
+    if input.shape[-1] != input.shape[-2]:
+        raise RuntimeError(f"matrix_power(): expected square matrices, got shape {list(input.shape)}")
+    if n < 0:
+        return matrix_power(inv(input), -n)
+    result = None
+    square = input
+    while n:
+        if n & 1:
+            result = square if result is None else linalg.matmul(result, square)
+        n >>= 1
+        if n:
+            square = linalg.matmul(square, square)
+    size = input.shape[-1]
+    return expand(eye(rows=size, columns=size, dtype=input.dtype), *input.shape) if result is None else result
+
+
+def multi_dot(tensors: Any) -> Any:
+    """Product of two or more matrices, the first and last of which may be vectors, from left to right."""
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors, got {len(tensors)}")
+    out = tensors[0]
+    for x in tensors[1:]:
+        out = out @ x
+    return out
+
+
+@public()
+def cross(input: Any, other: Any, dim: int = -1) -> Any:
+    """Vector product of 3-element vectors along `dim`.  Raises RuntimeError for other sizes."""
+    (at,) = normalise_dims("cross", dim, input.ndim)
+    if input.shape[at] != 3 or other.shape[at] != 3:
+        raise RuntimeError(f"linalg.cross(): inputs dimension {dim} must have length 3, got {input.shape[at]} and {other.shape[at]}")
+    ahead, behind = (1, 2, 0), (2, 0, 1)
+    return _picked(input, at, ahead) * _picked(other, at, behind) - _picked(input, at, behind) * _picked(other, at, ahead)
+
+
+def _picked(x: Any, dim: int, positions: tuple[int, ...]) -> Any:
+    return index_select(x, constant_index(list(positions)), dim=dim)
+
+
+def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
+    """Sum of products along `dim`."""
+    product = x * y
+    return sum_(product, dims=normalise_dims("vecdot", dim, product.ndim), keepdim=False)
+
+
+def diagonal_of(a: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """The diagonal of the last two dimensions (a view)."""
+    return diagonal(a, offset=offset, dim1=dim1 % a.ndim, dim2=dim2 % a.ndim)
+
+
+@public()
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * (batch1 @ batch2), batched."""
+    product = linalg.matmul(batch1, batch2)
+    if alpha != 1:
+        product = product * alpha
+    return product + (input if beta == 1 else input * beta)
+
+
+@public()
+def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * (mat @ vec)."""
+    product = mat @ vec
+    if alpha != 1:
+        product = product * alpha
+    return product + (input if beta == 1 else input * beta)
+
+
+@public()
+def inner(input: Any, other: Any) -> Any:
+    """Sum of products over the last dimension of both."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(f"inner(): the last dimensions must match, got shapes {list(input.shape)} and {list(other.shape)}")
+    k = input.shape[-1]
+    flat = linalg.matmul(input.reshape(-1, k), transpose_matrix(other.reshape(-1, k)))
+    return reshape(flat, shape=(*input.shape[:-1], *other.shape[:-1]))

@@ -1,0 +1,130 @@
+"""Norms of vectors and matrices: compositions, with PyTorch's subgradients at zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.core.shapes import normalise_dim, normalise_dims, product
+from tracejit.ops import decompositions
+from tracejit.ops import reduce as primitives
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.mathematics import abs_, pow_, sign, sqrt
+from tracejit.ops.movement.views import permute, reshape
+from tracejit.ops.public.derive import public
+
+Dim = int | Sequence[int] | None
+
+
+def _floating(name: str, x: Any, dtype: dtypes.DType | None) -> Any:
+    if dtype is not None and x.dtype is not dtype:
+        x = cast(x, dtype=dtype)
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"{name}(): expected a floating-point input, got {x.dtype.name}; pass dtype= or convert with .float()")
+    return x
+
+
+def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The norm over `dims`, whose gradient at zero is zero."""
+    if order in (math.inf, -math.inf):
+        if not dims:
+            return abs_(x)
+        if order > 0 and product(x.shape[d] for d in dims) == 0:
+            raise RuntimeError(f"linalg.vector_norm(): the infinity norm of no elements does not exist; the input has shape {list(x.shape)}")
+        return (primitives.amax if order > 0 else primitives.amin)(abs_(x), dims=dims, keepdim=keepdim)
+    if order == 0:
+        return primitives.sum_(abs_(sign(x)), dims=dims, keepdim=keepdim)
+    if order == 1:
+        return primitives.sum_(abs_(x), dims=dims, keepdim=keepdim)
+    if order == 2:
+        total = primitives.sum_(x * x, dims=dims, keepdim=keepdim)
+        zero = total == 0
+        return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
+    magnitude = abs_(x)
+    if order < 0:
+        return pow_(primitives.sum_(pow_(magnitude, float(order)), dims=dims, keepdim=keepdim), 1.0 / order)
+    absent = magnitude == 0
+    total = primitives.sum_(where(absent, 0.0, pow_(where(absent, 1.0, magnitude), float(order))), dims=dims, keepdim=keepdim)
+    zero = total == 0
+    return where(zero, 0.0, pow_(where(zero, 1.0, total), 1.0 / order))
+
+
+def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """sum(|x| ** ord) ** (1 / ord) over `dim` (all for None); the largest magnitude for infinity, the count of nonzeros for 0."""
+    x = _floating("linalg.vector_norm", x, dtype)
+    return _norm_over(x, float(ord), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
+
+
+def matrix_norm(a: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """Norm of the matrices in two dimensions: "fro", "nuc", 2, -2 (singular values), 1, -1 (columns), inf, -inf (rows)."""
+    a = _floating("linalg.matrix_norm", a, dtype)
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm(): dim must be a tuple of two dimensions, got {tuple(dim)}")
+    if a.ndim < 2:
+        raise RuntimeError(f"linalg.matrix_norm(): the input must have at least 2 dimensions, got {a.ndim}")
+    row, column = (normalise_dim("linalg.matrix_norm", d, a.ndim) for d in dim)
+    if row == column:
+        raise RuntimeError(f"linalg.matrix_norm(): the dimensions must be different, got {tuple(dim)}")
+    both = tuple(sorted((row, column)))
+    if ord == "fro":
+        return _norm_over(a, 2.0, both, keepdim)
+    if ord == "nuc" or (ord in (2, -2) and not isinstance(ord, str)):
+        rest = tuple(d for d in range(a.ndim) if d not in both)
+        values = decompositions.svd(permute(a, dims=(*rest, row, column)))[1]
+        last = (values.ndim - 1,)
+        reduce = primitives.sum_ if ord == "nuc" else primitives.amax if ord == 2 else primitives.amin
+        out = reduce(values, dims=last, keepdim=False)
+        return reshape(out, shape=tuple(1 if d in both else s for d, s in enumerate(a.shape))) if keepdim else out
+    if isinstance(ord, str) or abs(ord) not in (1, math.inf):
+        raise RuntimeError(f"linalg.matrix_norm(): order {ord!r} is not supported; use 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2")
+    summed, extreme = (row, column) if abs(ord) == 1 else (column, row)
+    sums = primitives.sum_(abs_(a), dims=(summed,), keepdim=True)
+    out = (primitives.amax if ord > 0 else primitives.amin)(sums, dims=(extreme,), keepdim=True)
+    return out if keepdim else reshape(out, shape=tuple(s for d, s in enumerate(a.shape) if d not in both))
+
+
+def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """A vector or matrix norm: of all elements where neither `ord` nor `dim` is given; of a matrix for two dimensions."""
+    if dim is not None:
+        dims = (dim,) if isinstance(dim, int) else tuple(dim)
+        if ord is None or len(dims) == 1:
+            if isinstance(ord, str):
+                raise RuntimeError(f"linalg.norm(): order {ord!r} is for matrices; give two dimensions")
+            return vector_norm(a, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
+        return matrix_norm(a, ord, dims, keepdim, dtype=dtype)
+    if ord is None:
+        return vector_norm(a, 2, None, keepdim, dtype=dtype)
+    if a.ndim not in (1, 2):
+        raise RuntimeError(f"linalg.norm(): with ord and without dim, the input must be 1-D or 2-D, got {a.ndim} dimensions")
+    if a.ndim == 1:
+        if isinstance(ord, str):
+            raise RuntimeError(f"linalg.norm(): order {ord!r} is for matrices, the input is 1-D")
+        return vector_norm(a, ord, None, keepdim, dtype=dtype)
+    return matrix_norm(a, ord, (-2, -1), keepdim, dtype=dtype)
+
+
+@public()
+def norm(input: Any, p: Any = "fro", dim: Dim = None, keepdim: bool = False, dtype: dtypes.DType | None = None) -> Any:
+    """The vector norm of order p ("fro": 2) over `dim` (all for None), or the nuclear norm of matrices for "nuc"."""
+    if p == "nuc":
+        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm(): p must be a number, 'fro' or 'nuc', got {p!r}")
+    return vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim, dtype=dtype)
+
+
+@public()
+def dist(input: Any, other: Any, p: float = 2) -> Any:
+    """The p-norm of input - other."""
+    return vector_norm(input - other, p)
+
+
+@public()
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:
+    """p-norm distances between each row of x1 and each row of x2, batched."""
+    return vector_norm(
+        reshape(x1, shape=(*x1.shape[:-1], 1, x1.shape[-1])) - reshape(x2, shape=(*x2.shape[:-2], 1, *x2.shape[-2:])), p, -1
+    )

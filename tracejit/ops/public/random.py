@@ -1,0 +1,1 @@
+"""Public functions (random), being written."""

@@ -1,0 +1,145 @@
+"""Public functions that order elements, and positions of extremes together with their values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tracejit.core.shapes import normalise_dim, product
+from tracejit.ops import reduce as primitives
+from tracejit.ops import sorting
+from tracejit.ops.elementwise import comparison, rounding
+from tracejit.ops.indexing import gather
+from tracejit.ops.movement.views import detach, reshape, select, slice_
+from tracejit.ops.public.derive import public
+
+
+class ValuesAndIndices(NamedTuple):
+    """What max, min, sort, topk ... along a dimension return: elements and their positions (int64)."""
+
+    values: Any
+    indices: Any
+
+
+def _at_positions(input: Any, dim: int, indices: Any, keepdim: bool) -> ValuesAndIndices:
+    """The elements of `input` at `indices`, whose size along `dim` is 1."""
+    values = gather(input, indices, dim=dim)
+    if keepdim or not input.ndim:
+        return ValuesAndIndices(values, indices)
+    return ValuesAndIndices(select(values, 0, dim=dim), select(indices, 0, dim=dim))
+
+
+def _extreme(op: Any, position: Any, pairwise: Any, input: Any, dim: Any, keepdim: bool) -> Any:
+    if dim is None:
+        return op(input, dims=tuple(range(input.ndim)), keepdim=False)
+    if hasattr(dim, "dtype"):
+        return pairwise(input, dim)
+    at = normalise_dim(op.name, dim, input.ndim)
+    return _at_positions(input, at, position(detach(input), dim=at, keepdim=True), keepdim)
+
+
+@public("max")
+def max_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The largest element; with `dim`, (values, indices) along it; with a second tensor, the elementwise maximum."""
+    return _extreme(primitives.amax, primitives.argmax, comparison.maximum, input, dim if other is None else other, keepdim)
+
+
+@public("min")
+def min_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The smallest element; with `dim`, (values, indices) along it; with a second tensor, the elementwise minimum."""
+    return _extreme(primitives.amin, primitives.argmin, comparison.minimum, input, dim if other is None else other, keepdim)
+
+
+@public()
+def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """(smallest, largest) element, over all or along `dim`."""
+    dims = tuple(range(input.ndim)) if dim is None else ((normalise_dim("aminmax", dim, input.ndim),) if input.ndim else ())
+    return MinMax(primitives.amin(input, dims=dims, keepdim=keepdim), primitives.amax(input, dims=dims, keepdim=keepdim))
+
+
+class MinMax(NamedTuple):
+    """What aminmax returns."""
+
+    min: Any
+    max: Any
+
+
+@public()
+def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """Positions that sort `input` along `dim`.  Always stable; NaN counts as the largest."""
+    at = normalise_dim("argsort", dim, input.ndim)
+    if not input.ndim:
+        return reshape(sorting.argsort(reshape(detach(input), shape=(1,)), dim=0, descending=False), shape=())
+    return sorting.argsort(detach(input), dim=at, descending=bool(descending))
+
+
+@public()
+def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """(values, indices) of `input` in order along `dim`.  Always stable; NaN counts as the largest."""
+    indices = argsort(input, dim, descending)
+    return ValuesAndIndices(gather(input, indices, dim=normalise_dim("sort", dim, input.ndim)), indices)
+
+
+@public()
+def msort(input: Any) -> Any:
+    """The elements in ascending order along the first dimension."""
+    return sort(input, 0).values
+
+
+@public()
+def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """(values, indices) of the k largest (or smallest) elements along `dim`, in order.  Raises RuntimeError if there are fewer."""
+    at = normalise_dim("topk", dim, input.ndim)
+    size = input.shape[at] if input.ndim else 1
+    if not 0 <= k <= size:
+        raise RuntimeError(f"topk(): selected index k out of range: k is {k}, dimension {at} has size {size}")
+    if not input.ndim:
+        return ValuesAndIndices(input + 0 if k else input, argsort(input))
+    indices = slice_(argsort(input, at, largest), dim=at, start=0, stop=k, step=1)
+    return ValuesAndIndices(gather(input, indices, dim=at), indices)
+
+
+@public()
+def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """(value, index) of the k-th smallest element along `dim`, counted from 1."""
+    at = normalise_dim("kthvalue", dim, input.ndim)
+    size = input.shape[at] if input.ndim else 1
+    if not 1 <= k <= size:
+        raise RuntimeError(f"kthvalue(): selected number k out of range: k is {k}, dimension {at} has size {size}")
+    if not input.ndim:
+        return _at_positions(input, at, argsort(input), keepdim)
+    return _at_positions(input, at, slice_(argsort(input, at), dim=at, start=k - 1, stop=k, step=1), keepdim)
+
+
+@public()
+def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The median (the lower one of two), NaN where there is a NaN; with `dim`, (values, indices) along it."""
+    if dim is None:
+        return median(reshape(input if input.is_contiguous() else input.clone(), shape=(product(input.shape),)), 0).values
+    at = normalise_dim("median", dim, input.ndim)
+    if not input.ndim:
+        return _at_positions(input, at, argsort(input), keepdim)
+    size = input.shape[at]
+    if not size:
+        raise IndexError(f"median(): expected dimension {at} to have elements, got a tensor of shape {list(input.shape)}")
+    middle = (size - 1) // 2
+    indices = slice_(argsort(input, at), dim=at, start=middle, stop=middle + 1, step=1)
+    if input.dtype.is_floating_point:
+        broken = primitives.any_(rounding.isnan(input), dims=(at,), keepdim=True)
+        indices = comparison.where(broken, primitives.argmax(detach(input), dim=at, keepdim=True), indices)
+    return _at_positions(input, at, indices, keepdim)
+
+
+@public(method=False)
+def searchsorted(sorted_sequence: Any, input: Any, *, right: bool = False, side: str | None = None) -> Any:
+    """Where each element of `input` would be inserted into the sorted last dimension of `sorted_sequence` (int64)."""
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != input.shape[:-1]:
+        raise RuntimeError(
+            f"searchsorted(): boundaries of shape {list(sorted_sequence.shape)} need values with the same leading sizes, got {list(input.shape)}"
+        )
+    return sorting.searchsorted(detach(sorted_sequence), detach(input), right=right or side == "right")
+
+
+@public(method=False)
+def bucketize(input: Any, boundaries: Any, *, right: bool = False) -> Any:
+    """Which bucket between the sorted 1-D `boundaries` each element falls into (int64)."""
+    return sorting.searchsorted(detach(boundaries), detach(input), right=right)

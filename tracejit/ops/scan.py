@@ -1,0 +1,78 @@
+"""Scans: running sums and products along one dimension, and the linear recurrence that differentiates products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
+from tracejit.ops.declare import custom
+from tracejit.ops.movement.copies import flip, pad
+from tracejit.ops.movement.views import slice_
+from tracejit.ops.samples import Samples, cases, floats
+
+__all__ = ["cumprod", "cumsum", "exclusive", "linear_recurrence"]
+
+
+def _samples() -> Samples:
+    return cases((floats(4), {"dim": 0}), (floats(2, 3).T, {"dim": 1}), (floats(2, 3, 2), {"dim": 1}), (floats(0, 2), {"dim": 0}))
+
+
+def _same(x: Aval, dim: int) -> Aval:
+    return x
+
+
+@custom(Kind.SCAN, _same, samples=_samples())
+def cumsum(x: Any, dim: int) -> Any:
+    """Sum of the elements up to each one along `dim`, in the dtype of the input."""
+    return np.add.accumulate(x, axis=dim, dtype=x.dtype)
+
+
+@cumsum.vjp()
+def _(c: Any, g: Any) -> Any:
+    dim = c.attributes["dim"]
+    return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))
+
+
+def exclusive(x: Any, dim: int, first: float) -> Any:
+    """The elements moved one place up along `dim`: `first` at the beginning, the last one gone."""
+    n = x.shape[dim]
+    if n == 0:
+        return x
+    low = tuple(int(i == dim) for i in range(len(x.shape)))
+    return pad(slice_(x, dim=dim, start=0, stop=n - 1, step=1), first, low=low, high=(0,) * len(low))
+
+
+@custom(Kind.OPAQUE, lambda a, b, dim: b, samples=cases((floats(4), floats(4, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 2), {"dim": 1})))
+def linear_recurrence(a: Any, b: Any, dim: int) -> Any:
+    """y[0] = b[0], y[k] = a[k] * y[k - 1] + b[k] along `dim`.  a[0] plays no part."""
+    out = np.array(b, order="C")
+    rows, coefficients = np.moveaxis(out, dim, 0), np.moveaxis(a, dim, 0)
+    for k in range(1, len(rows)):
+        rows[k] += coefficients[k] * rows[k - 1]
+    return out
+
+
+@linear_recurrence.vjp(saves=("0 out", "0"))
+def _(c: Any, g: Any) -> Any:
+    dim = c.attributes["dim"]
+    ga = gb = flip(linear_recurrence(exclusive(flip(c.inputs[0], dims=(dim,)), dim, 0.0), flip(g, dims=(dim,)), dim=dim), dims=(dim,))
+    if c.needs[0]:
+        ga = gb * exclusive(c.outputs[0], dim, 0.0)
+    return ga, gb
+
+
+@custom(Kind.SCAN, _same, samples=_samples())
+def cumprod(x: Any, dim: int) -> Any:
+    """Product of the elements up to each one along `dim`, in the dtype of the input."""
+    return np.multiply.accumulate(x, axis=dim, dtype=x.dtype)
+
+
+@cumprod.vjp(saves="0 out")
+def _(c: Any, g: Any) -> Any:
+    # dy[j]/dx[k] is the product without x[k], which exists where x[k] is 0 too: y[k-1] times a sum that obeys a recurrence
+    (x,), (out,), dim = c.inputs, c.outputs, c.attributes["dim"]
+    later = linear_recurrence(exclusive(flip(x, dims=(dim,)), dim, 0.0), flip(g, dims=(dim,)), dim=dim)
+    return exclusive(out, dim, 1.0) * flip(later, dims=(dim,))
