@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.codegen import driver, reference
-from tracejit.codegen.llvm import Target
+from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.loops import Nest
 from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, array_slot
 from tracejit.core import dtypes

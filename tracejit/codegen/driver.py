@@ -31,7 +31,7 @@ from numba.extending import intrinsic
 
 from tracejit.codegen import blas, frame_check, libm, llvm_operations
 from tracejit.codegen.expr import builder
-from tracejit.codegen.llvm import Target
+from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.codegen.llvm_reduce import Emitter
 from tracejit.codegen.loops import Nest, Scalar

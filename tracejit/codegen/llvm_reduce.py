@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.codegen import llvm_operations
-from tracejit.codegen.llvm import NestEmitter, Run, Value, stored_buffers
+from tracejit.codegen.llvm import NestEmitter, stored_buffers
+from tracejit.codegen.llvm_loops import Run, Value
 from tracejit.codegen.llvm_operations import constant, lane_type, splat_constant, value_type, vector
 from tracejit.codegen.loops import BLOCK, LANES, Reduce
 from tracejit.core import dtypes
