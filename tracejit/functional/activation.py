@@ -85,7 +85,9 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
     positive = input > 0
-    return placed(input, where(positive, input * _SELU_SCALE, expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)), inplace)
+    return placed(
+        input, where(positive, input * _SELU_SCALE, expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)), inplace
+    )
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.shapes import product
-from tracejit.functional.normalisation import vector_norm
 from tracejit.functional.regularisation import dropout
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
@@ -17,6 +16,7 @@ from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach, expand, permute, reshape
+from tracejit.ops.public.norms import vector_norm
 
 __all__ = ["bilinear", "embedding", "linear", "one_hot", "scaled_dot_product_attention"]
 
@@ -24,10 +24,14 @@ __all__ = ["bilinear", "embedding", "linear", "one_hot", "scaled_dot_product_att
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """input @ weight.T + bias for input (*, in), weight (out, in) or (in,), bias (out,) or ().  Raises RuntimeError where sizes differ."""
     if input.ndim == 0 or weight.ndim not in (1, 2):
-        raise RuntimeError(f"linear(): expected input with 1 or more and weight with 1 or 2 dimensions, got shapes {list(input.shape)} and {list(weight.shape)}")
+        raise RuntimeError(
+            f"linear(): expected input with 1 or more and weight with 1 or 2 dimensions, got {list(input.shape)} and {list(weight.shape)}"
+        )
     inside = weight.shape[-1]
     if input.shape[-1] != inside:
-        raise RuntimeError(f"linear(): expected the last dimension of input to be {inside} (weight is {list(weight.shape)}), got shape {list(input.shape)}")
+        raise RuntimeError(
+            f"linear(): expected the last dimension of input to be {inside} (weight is {list(weight.shape)}), got {list(input.shape)}"
+        )
     lead = tuple(input.shape[:-1])
     outside = tuple(weight.shape[:-1])
     columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
@@ -133,9 +137,12 @@ def scaled_dot_product_attention(
     """softmax(query @ key.mT * scale + mask) @ value for query (..., L, E), key (..., S, E), value (..., S, F).
 
     attn_mask: bool (True takes part) or a float addend, broadcast to (..., L, S).  is_causal: position i sees positions up to i.  scale
-    defaults to 1 / sqrt(E).  A query that sees nothing gives zeros.  enable_gqa: dimension -3 of query is a multiple of that of key and value."""
+    defaults to 1 / sqrt(E).  A query that sees nothing gives zeros.  enable_gqa: the heads, dimension -3, of query are a multiple of those
+    of key and value."""
     if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
-        raise RuntimeError(f"scaled_dot_product_attention(): expected at least 2 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}")
+        raise RuntimeError(
+            f"scaled_dot_product_attention(): expected at least 2 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
+        )
     if is_causal and attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention(): is_causal=True excludes an explicit attn_mask")
     if enable_gqa:
@@ -170,7 +177,8 @@ def _repeated(x: Any, query: Any) -> Any:
     """The heads (dimension -3) of `x`, each repeated so that there are as many as in `query`."""
     if x.ndim < 3 or query.ndim < 3 or query.shape[-3] % x.shape[-3]:
         raise RuntimeError(
-            f"scaled_dot_product_attention(): enable_gqa expects the heads of query, {list(query.shape)}, to be a multiple of those of key and value, {list(x.shape)}"
+            f"scaled_dot_product_attention(): enable_gqa expects the heads of query, {list(query.shape)}, "
+            f"to be a multiple of those of key and value, {list(x.shape)}"
         )
     times = query.shape[-3] // x.shape[-3]
     lead, tail = tuple(x.shape[:-2]), tuple(x.shape[-2:])

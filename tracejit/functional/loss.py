@@ -47,7 +47,9 @@ def _averaged(name: str, loss: Any, weight: Any, reduction: str) -> Any:
     if weight is None:
         return reduced(name, loss, reduction)
     weighted = loss * weight
-    return sum_of_all(weighted) / sum_of_all(expand(weight, shape=tuple(weighted.shape))) if reduction == "mean" else reduced(name, weighted, reduction)
+    if reduction != "mean":
+        return reduced(name, weighted, reduction)
+    return sum_of_all(weighted) / sum_of_all(expand(weight, shape=tuple(weighted.shape)))
 
 
 def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
@@ -69,7 +71,13 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
 
 
 def cross_entropy(
-    input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
 ) -> Any:
     """The cross entropy of logits `input`, (C,) or (N, C) or (N, C, d1, ...), and `target`.
 
@@ -96,13 +104,21 @@ def _class_axis(name: str, input: Any, target: Any, weight: Any) -> int:
     without = shape[:axis] + shape[axis + 1 :]
     if name == "cross_entropy" and tuple(target.shape) == shape:
         if not target.dtype.is_floating_point:
-            raise RuntimeError(f"cross_entropy(): expected floating-point target for class probabilities (same shape as input), got {target.dtype.name}")
+            raise RuntimeError(
+                f"cross_entropy(): expected floating-point target for class probabilities (same shape as input), got {target.dtype.name}"
+            )
     elif tuple(target.shape) != without:
-        raise RuntimeError(f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target.shape)}"
+        )
     elif target.dtype.name not in ("int64", "uint8"):
-        raise RuntimeError(f"{name}(): expected target of class indices to be int64, got {target.dtype.name}; convert it with .long()")
+        raise RuntimeError(
+            f"{name}(): expected target of class indices to be int64, got {target.dtype.name}; convert it with .long()"
+        )
     if weight is not None and tuple(weight.shape) != (shape[axis],):
-        raise RuntimeError(f"{name}(): expected weight to have one element for each of the {shape[axis]} classes, got shape {list(weight.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected weight to have one element for each of the {shape[axis]} classes, got shape {list(weight.shape)}"
+        )
     return axis
 
 
@@ -144,7 +160,10 @@ def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int,
     weighted = logp if weight is None else logp * _by_class(weight, axis, logp.ndim)
     uniform = where(kept, -primitives.sum_(weighted, dims=(axis,), keepdim=False), 0.0)
     if reduction == "mean":
-        scale = cast(kept, dtype=logp.dtype) if weight is None else where(kept, indexing.index_select(weight, where(kept, target, 0), dim=0), 0.0)
+        if weight is None:
+            scale = cast(kept, dtype=logp.dtype)
+        else:
+            scale = where(kept, indexing.index_select(weight, where(kept, target, 0), dim=0), 0.0)
         uniform = sum_of_all(uniform) / sum_of_all(scale)
     else:
         uniform = reduced("cross_entropy", uniform, reduction)
@@ -221,8 +240,12 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction)
 
 
-def gaussian_nll_loss(input: Any, target: Any, var: Any, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
-    """0.5 * (log(v) + (input - target) ** 2 / v) with v = max(var, eps), to which gradients flow as if unlimited; `full` adds 0.5 * log(2 pi)."""
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """0.5 * (log(v) + (input - target) ** 2 / v) with v = max(var, eps); gradients flow to var as if it were not limited.
+
+    `full` adds 0.5 * log(2 pi)."""
     if not hasattr(var, "shape"):
         raise TypeError(f"gaussian_nll_loss(): expected var to be a Tensor, got {type(var).__name__}")
     if tuple(var.shape) == tuple(input.shape[:-1]) and var.ndim != input.ndim:
@@ -264,7 +287,15 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: floa
 
 
 def triplet_margin_loss(
-    anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
 ) -> Any:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm distance over the last dimension.
 

@@ -12,13 +12,14 @@ from tracejit.core.shapes import normalise_dim, product
 from tracejit.functional.support import trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.comparison import maximum
-from tracejit.ops.elementwise.mathematics import abs_, rsqrt, sqrt
-from tracejit.ops.movement.copies import pad
+from tracejit.ops.elementwise.mathematics import rsqrt
+from tracejit.ops.movement.copies import clone, pad
 from tracejit.ops.movement.views import reshape, slice_
+from tracejit.ops.public.norms import vector_norm
 
 __all__ = [
     "batch_norm", "cosine_similarity", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "pairwise_distance",
-    "rms_norm", "vector_norm",
+    "rms_norm",
 ]  # fmt: skip
 
 
@@ -60,7 +61,9 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
         raise RuntimeError(f"group_norm(): expected at least 2 dimensions, got shape {list(input.shape)}")
     batch, channels = input.shape[:2]
     if num_groups < 1 or channels % num_groups:
-        raise RuntimeError(f"group_norm(): expected the number of channels, {channels}, to be divisible by num_groups, got {num_groups}")
+        raise RuntimeError(
+            f"group_norm(): expected the number of channels, {channels}, to be divisible by num_groups, got {num_groups}"
+        )
     _per_channel("group_norm", channels, weight=weight, bias=bias)
     groups = input.reshape(batch, num_groups, product(input.shape[1:]) // num_groups)
     deviation, _, variance = _moments(groups, (2,))
@@ -71,7 +74,8 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
 def _per_channel(name: str, channels: int, **vectors: Any) -> None:
     for argument, value in vectors.items():
         if value is not None and tuple(value.shape) != (channels,):
-            raise RuntimeError(f"{name}(): expected {argument} to be a vector of {channels} elements (the channels of input), got shape {list(value.shape)}")
+            wanted = f"expected {argument} to be a vector of {channels} elements (the channels of input)"
+            raise RuntimeError(f"{name}(): {wanted}, got shape {list(value.shape)}")
 
 
 def _channelwise(vector: Any, ndim: int) -> Any:
@@ -92,7 +96,10 @@ def batch_norm(
     """Zero mean and unit variance of each channel of an (N, C, ...) input: those of the batch in training, else the running ones.
 
     In training, running_mean and running_var (if given) are changed in place: (1 - momentum) of the old and momentum of the batch's,
-    the variance unbiased.  Raises ValueError for a batch of one value per channel in training."""
+    the variance unbiased; an empty batch changes
+    nothing.  Raises ValueError for a batch of one value per channel in training."""
+    if 0 in input.shape:
+        return clone(input)
     if input.ndim < 2:
         raise RuntimeError(f"batch_norm(): expected at least 2 dimensions, got shape {list(input.shape)}")
     channels = input.shape[1]
@@ -101,7 +108,9 @@ def batch_norm(
     count = product(input.shape[d] for d in dims)
     if training:
         if count == 1:
-            raise ValueError(f"batch_norm(): expected more than 1 value per channel when training, got input size {list(input.shape)}")
+            raise ValueError(
+                f"batch_norm(): expected more than 1 value per channel when training, got input size {list(input.shape)}"
+            )
         deviation, mean, variance = _moments(input, dims)
         _update(running_mean, mean, momentum)
         _update(running_var, variance * (count / max(count - 1, 1)), momentum)
@@ -140,7 +149,9 @@ def instance_norm(
     dims = tuple(range(2, input.ndim))
     count = product(input.shape[d] for d in dims)
     if count == 1:
-        raise ValueError(f"instance_norm(): expected more than 1 spatial element when training, got input size {list(input.shape)}")
+        raise ValueError(
+            f"instance_norm(): expected more than 1 spatial element when training, got input size {list(input.shape)}"
+        )
     deviation, mean, variance = _moments(input, dims)
     for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
         _update(running, primitives.sum_(statistic, dims=(0,), keepdim=True) / float(batch), momentum)
@@ -159,22 +170,6 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
         total = part if total is None else total + part
     assert total is not None
     return input / (total / float(size) * alpha + k) ** beta
-
-
-def vector_norm(x: Any, p: float, dims: tuple[int, ...], keepdim: bool) -> Any:
-    """(sum |x| ** p) ** (1 / p) over `dims`; the largest (smallest) |x| for p = inf (-inf), the count of nonzeros for p = 0."""
-    if p == 2:
-        return sqrt(primitives.sum_(x * x, dims=dims, keepdim=keepdim))
-    size = abs_(x)
-    if p == 1:
-        return primitives.sum_(size, dims=dims, keepdim=keepdim)
-    if p == float("inf"):
-        return primitives.amax(size, dims=dims, keepdim=keepdim)
-    if p == float("-inf"):
-        return primitives.amin(size, dims=dims, keepdim=keepdim)
-    if p == 0:
-        return primitives.sum_((x != 0).to(x.dtype), dims=dims, keepdim=keepdim)
-    return primitives.sum_(size**p, dims=dims, keepdim=keepdim) ** (1.0 / p)
 
 
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:

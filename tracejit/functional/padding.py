@@ -19,7 +19,9 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     do not fit, NotImplementedError for other modes."""
     sizes = tuple([int(p) for p in pad])
     if len(sizes) % 2 or len(sizes) > 2 * input.ndim:
-        raise RuntimeError(f"pad(): expected an even number of sizes, at most {2 * input.ndim} for shape {list(input.shape)}, got {list(sizes)}")
+        raise RuntimeError(
+            f"pad(): expected an even number of sizes, at most {2 * input.ndim} for shape {list(input.shape)}, got {list(sizes)}"
+        )
     pairs = [(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
     if mode == "constant":
         return _constant(input, pairs, 0.0 if value is None else value)
@@ -58,7 +60,9 @@ def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
     """For each element of the padded dimension, where it comes from."""
     limit = {"reflect": size - 1, "circular": size, "replicate": max(before, after)}[mode]
     if max(before, after) > limit or size == 0 or size + before + after < 0:
-        raise RuntimeError(f"pad(): the padding ({before}, {after}) is too large for mode {mode!r} and a dimension of size {size}")
+        raise RuntimeError(
+            f"pad(): the padding ({before}, {after}) is too large for mode {mode!r} and a dimension of size {size}"
+        )
     places = range(-before, size + after)
     if mode == "replicate":
         return [min(max(p, 0), size - 1) for p in places]

@@ -38,7 +38,9 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
 
 def _channels_dropped(name: str, ndim: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
     if input.ndim not in (ndim, ndim + 1):
-        raise RuntimeError(f"{name}(): expected (N, C, ...) input of {ndim + 1} dimensions or (C, ...) of {ndim}, got shape {list(input.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected (N, C, ...) input of {ndim + 1} dimensions or (C, ...) of {ndim}, got shape {list(input.shape)}"
+        )
     lead = input.ndim - ndim + 1
     return _dropped(name, input, (*input.shape[:lead], *(1,) * (input.ndim - lead)), p, training, inplace)
 

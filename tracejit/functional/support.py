@@ -44,8 +44,12 @@ def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], 
     if not shape:
         raise RuntimeError(f"{name}(): expected normalized_shape to have at least one dimension, got []")
     if tuple(input.shape[-len(shape) :]) != shape:
-        raise RuntimeError(f"{name}(): expected input with trailing sizes {list(shape)} (normalized_shape), got shape {list(input.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected input with trailing sizes {list(shape)} (normalized_shape), got shape {list(input.shape)}"
+        )
     for argument, value in (("weight", weight), ("bias", bias)):
         if value is not None and tuple(value.shape) != shape:
-            raise RuntimeError(f"{name}(): expected {argument} of shape {list(shape)} (normalized_shape), got {list(value.shape)}")
+            raise RuntimeError(
+                f"{name}(): expected {argument} of shape {list(shape)} (normalized_shape), got {list(value.shape)}"
+            )
     return tuple(range(input.ndim - len(shape), input.ndim))

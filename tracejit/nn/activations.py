@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit import functional as F  # noqa: N812
-from tracejit.core.dtypes import DType
+from tracejit import functional as F
+from tracejit.core.dtypes import DType, default_dtype
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.public.creation import full
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "PReLU",
@@ -204,7 +204,7 @@ class PReLU(Module):
     def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: DType | None = None) -> None:
         super().__init__()
         self.num_parameters = num_parameters
-        self.weight = Parameter(FUNCTIONS["zeros"](num_parameters, dtype=dtype) + init)
+        self.weight = Parameter(full((num_parameters,), init, dtype=dtype or default_dtype()))
 
     def forward(self, input: Any) -> Any:
         return F.prelu(input, self.weight)

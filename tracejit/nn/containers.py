@@ -187,7 +187,9 @@ def _as_member(value: Any) -> Any:
 
 def _describe(value: Any) -> str:
     kind = "Parameter" if isinstance(value, Parameter) else "Object"
-    return f"{kind} containing: [{value.dtype!r} of size {'x'.join(map(str, value.shape))}]" if isinstance(value, Tensor) else f"{kind} of type: {type(value).__name__}"
+    if not isinstance(value, Tensor):
+        return f"{kind} of type: {type(value).__name__}"
+    return f"{kind} containing: [{value.dtype!r} of size {'x'.join(map(str, value.shape))}]"
 
 
 class ParameterList(Module):

@@ -14,18 +14,21 @@ import numpy as np
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import float64
 from tracejit.ops.public import FUNCTIONS
-from tracejit.tensor import Tensor, tensor as make_tensor
+from tracejit.tensor import Tensor
+from tracejit.tensor import tensor as make_tensor
 
 __all__ = [
-    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_",
-    "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_",
+    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The recommended gain for a nonlinearity; `param` is the slope of "leaky_relu" (default 0.01).  Raises ValueError for unknown names."""
+    """The recommended gain for a nonlinearity; `param` is the slope of "leaky_relu", by default 0.01.
+
+    Raises ValueError for unknown names."""
     if nonlinearity in _LINEAR:
         return 1
     if nonlinearity == "tanh":
@@ -62,7 +65,9 @@ def trunc_normal_(
 ) -> Tensor:
     """Fill with numbers from N(mean, std ** 2) within [a, b], by the inverse of the distribution function."""
     low, high = (0.5 * (1.0 + math.erf((limit - mean) / std / math.sqrt(2.0))) for limit in (a, b))
-    uniform = FUNCTIONS["rand"](tuple(tensor.shape), generator=generator, dtype=float64) * (2.0 * (high - low)) + (2.0 * low - 1.0)
+    uniform = FUNCTIONS["rand"](tuple(tensor.shape), generator=generator, dtype=float64) * (2.0 * (high - low)) + (
+        2.0 * low - 1.0
+    )
     return _fill(tensor, (FUNCTIONS["erfinv"](uniform) * (std * math.sqrt(2.0)) + mean).clamp(a, b))
 
 
@@ -90,7 +95,9 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Fill a convolution's weight (out, in, ...) so that it copies as many channels as it can, in each group.  Raises ValueError for bad shapes."""
+    """Fill a convolution's weight (out, in, ...) so that it copies as many channels as it can, in each group.
+
+    Raises ValueError for shapes that no convolution has."""
     if not 3 <= tensor.ndim <= 5:
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     if tensor.shape[0] % groups:
@@ -163,7 +170,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix from N(0, std ** 2), then set the fraction `sparsity` of each column to 0.  Raises ValueError for other than two dimensions."""
+    """Fill a matrix from N(0, std ** 2), then set the fraction `sparsity` of each column to 0.
+
+    Raises ValueError for any other number of dimensions."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape

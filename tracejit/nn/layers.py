@@ -6,23 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tracejit import functional as F  # noqa: N812
+from tracejit import functional as F
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import DType
 from tracejit.nn import init
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.public.creation import empty, ones, zeros
 from tracejit.tensor import tensor
 
 __all__ = [
     "AlphaDropout", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Embedding",
     "Flatten", "GroupNorm", "Identity", "LayerNorm", "Linear", "RMSNorm", "Unflatten",
 ]  # fmt: skip
-
-_empty = FUNCTIONS["empty"]
-_zeros = FUNCTIONS["zeros"]
-_ones = FUNCTIONS["ones"]
 
 
 class Identity(Module):
@@ -42,8 +38,8 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(_empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(_empty(out_features, dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
+        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -63,13 +59,15 @@ class Linear(Module):
 class Bilinear(Module):
     """sum_ij input1_i * weight_kij * input2_j + bias_k."""
 
-    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, dtype: DType | None = None) -> None:
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, dtype: DType | None = None
+    ) -> None:
         super().__init__()
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(_empty(out_features, in1_features, in2_features, dtype=dtype))
-        self.bias = Parameter(_empty(out_features, dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(out_features, in1_features, in2_features, dtype=dtype))
+        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -84,7 +82,8 @@ class Bilinear(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, bias={self.bias is not None}"
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
         )
 
 
@@ -103,14 +102,16 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise AssertionError(f"Embedding: padding_idx must be within [{-num_embeddings}, {num_embeddings}), got {padding_idx}")
+            raise AssertionError(
+                f"Embedding: padding_idx must be within [{-num_embeddings}, {num_embeddings}), got {padding_idx}"
+            )
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.weight = Parameter(_empty(num_embeddings, embedding_dim, dtype=dtype))
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -149,8 +150,8 @@ class LayerNorm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.weight = Parameter(_ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
-        self.bias = Parameter(_zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
+        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.bias = Parameter(zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
 
     def forward(self, input: Any) -> Any:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -163,13 +164,17 @@ class RMSNorm(Module):
     """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions `normalized_shape`, then * weight."""
 
     def __init__(
-        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True, dtype: DType | None = None
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.weight = Parameter(_ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
 
     def forward(self, input: Any) -> Any:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -181,7 +186,9 @@ class RMSNorm(Module):
 class GroupNorm(Module):
     """Zero mean and unit variance within each of num_groups groups of channels, then * weight + bias by channel."""
 
-    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: DType | None = None) -> None:
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: DType | None = None
+    ) -> None:
         super().__init__()
         if num_channels % num_groups:
             raise ValueError(f"GroupNorm: num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
@@ -189,8 +196,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self.weight = Parameter(_ones(num_channels, dtype=dtype)) if affine else None
-        self.bias = Parameter(_zeros(num_channels, dtype=dtype)) if affine else None
+        self.weight = Parameter(ones(num_channels, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(num_channels, dtype=dtype)) if affine else None
 
     def forward(self, input: Any) -> Any:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
@@ -219,10 +226,10 @@ class _BatchNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self.weight = Parameter(_ones(num_features, dtype=dtype)) if affine else None
-        self.bias = Parameter(_zeros(num_features, dtype=dtype)) if affine else None
-        self.register_buffer("running_mean", _zeros(num_features, dtype=dtype) if track_running_stats else None)
-        self.register_buffer("running_var", _ones(num_features, dtype=dtype) if track_running_stats else None)
+        self.weight = Parameter(ones(num_features, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(num_features, dtype=dtype)) if affine else None
+        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if track_running_stats else None)
+        self.register_buffer("running_var", ones(num_features, dtype=dtype) if track_running_stats else None)
         self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
 
     running_mean: Any
@@ -250,7 +257,8 @@ class _BatchNorm(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit import functional as F  # noqa: N812
+from tracejit import functional as F
 from tracejit.nn.module import Module
 
 __all__ = [
@@ -35,14 +35,21 @@ class _WeightedLoss(_Loss):
 class CrossEntropyLoss(_WeightedLoss):
     """The cross entropy of logits and class indices or probabilities."""
 
-    def __init__(self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
+    ) -> None:
         super().__init__(weight, reduction=reduction)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.cross_entropy(
-            input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction, label_smoothing=self.label_smoothing
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
         )
 
 
@@ -74,7 +81,9 @@ class BCEWithLogitsLoss(_WeightedLoss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Any, target: Any) -> Any:
-        return F.binary_cross_entropy_with_logits(input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight)
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )
 
 
 class MSELoss(_Loss):
@@ -197,7 +206,9 @@ class CosineEmbeddingLoss(_MarginLoss):
 class TripletMarginLoss(_MarginLoss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
-    def __init__(self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean") -> None:
+    def __init__(
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean"
+    ) -> None:
         super().__init__(margin, reduction=reduction)
         self.p = p
         self.eps = eps

@@ -39,7 +39,9 @@ class Module:
 
     training: bool = True
     _buffer_names: dict[str, bool] | None = None  # name -> whether it is part of state_dict()
-    _hooks: dict[int, tuple[str, Callable[..., Any], bool]] | None = None  # key -> (before or after, hook, with keyword arguments)
+    _hooks: dict[int, tuple[str, Callable[..., Any], bool]] | None = (
+        None  # key -> (before or after, hook, with keyword arguments)
+    )
 
     def __init__(self) -> None:
         self.training = True
@@ -85,12 +87,20 @@ class Module:
             self._hooks.update(present)
         return RemovableHandle(self._hooks, key)
 
-    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
-        """Call hook(module, args, output), or hook(module, args, kwargs, output), after forward(); a result other than None replaces the output."""
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call hook(module, args, output) after forward(), or with_kwargs hook(module, args, kwargs, output).
+
+        A result other than None replaces the output."""
         return self._register_hook("after", hook, prepend, with_kwargs)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
-        """Call hook(module, args), or hook(module, args, kwargs), before forward(); a result other than None replaces the arguments."""
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call hook(module, args) before forward(), or with_kwargs hook(module, args, kwargs).
+
+        A result other than None replaces the arguments."""
         return self._register_hook("before", hook, prepend, with_kwargs)
 
     # ---- members ----------------------------------------------------------------------------------------------------
@@ -185,7 +195,9 @@ class Module:
         names = self._buffer_names or {}
         return [(name, self.__dict__[name]) for name in names if isinstance(self.__dict__.get(name), Tensor)]
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
         """(dotted name, parameter) of this module and, with recurse, of all below it; shared ones once."""
         return self._named_tensors(Module._own_parameters, prefix, recurse, remove_duplicate)
 
@@ -194,7 +206,9 @@ class Module:
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
         """(dotted name, buffer) of this module and, with recurse, of all below it; shared ones once."""
         return self._named_tensors(Module._own_buffers, prefix, recurse, remove_duplicate)
 
@@ -276,7 +290,7 @@ class Module:
         return self
 
     def to(self: M, dtype: DType | Tensor | str | None = None) -> M:
-        """Convert floating-point parameters and buffers to a dtype, or to that of a tensor, in place.  "cpu" is accepted and changes nothing."""
+        """Convert floating-point parameters and buffers to a dtype, or to that of a tensor, in place.  "cpu" changes nothing."""
         if isinstance(dtype, Tensor):
             dtype = dtype.dtype
         if dtype is None or dtype == "cpu":
@@ -326,10 +340,13 @@ class Module:
             if key in state_dict:
                 source = state_dict[key]
                 if not isinstance(source, Tensor):
-                    errors.append(f'While copying the parameter named "{key}", expected a Tensor from the state_dict but received {type(source).__name__}')
+                    errors.append(
+                        f'While copying the parameter named "{key}", expected a Tensor but received {type(source).__name__}'
+                    )
                 elif tuple(source.shape) != tuple(target.shape):
                     errors.append(
-                        f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, the shape in current model is {target.shape}."
+                        f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, "
+                        f"the shape in current model is {target.shape}."
                     )
         if errors:
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
@@ -350,7 +367,8 @@ class Module:
     def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
-        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in self.__dict__.items() if isinstance(value, Module)]
+        children = [(name, value) for name, value in self.__dict__.items() if isinstance(value, Module)]
+        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in children]
         lines = extra_lines + child_lines
         name = type(self).__name__
         if len(extra_lines) == 1 and not child_lines:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
-from tracejit.functional.normalisation import vector_norm
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.public.creation import zeros
+from tracejit.ops.public.movement import cat, stack
+from tracejit.ops.public.norms import vector_norm
 from tracejit.tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
@@ -17,10 +18,12 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
     """The norm of all tensors as if they were one vector.  Raises RuntimeError for NaN or infinity if asked to."""
     norms = [vector_norm(t.flatten(), norm_type, (0,), False) for t in tensors]
     if not norms:
-        return FUNCTIONS["zeros"](())
-    total = norms[0] if len(norms) == 1 else vector_norm(FUNCTIONS["stack"](norms), norm_type, (0,), False)
+        return zeros(())
+    total = norms[0] if len(norms) == 1 else vector_norm(stack(norms), norm_type, (0,), False)
     if error_if_nonfinite and bool((total - total) != 0):
-        raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped")
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped"
+        )
     return total
 
 
@@ -50,7 +53,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:
     """All parameters, flattened, as one vector."""
-    return FUNCTIONS["cat"]([p.reshape(-1) for p in parameters])  # type: ignore[attr-defined]
+    return cat([p.reshape(-1) for p in parameters])  # type: ignore[attr-defined]
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

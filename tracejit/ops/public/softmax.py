@@ -18,7 +18,9 @@ def shifted(name: str, input: Any, dim: int, dtype: dtypes.DType | None) -> tupl
     if dtype is not None and input.dtype is not dtype:
         input = cast(input, dtype=dtype)
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"{name}(): expected a floating-point input, got {input.dtype.name}; pass dtype=, e.g. tracejit.float32")
+        raise RuntimeError(
+            f"{name}(): expected a floating-point input, got {input.dtype.name}; pass dtype=, e.g. tracejit.float32"
+        )
     at = normalise_dim(name, dim, input.ndim)
     dims = (at,) if input.ndim else ()
     if input.ndim and input.shape[at] == 0:

@@ -1,0 +1,10 @@
+"""Datasets and batches."""
+
+from tracejit.data.dataset import ConcatDataset, Dataset, Subset, TensorDataset, random_split
+from tracejit.data.digits import digits
+from tracejit.data.loader import BatchSampler, DataLoader, RandomSampler, Sampler, SequentialSampler, default_collate
+
+__all__ = [
+    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "RandomSampler", "Sampler", "SequentialSampler", "Subset", "TensorDataset",
+    "default_collate", "digits", "random_split",
+]  # fmt: skip

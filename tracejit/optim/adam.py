@@ -1,0 +1,102 @@
+"""Adam (Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980) and AdamW (Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101).
+
+The order of operations is that of PyTorch, so that results agree to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from tracejit.ops.public.creation import zeros
+from tracejit.optim.optimizer import Optimizer, require
+
+__all__ = ["Adam", "AdamW"]
+
+
+class Adam(Optimizer):
+    """p -= lr * m / (sqrt(v) + eps), m and v being running means of the gradient and of its square, corrected for their start at 0.
+
+    weight_decay * p is added to the gradient; with decoupled_weight_decay p is first scaled by 1 - lr * weight_decay instead.  amsgrad: the
+    largest v so far (Reddi et al., 2018, https://openreview.net/forum?id=ryQu7f-RZ).  maximize: uphill."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+
+    def check(self, group: dict[str, Any]) -> None:
+        """Raises ValueError for negative rates and for betas outside [0, 1)."""
+        require(group["lr"] >= 0.0, f"Invalid learning rate: {group['lr']}")
+        require(group["eps"] >= 0.0, f"Invalid epsilon value: {group['eps']}")
+        for i in (0, 1):
+            require(0.0 <= group["betas"][i] < 1.0, f"Invalid beta parameter at index {i}: {group['betas'][i]}")
+        require(group["weight_decay"] >= 0.0, f"Invalid weight_decay value: {group['weight_decay']}")
+
+    def initial_state(self, parameter: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """No steps, and running means of zeros."""
+        names = ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"] if group["amsgrad"] else ["exp_avg", "exp_avg_sq"]
+        return {"step": 0, **{name: zeros(tuple(parameter.shape), dtype=parameter.dtype) for name in names}}
+
+    def update(self, parameter: Any, gradient: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """One step of one parameter."""
+        lr = group["lr"]
+        beta1, beta2 = group["betas"]
+        weight_decay = group["weight_decay"]
+        step = state["step"] + 1
+        state["step"] = step
+        mean = state["exp_avg"]
+        square = state["exp_avg_sq"]
+        if mean.dtype is not parameter.dtype:
+            raise RuntimeError(
+                f"{type(self).__name__}: the parameter is {parameter.dtype.name} now, its state {mean.dtype.name}; "
+                "construct the optimizer after converting the model"
+            )
+        if group["maximize"]:
+            gradient = -gradient
+        start = parameter
+        if weight_decay != 0:
+            if group["decoupled_weight_decay"]:
+                start = parameter * (1 - lr * weight_decay)
+            else:
+                gradient = gradient + parameter * weight_decay
+        mean.copy_(mean + (gradient - mean) * (1 - beta1))
+        square.copy_(square * beta2 + gradient * gradient * (1 - beta2))
+        largest = square
+        if group["amsgrad"]:
+            largest = state["max_exp_avg_sq"]
+            largest.copy_(largest.maximum(square))
+        step_size = lr / (1 - beta1**step)
+        denominator = largest.sqrt() / math.sqrt(1 - beta2**step) + group["eps"]
+        parameter.copy_(start - mean * step_size / denominator)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)

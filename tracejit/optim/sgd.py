@@ -1,0 +1,71 @@
+"""Stochastic gradient descent with momentum, in PyTorch's form: https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tracejit.ops.public.creation import zeros
+from tracejit.optim.optimizer import Optimizer, require
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    """p -= lr * v, where v is the gradient, or with momentum v = momentum * v + (1 - dampening) * gradient (the first v: the gradient).
+
+    nesterov: p -= lr * (gradient + momentum * v).  weight_decay * p is added to the gradient first.  maximize: uphill."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+            "maximize": maximize,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+
+    def check(self, group: dict[str, Any]) -> None:
+        """Raises ValueError for negative rates, and for nesterov without momentum or with dampening."""
+        require(group["lr"] >= 0.0, f"Invalid learning rate: {group['lr']}")
+        require(group["momentum"] >= 0.0, f"Invalid momentum value: {group['momentum']}")
+        require(group["weight_decay"] >= 0.0, f"Invalid weight_decay value: {group['weight_decay']}")
+        require(
+            not group["nesterov"] or (group["momentum"] > 0 and group["dampening"] == 0),
+            "Nesterov momentum requires a momentum and zero dampening",
+        )
+
+    def initial_state(self, parameter: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """No velocity; zeros where the first update of zeros gives the gradient itself, so that all steps are alike."""
+        if group["momentum"] != 0 and group["dampening"] == 0:
+            return {"momentum_buffer": zeros(tuple(parameter.shape), dtype=parameter.dtype)}
+        return {"momentum_buffer": None}
+
+    def update(self, parameter: Any, gradient: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """One step of one parameter."""
+        lr = group["lr"]
+        momentum = group["momentum"]
+        weight_decay = group["weight_decay"]
+        if group["maximize"]:
+            gradient = -gradient
+        if weight_decay != 0:
+            gradient = gradient + parameter * weight_decay
+        if momentum != 0:
+            velocity = state["momentum_buffer"]
+            if velocity is None:
+                velocity = gradient.clone()
+                state["momentum_buffer"] = velocity
+            else:
+                dampening = group["dampening"]
+                incoming = gradient if dampening == 0 else gradient * (1 - dampening)
+                velocity.copy_(velocity * momentum + incoming)
+            gradient = gradient + velocity * momentum if group["nesterov"] else velocity
+        parameter.copy_(parameter - gradient * lr)
