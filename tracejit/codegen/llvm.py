@@ -73,7 +73,6 @@ class NestEmitter(LoopEmitter):
         lines = [
             f"define internal i64 @{self.symbol}({parameters}) noinline nounwind {{",
             "entry:",
-            *self.entry,
             *self.code.lines,
             "ret i64 0",
         ]
