@@ -37,6 +37,7 @@ def gemm(
 ) -> None:
     """c = alpha op(a) op(b) + beta c through a function compiled for this one call."""
     m, n = c.shape
+    columns = "1" if n == 1 else "%n"
     k = a.shape[0] if transpose[0] else a.shape[1]
     code = Code()
     leading = [x.strides[0] // x.itemsize for x in (a, b, c)]
@@ -45,7 +46,7 @@ def gemm(
         library,
         dtype,
         transpose,
-        (str(m), "%n", str(k)),
+        (str(m), columns, str(k)),
         [(p, str(ld)) for p, ld in zip(("%a", "%b", "%c"), leading, strict=True)],
         alpha,
         beta,
@@ -68,8 +69,8 @@ def gemm(
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_products_of_every_layout_are_right(library: blas.Blas, dtype: DType) -> None:
     generator = np.random.default_rng(0)
-    m, n, k = 7, 5, 9
-    for ta, tb, beta in itertools.product((False, True), (False, True), (0.0, 1.0)):
+    sizes = [(7, 5, 9), (1, 5, 9), (7, 1, 9), (1, 1, 9), (1, 40, 1), (33, 1, 1)]
+    for (m, n, k), ta, tb, beta in itertools.product(sizes, (False, True), (False, True), (0.0, 1.0)):
         a = generator.normal(size=((k, m + 3) if ta else (m, k + 2))).astype(dtype.numpy)[:, : m if ta else k]
         b = generator.normal(size=((n, k + 1) if tb else (k, n + 4))).astype(dtype.numpy)[:, : k if tb else n]
         c = generator.normal(size=(m, n + 2)).astype(dtype.numpy)
@@ -82,13 +83,14 @@ def test_products_of_every_layout_are_right(library: blas.Blas, dtype: DType) ->
         np.testing.assert_array_equal(c[:, n:], beyond)
 
 
-def test_numpys_own_library_gives_matmuls_bits() -> None:
+@pytest.mark.parametrize(("m", "n"), [(33, 21), (1, 128), (128, 1)])
+def test_numpys_own_library_gives_matmuls_bits(m: int, n: int) -> None:
     library = blas._from_numpy()
     if library is None:
         pytest.skip("this NumPy exports no 64-bit CBLAS")
     generator = np.random.default_rng(1)
-    a, b = generator.normal(size=(33, 70)).astype(np.float32), generator.normal(size=(70, 21)).astype(np.float32)
-    c = np.empty((33, 21), np.float32)
+    a, b = generator.normal(size=(m, 70)).astype(np.float32), generator.normal(size=(70, n)).astype(np.float32)
+    c = np.full((m, n), np.nan, np.float32)
     gemm(library, dtypes.float32, a, b, c, (False, False), 1.0, 0.0)
     np.testing.assert_array_equal(c, a @ b)
 

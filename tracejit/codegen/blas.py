@@ -1,4 +1,4 @@
-"""One BLAS for everything: the gemm of NumPy's own OpenBLAS by pointer, or SciPy's where NumPy's cannot be reached.
+"""One BLAS for everything: gemm and gemv of NumPy's own OpenBLAS by pointer, or SciPy's where NumPy's cannot be reached.
 
 Two BLAS libraries in one process have two thread pools that disturb each other, and a product computed by the same gemm as np.matmul
 has the same bits; so NumPy's is looked for first (its symbols are found through the extension module that links it).  Any BLAS whose
@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from tracejit.codegen.llvm_operations import Code, constant
+from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
@@ -31,11 +31,11 @@ _CBLAS_64: Final = ("scipy_cblas_{}64_", "cblas_{}64_")
 
 @dataclass(frozen=True, slots=True)
 class Blas:
-    """Where gemm is: `cblas` (row-major C interface, int64) or Fortran's (by reference, int32)."""
+    """Where gemm is: `cblas` (row-major C interface, int64; gemv too) or Fortran's (by reference, int32)."""
 
     source: str
     cblas: bool
-    addresses: dict[str, int]  # sgemm, dgemm
+    addresses: dict[str, int]  # sgemm, dgemm; with cblas sgemv, dgemv
 
 
 def _from_numpy() -> Blas | None:
@@ -46,7 +46,7 @@ def _from_numpy() -> Blas | None:
     library = ctypes.CDLL(path)  # already loaded; its dependencies are searched too
     for pattern in _CBLAS_64:
         try:
-            functions = {name: getattr(library, pattern.format(name)) for name in ("sgemm", "dgemm")}
+            functions = {name: getattr(library, pattern.format(name)) for name in ("sgemm", "dgemm", "sgemv", "dgemv")}
         except AttributeError:
             continue
         addresses = {name: int(ctypes.cast(f, ctypes.c_void_p).value or 0) for name, f in functions.items()}
@@ -74,10 +74,10 @@ def blas() -> Blas:
     return _from_numpy() or _from_scipy()
 
 
-def _routine(dtype: DType) -> str:
+def _letter(dtype: DType) -> str:
     if not dtype.is_floating_point:
         raise TypeError(f"gemm: dtype must be float32 or float64, got {dtype.name}")
-    return "sgemm" if dtype is dtypes.float32 else "dgemm"
+    return "s" if dtype is dtypes.float32 else "d"
 
 
 def symbols(library: Blas) -> dict[str, int]:
@@ -96,13 +96,30 @@ def emit_gemm(
     beta: float,
 ) -> None:
     """C = alpha op(A) op(B) + beta C, row-major.  `sizes` are (m, n, k), `operands` (pointer, leading dimension) of A, B and C; texts of
-    constants or i64 values."""
-    routine = _routine(dtype)
-    symbol = f"tracejit_blas_{routine}"
-    number = "float" if dtype is dtypes.float32 else "double"
+    constants or i64 values.  A product with one row or one column is a gemv, as in np.matmul."""
+    symbol = f"tracejit_blas_{_letter(dtype)}gemm"
+    number = lane_type(dtype)
     m, n, k = sizes
     (a, lda), (b, ldb), (c, ldc) = operands
     alpha_text, beta_text = constant(alpha, dtype), constant(beta, dtype)
+    if library.cblas and "1" in (m, n):
+        if m == "1":  # C' = op(B)' x, x being the row of op(A)
+            matrix, ld, transposed, rows, columns = b, ldb, not transpose[1], k, n
+            x, x_step, y_step = a, lda if transpose[0] else "1", "1"
+        else:
+            matrix, ld, transposed, rows, columns = a, lda, transpose[0], m, k
+            x, x_step, y_step = b, "1" if transpose[1] else ldb, ldc
+        if transposed != (m == "1"):  # `rows` and `columns` are those of the matrix as stored
+            rows, columns = columns, rows
+        arguments = [
+            ("i32", str(_ROW_MAJOR)),
+            ("i32", str(_TRANSPOSE if transposed else _NO_TRANSPOSE)),
+            ("i64", rows),
+            ("i64", columns),
+        ]
+        arguments += [(number, alpha_text), ("ptr", matrix), ("i64", ld), ("ptr", x), ("i64", x_step)]
+        code.call(f"tracejit_blas_{_letter(dtype)}gemv", "void", *arguments, (number, beta_text), ("ptr", c), ("i64", y_step))
+        return
     if library.cblas:
         flags = [("i32", str(_TRANSPOSE if t else _NO_TRANSPOSE)) for t in transpose]
         arguments = [("i32", str(_ROW_MAJOR)), *flags, ("i64", m), ("i64", n), ("i64", k), (number, alpha_text)]
