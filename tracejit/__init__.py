@@ -7,7 +7,8 @@ from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, s
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import bool_, default_dtype, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
 from tracejit.ops.public import FUNCTIONS as _FUNCTIONS
-from tracejit import data, functional, linalg, nn, optim
+from tracejit import data, functional, linalg, nn, optim, random
+from tracejit.random import Generator
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 
 bool = bool_  # PyTorch's name

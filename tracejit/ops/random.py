@@ -1,1 +1,65 @@
-"""Random primitives (being written)."""
+"""Random draws.
+
+The state of a generator is a tensor, int64[2]: the seed and the counter.  A draw is a primitive that reads the state; the counter then
+moves on by an ordinary in-place write of `random_advance`'s result to that tensor.  So the order of draws is the order of writes and reads of
+one tensor, in a trace as in eager mode, and a program that draws commits the new counter with its other writes.
+
+A draw of n elements uses ceil(n / 4) counter values for float32 and ceil(n / 2) for wider elements, whatever the shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import DType
+from tracejit.core.op import Effect, Kind
+from tracejit.core.shapes import product
+from tracejit.ops import philox
+from tracejit.ops.declare import custom
+from tracejit.ops.samples import Samples, cases
+
+__all__ = ["advance_for", "random_advance", "random_integers", "random_normal", "random_uniform"]
+
+Shape = tuple[int, ...]
+
+
+def _states(**attributes: Any) -> Samples:
+    shapes: tuple[Shape, ...] = ((5,), (2, 3), (), (0, 2))
+    return cases(*((np.array([7, 3]), {"shape": shape, **attributes}) for shape in shapes))
+
+
+def _drawn(state: Aval, shape: Shape, dtype: DType) -> Aval:
+    return Aval(shape, dtype)
+
+
+@custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float32))
+def random_uniform(state: Any, shape: Shape, dtype: DType) -> Any:
+    """Numbers in [0, 1): multiples of 2**-24 (float32) or 2**-53 (float64)."""
+    return philox.uniform(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+
+
+@custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float64))
+def random_normal(state: Any, shape: Shape, dtype: DType) -> Any:
+    """Numbers of the standard normal distribution."""
+    return philox.normal(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+
+
+@custom(Kind.RANDOM, lambda state, shape: Aval(shape, dtypes.int64), effect=Effect.RANDOM, traits=("not differentiable",), samples=_states())
+def random_integers(state: Any, shape: Shape) -> Any:
+    """int64 numbers in [0, 2**63)."""
+    return philox.positive_integers(int(state[0]), int(state[1]), product(shape)).reshape(shape)
+
+
+@custom(Kind.OPAQUE, lambda state, count: state, traits=("not differentiable",), samples=cases((np.array([7, 3]), {"count": 5})))
+def random_advance(state: Any, count: int) -> Any:
+    """The state after `count` counter values were used."""
+    return state + np.array([0, count], np.int64)
+
+
+def advance_for(shape: Shape, wide: bool) -> int:
+    """How far a draw of this shape moves the counter."""
+    return philox.blocks_for(product(shape), wide)

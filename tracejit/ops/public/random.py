@@ -1,1 +1,289 @@
-"""Public functions (random), being written."""
+"""Public random functions, and the generator they draw from.  tracejit.random exports the generator's functions too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.array_constant import ArrayConstant
+from tracejit.core.interpreter import state as thread
+from tracejit.ops import random as primitives
+from tracejit.ops.creation import constant
+from tracejit.ops.elementwise import arithmetic, comparison, mathematics
+from tracejit.ops.movement.copies import write
+from tracejit.ops.movement.views import detach
+from tracejit.ops.public.derive import public
+from tracejit.ops.public.movement import require_cpu, shape_of
+from tracejit.ops.sorting import argsort
+
+Shape = tuple[int, ...]
+
+
+class Generator:
+    """A stream of random numbers: a seed and a counter, held in a tensor (ops/random.py).  Draws from several threads do not overlap."""
+
+    __slots__ = ("__weakref__", "_lock", "_state")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        require_cpu("Generator", device)
+        self._state: Any = None
+        self._lock = threading.RLock()
+
+    @property
+    def device(self) -> str:
+        """Always "cpu"."""
+        return "cpu"
+
+    def state(self) -> Any:
+        """The tensor int64[2] of seed and counter that draws read and write.  Made at the first use, outside any recording."""
+        if self._state is None:
+            initial = ArrayConstant(np.array([DEFAULT_SEED, 0], np.int64))
+            self._state = thread.base.bind(constant, (), {"array": initial})
+        return self._state
+
+    def _set(self, seed: int, counter: int) -> None:
+        thread.top.note("seed set", self)
+        with self._lock:
+            write(self.state(), constant(array=ArrayConstant(np.array([_wrapped(seed), _wrapped(counter)], np.int64))))
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin the stream of `seed` (any integer below 2**64, negative ones wrapping) anew.  Returns the generator."""
+        number = int(seed)
+        if not -(1 << 63) <= number < 1 << 64:
+            raise RuntimeError(f"manual_seed(): the seed must fit 64 bits, got {seed}")
+        self._set(number, 0)
+        return self
+
+    def seed(self) -> int:
+        """Begin a stream at a seed made from the time; returns the seed."""
+        number = time.time_ns() & 0x7FFFFFFFFFFFFFFF
+        self._set(number, 0)
+        return number
+
+    def initial_seed(self) -> int:
+        """The seed that the stream began with."""
+        return int(self.state().tolist()[0]) & 0xFFFFFFFFFFFFFFFF
+
+    def get_state(self) -> Any:
+        """Seed and counter as a uint8 tensor of 16 elements."""
+        raw = np.array(self.state().tolist(), np.int64).view(np.uint8).copy()
+        return constant(array=ArrayConstant(raw))
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Go back to where get_state() was called.  Raises RuntimeError for anything but its result."""
+        raw = np.array(new_state.tolist(), np.uint8)
+        if raw.shape != (16,):
+            raise RuntimeError(f"set_state(): expected the 16 bytes of get_state(), got shape {list(raw.shape)}")
+        self._set(*(int(n) for n in raw.view(np.int64)))
+        return self
+
+    def clone_state(self) -> Generator:
+        """Another generator at the same place of the same stream."""
+        return Generator().set_state(self.get_state())
+
+    def draw(self, op: Any, shape: Shape, wide: bool, **attributes: Any) -> Any:
+        """Draw by a RANDOM primitive and move the counter on."""
+        with self._lock:
+            state = self.state()
+            out = op(state, shape=shape, **attributes)
+            write(state, primitives.random_advance(state, count=primitives.advance_for(shape, wide)))
+        return out
+
+
+def _wrapped(number: int) -> int:
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+DEFAULT_SEED = 0
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Begin the default stream of random numbers anew.  Returns the default generator."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Begin the default stream at a seed made from the time; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed that the default stream began with."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The place in the default stream, as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Go back to a place in the default stream."""
+    default_generator.set_state(new_state)
+
+
+for _function in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
+    public(method=False)(_function)
+
+
+def _floating(name: str, dtype: dtypes.DType | None) -> dtypes.DType:
+    out = dtype or dtypes.default_dtype()
+    if not out.is_floating_point:
+        raise RuntimeError(f"{name}(): expected a floating-point dtype, got {out.name}; draw floats and convert, or use randint()")
+    return out
+
+
+def _sizes(name: str, size: tuple[Any, ...]) -> Shape:
+    shape = shape_of(name, size)
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
+    return shape
+
+
+def _uniform(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> Any:
+    return (generator or default_generator).draw(primitives.random_uniform, shape, dtype is dtypes.float64, dtype=dtype)
+
+
+def _normal(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> Any:
+    return (generator or default_generator).draw(primitives.random_normal, shape, dtype is dtypes.float64, dtype=dtype)
+
+
+def _integers(low: int, high: int, shape: Shape, generator: Generator | None) -> Any:
+    if high <= low:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    drawn = (generator or default_generator).draw(primitives.random_integers, shape, True)
+    return arithmetic.remainder(drawn, high - low) + low if high - low < 1 << 63 else drawn
+
+
+def _finish(out: Any, requires_grad: bool) -> Any:
+    return out.requires_grad_() if requires_grad else out
+
+
+@public(method=False)
+def rand(*size: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Numbers drawn uniformly from [0, 1)."""
+    require_cpu("rand", device)
+    return _finish(_uniform(_sizes("rand", size), _floating("rand", dtype), generator), requires_grad)
+
+
+@public(method=False)
+def randn(*size: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Numbers drawn from the standard normal distribution."""
+    require_cpu("randn", device)
+    return _finish(_normal(_sizes("randn", size), _floating("randn", dtype), generator), requires_grad)
+
+
+@public(method=False)
+def randint(*bounds: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, **named: Any) -> Any:
+    """randint(high, size) or randint(low, high, size): integers drawn uniformly from [low, high), int64 unless `dtype` is given."""
+    require_cpu("randint", device)
+    arguments = [*bounds]
+    arguments += [named[k] for k in ("low", "high", "size") if k in named]
+    if len(arguments) == 2:
+        arguments.insert(0, 0)
+    low, high, size = arguments
+    out = _integers(int(low), int(high), _sizes("randint", (size,)), generator)
+    return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
+
+
+@public(method=False)
+def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None) -> Any:
+    """The numbers 0 ... n - 1 in random order."""
+    require_cpu("randperm", device)
+    if n < 0:
+        raise RuntimeError(f"randperm(): n must be non-negative, got {n}")
+    out = argsort((generator or default_generator).draw(primitives.random_integers, (n,), True), dim=0, descending=False)
+    return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
+
+
+@public(method=False)
+def rand_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """Numbers drawn uniformly from [0, 1), of the shape and dtype of `input`."""
+    return _finish(_uniform(tuple(input.shape), _floating("rand_like", dtype or input.dtype), None), requires_grad)
+
+
+@public(method=False)
+def randn_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+    """Standard normal numbers of the shape and dtype of `input`."""
+    return _finish(_normal(tuple(input.shape), _floating("randn_like", dtype or input.dtype), None), requires_grad)
+
+
+@public(method=False)
+def randint_like(input: Any, low: int, high: int | None = None, *, dtype: dtypes.DType | None = None) -> Any:
+    """Integers drawn uniformly from [low, high), or [0, low), of the shape and dtype of `input`."""
+    below, above = (0, low) if high is None else (low, high)
+    return arithmetic.cast(_integers(below, above, tuple(input.shape), None), dtype=dtype or input.dtype)
+
+
+@public(method=False)
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: dtypes.DType | None = None) -> Any:
+    """Normal numbers with the given mean and standard deviation: numbers (then with `size`) or tensors, element by element."""
+    if isinstance(std, int | float) and std < 0:
+        raise RuntimeError(f"normal(): expects std >= 0.0, but found std {std}")
+    if size is not None:
+        return _normal(_sizes("normal", (size,)), _floating("normal", dtype), generator) * float(std) + float(mean)
+    like = mean + std
+    return _normal(tuple(like.shape), _floating("normal", dtype or like.dtype), generator) * std + mean
+
+
+@public(aliases=())
+def bernoulli(input: Any, p: float | None = None, *, generator: Generator | None = None) -> Any:
+    """1 with the probability that each element of `input` (or the number `p`) says, else 0, in the dtype of `input`."""
+    probability = input if p is None else p
+    dtype = input.dtype if input.dtype.is_floating_point else dtypes.float32
+    if p is None:
+        _floating("bernoulli", input.dtype)
+    elif not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli(): expects p to be in [0, 1], but got p={p}")
+    drawn = comparison.lt(_uniform(tuple(input.shape), dtype, generator), detach(probability) if p is None else probability)
+    return arithmetic.cast(drawn, dtype=input.dtype)
+
+
+def _uniform_in(input: Any, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Any:
+    """Uniform numbers in [from, to) of the shape and dtype of `input`."""
+    if from_ > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
+    return _uniform(tuple(input.shape), _floating("uniform_", input.dtype), generator) * (to - from_) + from_
+
+
+def _normal_in(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
+    """Normal numbers of the shape and dtype of `input`."""
+    if std < 0:
+        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    return _normal(tuple(input.shape), _floating("normal_", input.dtype), generator) * std + mean
+
+
+def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Any:
+    """Integers in [from, to) of the shape and dtype of `input`; random_(to) starts at 0; without `to`, all that the dtype can hold."""
+    dtype = input.dtype
+    if to is None and from_:
+        from_, to = 0, from_
+    if to is None:
+        bits = (24 if dtype is dtypes.float32 else 53) if dtype.is_floating_point else 8 * dtype.itemsize - dtype.is_signed
+        to = 2 if dtype is dtypes.bool_ else (1 << bits) + dtype.is_floating_point
+    return arithmetic.cast(_integers(from_, to, tuple(input.shape), generator), dtype=dtype)
+
+
+def _exponential_in(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
+    """Exponential numbers with the rate `lambd`."""
+    u = _uniform(tuple(input.shape), _floating("exponential_", input.dtype), generator)
+    return mathematics.log1p(-u) * (-1.0 / lambd)
+
+
+def _bernoulli_in(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
+    """1 with probability `p` (a number or a tensor), else 0."""
+    if isinstance(p, int | float):
+        return bernoulli(input, float(p), generator=generator)
+    return arithmetic.cast(bernoulli(p, generator=generator), dtype=input.dtype)
+
+
+for _name, _body in (
+    ("uniform", _uniform_in), ("normal", _normal_in), ("random", _random_in), ("exponential", _exponential_in), ("bernoulli", _bernoulli_in),
+):  # fmt: skip
+    _body.__name__ = _name
+    public(_name, function=False, method=False, in_place=True)(_body)
