@@ -1,7 +1,7 @@
 """Programs that Python's corners and outside state make hard to record, each with what must become of it.
 
-`@program(replayed)` or `@program(reason="code")` registers a maker that returns (function, calls, observe): calls are applied in turn to the eager or the
-compiled function, observe() reads outside state at the end.  Results, types, errors and outside state must be the same.
+`@program()` or `@program(reason="code")` registers a maker that returns (function, calls, observe): calls are applied in turn to the
+eager or the compiled function, observe() reads outside state at the end.  Results, types, errors and outside state must be the same.
 """
 
 from __future__ import annotations
@@ -122,7 +122,11 @@ def property_and_fallback_attribute():
     def fn(a):
         return a * box.v + box.made_3 + (1.0 if hasattr(box, "nothing") else 2.0)
 
-    return fn, [lambda f: f(x(1)), lambda f: (setattr(box, "_v", 5.0), f(x(1)))[1], lambda f: (setattr(box, "nothing", 0), f(x(1)))[1]], None
+    def change(f, name, value):
+        setattr(box, name, value)
+        return f(x(1))
+
+    return fn, [lambda f: f(x(1)), lambda f: change(f, "_v", 5.0), lambda f: change(f, "nothing", 0)], None
 
 
 @program()
@@ -306,7 +310,7 @@ def defaultdict_of_state():
         s["step"] = s.get("step", 0) + 1
         return a * s["step"] + p
 
-    return fn, [lambda f: f(x(1, 2))] * 5, lambda: [v for v in state.values()]
+    return fn, [lambda f: f(x(1, 2))] * 5, lambda: list(state.values())
 
 
 @program()
@@ -371,7 +375,7 @@ def comprehensions_and_generators():
 
     def fn(a, xs):
         s = [v * i for i, v in enumerate(xs) if i != 1]
-        d = {k: v for k, v in zip("ab", s)}
+        d = {k: v for k, v in zip("abc", s, strict=False) if k}
         return sum(s), d["a"] + sum(a * i for i in gen(3)), [*s, a], {**d, "c": a}
 
     three = [x(1), x(2), x(3)]
@@ -417,7 +421,7 @@ def partial_functions():
 def chained_comparison_and_short_circuit():
     def fn(a, n, names):
         r = a * 2 if 1 < n <= 5 != 3 else a
-        r = r + (names and names[0] or 7)
+        r = r + ((names and names[0]) or 7)
         return r if not (n == 2 or n == 4) else r * 10
 
     return fn, [lambda f, n=n, m=m: f(x(1), n, m) for n, m in ((2, []), (3, [1]), (9, []), (4, [0]), (3, [1]))], None

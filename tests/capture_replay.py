@@ -25,12 +25,13 @@ def caller(recording):
     graph = recording.graph
 
     def call(tensors, scalars):
-        for fact, tensor in zip(recording.tensor_inputs, tensors):
+        for fact, tensor in zip(recording.tensor_inputs, tensors, strict=True):
             array = tensor._array
-            if array.shape != fact.shape or array.dtype != fact.dtype.numpy or tuple(s // array.itemsize for s in array.strides) != fact.strides:
+            strides = tuple(s // array.itemsize for s in array.strides)
+            if array.shape != fact.shape or array.dtype != fact.dtype.numpy or strides != fact.strides:
                 return Exit()
-        values = dict(zip([f.value for f in recording.tensor_inputs], tensors))
-        values.update(zip([f.value for f in recording.scalar_inputs], scalars))
+        values = dict(zip([f.value for f in recording.tensor_inputs], tensors, strict=True))
+        values.update(zip([f.value for f in recording.scalar_inputs], scalars, strict=True))
         before = [(tensors[w.index], tensors[w.index]._array.copy()) for w in recording.written_inputs]
         mode = state.grad_enabled
         try:
@@ -46,7 +47,7 @@ def caller(recording):
                 if node.op.kind is Kind.WRITE and operands[0].is_leaf:  # a leaf is written to under no_grad only
                     state.grad_enabled = node.operands[1] in graph.requires_grad
                 results = bind(node.op, tuple(operands), node.attrs)
-                for value, result in zip(node.outputs, results if node.op.multiple else (results,)):
+                for value, result in zip(node.outputs, results if node.op.multiple else (results,), strict=True):
                     values[value] = result
         finally:
             state.grad_enabled = mode

@@ -9,6 +9,7 @@ import traceback
 from types import CellType, FunctionType
 
 import pytest
+
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented, is_nested
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible, locate
@@ -17,7 +18,7 @@ from tracejit.capture.locate import NotConvertible, locate
 def instrumented(function):
     """The instrumented version of a function, with handlers that do what Python does."""
     code = convert(function.__code__)
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     frame = CellType(Frame(function.__globals__, cells))
     closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
     made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -52,7 +53,7 @@ def everything(a, b=2, *args, k=4, **kwargs):
     holder.n += 10
     holder.items[1] *= 2
     x = y = holder.items[-1]
-    for i, (p, q) in enumerate(zip(holder.items, range(9))):
+    for i, (p, q) in enumerate(zip(holder.items, range(9), strict=False)):
         if i == 2:
             continue
         total += p * q
@@ -126,8 +127,8 @@ def test_evaluation_order_is_kept():
     def ordered():
         table = {}
         table[note("key")] = note("value")
-        note(1) < note(2) < note(0) < note(3)
-        return note("a") and note("") and note("b") or note("c")
+        table[0] = note(1) < note(2) < note(0) < note(3)
+        return (note("a") and note("") and note("b")) or note("c")
 
     ordered()
     expected, log[:] = list(log), []

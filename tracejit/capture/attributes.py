@@ -74,7 +74,7 @@ class AttributeHandlers(EffectHandlers):
     def get_attribute(self, owner: Any, name: str) -> Any:
         if type(owner) is SuperProxy:
             return self._super_attribute(owner, name)
-        cls = type(owner)
+        cls: Any = type(owner)
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
             return getattr(owner, name)
         if isinstance(owner, Tensor):

@@ -18,7 +18,14 @@ import numpy as np
 
 from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import (
-    BINARY, COMPUTED_NUMBERS, IMPURE, IN_PLACE, PRIMITIVE_TYPES, PURE_FUNCTIONS, PURE_MODULES, is_user_instance,
+    BINARY,
+    COMPUTED_NUMBERS,
+    IMPURE,
+    IN_PLACE,
+    PRIMITIVE_TYPES,
+    PURE_FUNCTIONS,
+    PURE_MODULES,
+    is_user_instance,
 )  # fmt: skip
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
@@ -105,8 +112,8 @@ class BuiltinCallHandlers(IterationHandlers):
         """A method of a string, number or tuple."""
         arguments = tuple(self.iterate(a) if isinstance(a, GeneratorType) else a for a in arguments)
         for value in (*arguments, *keywords.values()):
-            if function.__name__ in ("format", "format_map") and (is_user_instance(value) or isinstance(value, Tensor)):
-                self.stop("object_text", f"a {type(value).__name__}")
+            if function.__name__ in ("format", "format_map"):
+                self.check_text(value)
             self.read_content(value, deep=True)
         return function(*arguments, **keywords)
 

@@ -17,7 +17,6 @@ from tracejit.capture.convert import CAPTURE, convert, is_nested
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import C_CALLABLES, INLINED_TYPES, PURE_TYPES, REFUSED_LIBRARY, is_heap_type, is_library_module
-
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.tensor import Tensor
 
@@ -176,7 +175,7 @@ class CallHandlers(BuiltinCallHandlers):
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
         if cls is functools.partial:
-            return cls(*arguments, **keywords)
+            return functools.partial(*arguments, **keywords)
         arguments, keywords = self._without_symbols_unless_python(cls, arguments, keywords)
         if issubclass(cls, enum.Enum) or (issubclass(cls, tuple) and hasattr(cls, "_fields") and "__new__" in cls.__dict__):
             return self.native(lambda: cls(*arguments, **keywords))

@@ -16,7 +16,13 @@ import numpy as np
 from tracejit.capture.attributes import AttributeHandlers
 from tracejit.capture.effects import ItemStore, MethodCall
 from tracejit.capture.policies import (
-    CHANGING_METHODS, DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, READING_METHODS, TRANSPARENT_TYPES, has_plain_state, is_user_instance,
+    CHANGING_METHODS,
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    READING_METHODS,
+    TRANSPARENT_TYPES,
+    has_plain_state,
+    is_user_instance,
 )  # fmt: skip
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
@@ -26,7 +32,6 @@ __all__ = ["ContainerHandlers"]
 
 _DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
-_SEQUENCES: tuple[type, ...] = (list, tuple)
 
 
 class ContainerHandlers(AttributeHandlers):
@@ -280,7 +285,7 @@ class ContainerHandlers(AttributeHandlers):
     def binary_native(self, method: str, left: Any, right: Any) -> Any:
         """A special method of a tensor, with a plain or nested index or operand."""
         found, _ = self.lookup(type(left), method)
-        if isinstance(right, _SEQUENCES):
+        if isinstance(right, (list, tuple)):
             self.read_content(right, deep=True)
             self.inspect_all(right)
         return self.native(lambda: found(left, right))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import is_freed
-from tracejit.autograd.tape import Node as TapeNode
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.entry import Alias, ExitPoint, Recording, ScalarInput, TensorInput, TensorOutput, WrittenInput, entry_text
 from tracejit.capture.recipes import Recipes
@@ -44,7 +43,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     if any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs):
         for fact in written:
             if fact.requires_grad and fact.is_leaf:  # its gradient would have to flow to the written version, which is no input
-                recorder.stop("differentiable_write", f"a leaf of shape {list(interpreter.avals[fact.value].shape)}")
+                recorder.stop("differentiable_write", f"a leaf of shape {list(interpreter.inputs[inputs[fact.index]].shape)}")
     if recorder.stopped:
         return Recording(recorder.reason)
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
@@ -187,13 +186,11 @@ def _outputs(interpreter: RecordingInterpreter, tensors: list[Tensor], views: _V
         if chain and shared and root not in positions and root not in inputs:
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
-    owners = {value: t for t in reversed(list(interpreter.recorder.keep)) if isinstance(t, Tensor) for value in [interpreter.values.get(id(t))]}
     made = []
     for position, (tensor, value, (root, chain)) in enumerate(zip(tensors, values, roots, strict=True)):
         made.append(_output(tensor, value, _alias(position, root, chain, positions, inputs)))
-    by_first = {views.root(v)[0]: t for v, t in owners.items() if v is not None and not views.root(v)[1]}
     for root in hidden:
-        owner = by_first[root]
+        owner = interpreter.defined[root]
         made.append(_output(owner, interpreter.values[id(owner)], None))
     return tuple(made)
 

@@ -25,7 +25,7 @@ class _Current(threading.local):
 current = _Current()
 """The recorder of each thread, while it records; None otherwise."""
 
-_CONVERSIONS = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+_CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
 def active() -> Any:

@@ -31,13 +31,16 @@ class IterationHandlers(OperatorHandlers):
             return self.native(lambda: list(value)) if value.ndim else value
         if isinstance(value, _CONTAINERS) and not self._has_own_iterator(value):
             self.read_content(value)
-            return map(lambda element: self.unpack(element, depth), value) if depth else value
+            return self._unpacked(value, depth) if depth else value
         iterator = self.iterator(value)
         if is_user_instance(iterator):
             step, _ = self.lookup(type(iterator), "__next__")
             if type(step) is FunctionType:
                 iterator = self._stepped(iterator, step)
-        return map(lambda element: self.unpack(element, depth), iterator) if depth else iterator
+        return self._unpacked(iterator, depth) if depth else iterator
+
+    def _unpacked(self, values: Any, depth: int) -> Iterator[Any]:
+        return (self.unpack(element, depth) for element in values)
 
     def _has_own_iterator(self, value: Any) -> bool:
         return is_user_instance(value) and type(self.lookup(type(value), "__iter__")[0]) is FunctionType
@@ -93,7 +96,7 @@ class IterationHandlers(OperatorHandlers):
                 if default:
                     return default[0]
                 raise
-        if self.is_outside(iterator) or not isinstance(iterator, GeneratorType) and not hasattr(iterator, "__next__"):
+        if self.is_outside(iterator) or (not isinstance(iterator, GeneratorType) and not hasattr(iterator, "__next__")):
             self.stop("external_iterator", f"a {type(iterator).__name__}")
         return next(iterator, *default)
 

@@ -6,7 +6,6 @@ positions of their instructions.  This module knows nothing of recordings.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast

@@ -6,6 +6,8 @@ methods are looked up (guarded) and called through the recorder, in Python's ord
 
 from __future__ import annotations
 
+import enum
+import types
 from types import FunctionType
 from typing import Any
 
@@ -13,15 +15,25 @@ import numpy as np
 
 from tracejit.capture.containers import ContainerHandlers
 from tracejit.capture.policies import (
-    BINARY, C_CALLABLES, IN_PLACE, PRIMITIVE_TYPES, SPECIAL_NAMES, SWAPPED, UNARY, is_library_module, is_user_instance,
+    BINARY,
+    C_CALLABLES,
+    IN_PLACE,
+    PRIMITIVE_TYPES,
+    SPECIAL_NAMES,
+    SWAPPED,
+    TRANSPARENT_TYPES,
+    UNARY,
+    is_library_module,
+    is_user_instance,
 )  # fmt: skip
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
+from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
 __all__ = ["OperatorHandlers"]
 
-_CONVERSIONS = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+_CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
 class OperatorHandlers(ContainerHandlers):
@@ -50,6 +62,8 @@ class OperatorHandlers(ContainerHandlers):
         if in_place and isinstance(left, (list, dict, set)) and self.is_outside(left):
             return self._in_place_container(symbol, left, right)
         left, right = self.settled(left), self.settled(right)
+        if symbol == "%" and isinstance(left, (str, bytes)):
+            self.check_text(right)
         self.read_content(left, deep=True)
         self.read_content(right, deep=True)
         return self.native(lambda: compute(left, right))
@@ -96,7 +110,7 @@ class OperatorHandlers(ContainerHandlers):
         name = SPECIAL_NAMES[symbol]
         comparison = symbol in SWAPPED
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if comparison else f"r{name}"
-        forward = (self.lookup(type(left), f"__{name}__")[0], left, right)
+        forward: tuple[Any, Any, Any] = (self.lookup(type(left), f"__{name}__")[0], left, right)
         backward = (self.lookup(type(right), f"__{reflected}__")[0], right, left)
         candidates = [forward, backward]
         if type(left) is type(right) and not comparison:
@@ -110,7 +124,7 @@ class OperatorHandlers(ContainerHandlers):
                 continue
             if type(method) is FunctionType:
                 result = self.call(method, (owner, other), {})
-            elif isinstance(method, C_CALLABLES):
+            elif type(method) in C_CALLABLES:
                 self.read_content(owner, deep=True)
                 self.read_content(other, deep=True)
                 result = method(owner, other)
@@ -160,6 +174,11 @@ class OperatorHandlers(ContainerHandlers):
         return bool(value)
 
     # -- text
+    def check_text(self, value: Any) -> None:
+        """Stop where the text of `value` may hold an address."""
+        if not _has_stable_text(value):
+            self.stop("object_text", f"a {type(value).__name__}")
+
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         value = concrete(value)
         if isinstance(value, Tensor):
@@ -176,10 +195,27 @@ class OperatorHandlers(ContainerHandlers):
                     arguments = (value, specification) if name == "__format__" else (value,)
                     text = self.call(method, arguments, {})
                     return text if name == "__format__" else format(text, specification)
-            if not isinstance(value, (BaseException, tuple)):
-                self.stop("object_text", f"a {type(value).__name__}")
+        self.check_text(value)
         self.read_content(value, deep=True)
         return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
+
+
+def _has_stable_text(value: Any) -> bool:
+    """Whether the text of a value depends on its guarded content alone: no addresses, no Python code of the program."""
+    if type(value) in TRANSPARENT_TYPES and not isinstance(value, (list, tuple, dict, set, frozenset)):
+        return True
+    if isinstance(value, dict):
+        return all(_has_stable_text(k) and _has_stable_text(v) for k, v in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return (not is_user_instance(value) and all(map(_has_stable_text, value))) or _is_record(value)
+    if isinstance(value, BaseException):
+        return type(value).__module__ == "builtins" and all(map(_has_stable_text, value.args))
+    return isinstance(value, (Tensor, np.generic, np.dtype, DType, enum.Enum, type, types.ModuleType)) or is_symbolic(value)
+
+
+def _is_record(value: Any) -> bool:
+    """A named tuple with its own standard text."""
+    return isinstance(value, tuple) and hasattr(type(value), "_fields") and all(map(_has_stable_text, value))
 
 
 def _is_simple(value: Any) -> bool:

@@ -24,9 +24,28 @@ import numpy as np
 from tracejit.core.dtypes import DType
 
 __all__ = [
-    "BINARY", "BUILTIN_CONTAINERS", "C_CALLABLES", "CHANGING_METHODS", "COMPUTED_NUMBERS", "IDENTITY_TYPES", "IMPURE", "IN_PLACE",
-    "INLINED_TYPES", "PRIMITIVE_TYPES", "PURE_FUNCTIONS", "PURE_MODULES", "PURE_TYPES", "READING_METHODS", "REFUSED_LIBRARY",
-    "SPECIAL_NAMES", "SWAPPED", "TRANSPARENT_TYPES", "UNARY", "has_plain_state", "is_library_module", "is_user_instance",
+    "BINARY",
+    "BUILTIN_CONTAINERS",
+    "CHANGING_METHODS",
+    "COMPUTED_NUMBERS",
+    "C_CALLABLES",
+    "IDENTITY_TYPES",
+    "IMPURE",
+    "INLINED_TYPES",
+    "IN_PLACE",
+    "PRIMITIVE_TYPES",
+    "PURE_FUNCTIONS",
+    "PURE_MODULES",
+    "PURE_TYPES",
+    "READING_METHODS",
+    "REFUSED_LIBRARY",
+    "SPECIAL_NAMES",
+    "SWAPPED",
+    "TRANSPARENT_TYPES",
+    "UNARY",
+    "has_plain_state",
+    "is_library_module",
+    "is_user_instance",
 ]  # fmt: skip
 
 PRIMITIVE_TYPES: tuple[type, ...] = (int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented))
@@ -135,8 +154,8 @@ def is_heap_type(cls: type) -> bool:
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
-@functools.lru_cache(maxsize=None)
-def has_plain_state(cls: type) -> bool:
+@functools.cache
+def has_plain_state(cls: Any) -> bool:
     """Whether instances keep all their state in `__dict__` and slots."""
     if not is_heap_type(cls) or cls.__module__ == "builtins":
         return False

@@ -95,7 +95,7 @@ class Recipes:
         return self._define(value, f"{self.recorder.constant(cls)}(({', '.join(elements)},))" if cls is Size and elements else maker)
 
     def _container(self, value: Any, cls: type) -> str:
-        variable = self._define(value, {list: "[]", dict: "{}", set: "set()"}[cls])
+        variable = self._define(value, "[]" if cls is list else "{}" if cls is dict else "set()")
         if cls is dict:
             for key, item in value.items():
                 self.lines.append(f"{variable}[{self.text(key)}] = {self._stored(value, key, item)}")

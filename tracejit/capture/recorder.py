@@ -227,14 +227,14 @@ class Recorder:
 
     def _has_path(self, value: Any) -> bool:
         """Whether an equal fresh object at the same place would do."""
-        cls = type(value)
+        cls: Any = type(value)
         if isinstance(value, Tensor):
             return True
         if cls is FunctionType:
             return value.__closure__ is not None
         if isinstance(value, IDENTITY_TYPES):
             return False
-        if cls in _PATH_TYPES or cls.__name__ in ("OrderedDict", "defaultdict") and isinstance(value, dict) and not is_heap_type(cls):
+        if cls in _PATH_TYPES or (cls.__name__ in ("OrderedDict", "defaultdict") and isinstance(value, dict) and not is_heap_type(cls)):
             return True
         if isinstance(value, tuple) and hasattr(cls, "_fields"):
             return True

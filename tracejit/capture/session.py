@@ -18,7 +18,7 @@ from tracejit.capture.convert import is_instrumented
 from tracejit.capture.entry import Recording
 from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
-from tracejit.capture.policies import INLINED_TYPES, IDENTITY_TYPES, is_library_module
+from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.symbols import concrete, is_symbolic, plain
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core import dtypes

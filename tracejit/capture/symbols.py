@@ -139,7 +139,7 @@ class SymbolicNumber:
         self._text = text
         self._value = value
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return type(self._value)
 

@@ -41,6 +41,7 @@ class RecordingInterpreter(Interpreter):
         self.requires_grad: set[int] = set()
         self._plain_writes: set[int] = set()  # outputs of writes that no gradient flows through, whatever the tensor requires
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
+        self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self._first_sequence = first_sequence
         self._patched: list[tuple[Any, tuple[Any, ...]]] = []
@@ -56,7 +57,7 @@ class RecordingInterpreter(Interpreter):
     def _define(self, tensor: Tensor) -> int:
         value = self._fresh(Aval(tensor._array.shape, FROM_NUMPY[tensor._array.dtype]))
         self.values[id(tensor)] = value
-        self.recorder.keep.append(tensor)
+        self.defined[value] = tensor
         if tensor.requires_grad:
             self.requires_grad.add(value)
         if tensor._node is not None:

@@ -1,0 +1,151 @@
+"""The catalogue of reasons is closed, each reason names the user's line and a remedy, and the run is right in spite of it."""
+
+from __future__ import annotations
+
+import ast
+import cProfile
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+import tracejit as T
+from tracejit import capture
+from tracejit.capture import CATALOGUE, record
+from tracejit.capture.reasons import make
+
+
+def reason_of(function, *args):
+    recording, result = record(function, args, {})
+    assert recording.reason is not None
+    return recording.reason, result
+
+
+def test_every_reason_has_a_message_and_a_remedy():
+    for code, (message, remedy) in CATALOGUE.items():
+        assert message and remedy and not remedy.endswith("."), code
+        reason = make(code, "detail", "file.py:3")
+        assert str(reason).startswith(f"[{code}] ") and "(file.py:3)" in str(reason)
+
+
+def test_a_code_outside_the_catalogue_is_an_error():
+    with pytest.raises(KeyError):
+        make("no such code", "")
+
+
+def test_the_recorder_uses_catalogued_codes_only():
+    for path in Path(capture.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "stop" and node.args:
+                code = node.args[0]
+                if isinstance(code, ast.Constant):
+                    assert code.value in CATALOGUE, f"{path}:{node.lineno}"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "NotConvertible":
+                assert not isinstance(node.args[0], ast.Constant) or node.args[0].value in CATALOGUE, f"{path}:{node.lineno}"
+
+
+def test_a_reason_names_the_users_line():
+    def fn(a):
+        b = a * 2
+        time.perf_counter()
+        return b
+
+    reason, result = reason_of(fn, T.ones(1))
+    assert reason.code == "impure_call" and "perf_counter" in reason.message
+    assert reason.where == f"{__file__}:{fn.__code__.co_firstlineno + 2}"
+    assert result.tolist() == [2.0]
+
+
+def test_the_run_goes_on_correctly_after_a_reason():
+    class Box:
+        n = 1
+
+    box = Box()
+
+    def fn(a, s):
+        k = s * 2
+        os.getpid()
+        box.n += k
+        pair = [k, *(k for _ in range(2))]
+        text = f"{k:.1f}"
+        return a * k + len(pair), text, k if k > 1 else s, [v + s for v in pair]
+
+    _, result = reason_of(fn, T.ones(1), 1.5)
+    expected = fn(T.ones(1), 1.5)
+    assert result[0].tolist() == expected[0].tolist() and result[1:] == expected[1:]
+    assert type(result[2]) is float and type(box.n) is float
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        (lambda a: a * random.random(), "impure_call"),
+        (lambda a: a * len(open(__file__).read(1)), "impure_call"),  # noqa: SIM115
+        (lambda a: a * len(a.numpy()), "tensor_contents"),
+        (lambda a: len(repr(a)) * a, "tensor_contents"),
+        (lambda a: a * (hash("x") == hash(object)), "object_identity"),
+        (lambda a: (a, lambda: 1), "unbuildable"),
+        (lambda a: (a, iter([1])), "unbuildable"),
+        (lambda a: (a * 2, str(object())), "object_text"),
+        (lambda a: (a * 2, f"{[a, len]}"), "object_text"),
+        (lambda a: (a * 2, "%s" % (lambda: 1)), "object_text"),
+        (lambda a: (a * 2, "{}".format({"k": object()})), "object_text"),
+        (lambda a: a * len(dir(a)), "frame_access"),
+        (lambda a: a * (a.data_ptr() > 0), "tensor_state"),
+        (lambda a: T.from_numpy(NUMBERS) + a, "container"),
+    ],
+)
+def test_reasons_for_what_cannot_be_followed(function, code):
+    reason, result = reason_of(function, T.ones(1))
+    assert reason.code == code, str(reason)
+    first = result[0] if isinstance(result, tuple) else result
+    assert first is not None
+
+
+NUMBERS = T.ones(1).numpy()
+
+
+def test_sourceless_code_is_a_reason_and_runs():
+    namespace = {}
+    exec("def f(a):\n    return a * 3\n", namespace)
+    reason, result = reason_of(namespace["f"], T.ones(1))
+    assert reason.code == "no_source" and result.tolist() == [3.0]
+
+
+def test_an_active_profiler_is_a_reason_and_is_left_alone():
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        reason, result = reason_of(lambda a: a + 1, T.ones(1))
+    finally:
+        profiler.disable()
+    assert reason.code == "profiler_active" and result.tolist() == [2.0]
+
+
+def test_python_code_behind_c_code_is_noticed():
+    class Sneaky:
+        def __index__(self):
+            return 1
+
+    sneaky = Sneaky()
+
+    def fn(a):
+        return a * [1.0, 2.0][sneaky]
+
+    reason, result = reason_of(fn, T.ones(1))
+    assert reason.code == "implicit_python" and "__index__" in reason.message
+    assert result.tolist() == [2.0]
+
+
+def test_a_leaf_written_and_used_for_later_gradients_is_refused():
+    w = T.ones(2).requires_grad_()
+
+    def fn(a):
+        with T.no_grad():
+            w.mul_(2)
+        return (w * a).sum()
+
+    reason, _ = reason_of(fn, T.ones(2))
+    assert reason.code == "differentiable_write"
