@@ -4,9 +4,9 @@ Each function takes and gives an Expr of float32 or float64, without branches, s
 agree bit for bit.  Within 2.5 units in the last place over the whole range (tests measure it); NaN, infinities, signed zeros and
 denormals are those of C99.  `expand` is the way in; sin, cos, erf and pow are in `mathlib_more.py`.
 
-Argument reductions are Cody and Waite's ("Software Manual for the Elementary Functions", 1980) with fma; tanh through expm1 and the
-argument split of log are those of fdlibm (Sun, 1993) and Cephes (Moshier).  The coefficients are minimax polynomials computed for
-these forms with a Remez exchange in 50 digits, relative to the function's value, then rounded.
+Argument reductions are Cody and Waite's ("Software Manual for the Elementary Functions", 1980) with fma; tanh through expm1
+(a polynomial near 0) and the argument split of log are those of fdlibm (Sun, 1993) and Cephes (Moshier).  The coefficients are
+minimax polynomials computed for these forms with a Remez exchange in 50 digits, relative to the function's value, then rounded.
 """
 
 from __future__ import annotations
@@ -88,6 +88,25 @@ FORMATS: Final = {
 }
 # (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(1/2) <= 1 + f <= sqrt(2), in float32
 _LOG_32: Final = (0.069155395, -0.11789848, 0.11872917, -0.12384337, 0.14218666, -0.16669253, 0.20002227, -0.24999987, 0.3333331)
+# (tanh(x) - x) / x**3 in powers of x**2, for |x| up to the limit
+_TANH_SMALL: Final = {
+    dtypes.float32: (0.6, (-0.005905846, 0.020805364, -0.053786676, 0.13331959, -0.333333)),
+    dtypes.float64: (
+        0.5,
+        (
+            5.6858289182204845e-05,
+            -0.00021790269100474498,
+            0.0005833383723737972,
+            -0.0014544999400453145,
+            0.003591955727141713,
+            -0.008863221225180549,
+            0.021869487799184684,
+            -0.05396825394639404,
+            0.1333333333330119,
+            -0.3333333333333317,
+        ),
+    ),
+}
 # (2 atanh(s) - 2 s) / s**3 in powers of s**2, where s = f / (2 + f), in float64
 _ATANH_64: Final = (
     0.1479610463708204,
@@ -184,7 +203,10 @@ def tanh(x: Expr) -> Expr:
     k, r = _reduce(size + size)
     scale = power_of_two(k, x.dtype)
     e = b.fma(scale, _expm1_reduced(r), scale - 1.0)
-    return b.copysign(e / (e + 2.0), x)
+    limit, coefficients = _TANH_SMALL[x.dtype]
+    square = x * x
+    near_zero = b.fma(horner(square, coefficients) * square, x, x)
+    return b.copysign(b.select(b.abs(x) < limit, near_zero, e / (e + 2.0)), x)
 
 
 def sigmoid(x: Expr) -> Expr:
