@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [--rows NAME,...] [--peers torch jax] [--json FILE] [--quick]`.
+"""The command line: `python -m benchmarks [--rows NAME,...] [--peers torch jax] [--threads N] [--json FILE] [--quick]`.
 
 Exits with 1 if any implementation computed something else than the eager engine, or if training did not reach its accuracy.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import tracejit
 from benchmarks import digits, table
@@ -37,6 +37,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--peers", nargs="*", default=[], choices=PEERS, help="columns of other libraries, which must be installed"
     )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of BLAS and torch, 0 for their own choice; JAX always chooses"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="a tenth of the measuring time and fewer epochs: a smoke test, noisy figures"
     )
@@ -67,12 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = [name for name in names if name != "digits"]
     try:
         workloads = select(wanted) if wanted or not names else []
-        peers, peer_notes = load(arguments.peers)
+        peers, peer_notes = load(arguments.peers, arguments.threads)
     except (ValueError, ModuleNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
     start = time.perf_counter()
+    if arguments.threads:
+        threadpool_limits(arguments.threads)  # after the peers are loaded: they bring libraries of their own
     print(_machine())
     for note in peer_notes:
         print(note)
@@ -95,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if results:
         print(table.summary(results))
     if with_digits:
-        report, wrong = digits.compare(15 if arguments.quick else 40)
+        report, wrong = digits.compare(20 if arguments.quick else 30)
         print("\n" + report)
         problems += wrong
     print(f"\n{time.perf_counter() - start:.0f} s in all")

@@ -15,9 +15,10 @@ __all__ = ["PEERS", "load"]
 PEERS = ("torch", "torch.compile", "jax")
 
 
-def load(names: Sequence[str]) -> tuple[dict[str, Callable[[Workload], Side | None]], list[str]]:
+def load(names: Sequence[str], threads: int) -> tuple[dict[str, Callable[[Workload], Side | None]], list[str]]:
     """Makers of the peers' sides (None for a row that a peer does not have), and a line about each for the report.
 
+    threads: how many torch may use, 0 for its own choice; JAX always has its own choice.
     Raises ModuleNotFoundError where the library is not installed."""
     makers: dict[str, Callable[[Workload], Side | None]] = {}
     notes: list[str] = []
@@ -29,7 +30,8 @@ def load(names: Sequence[str]) -> tuple[dict[str, Callable[[Workload], Side | No
             notes.append(f"jax {jax.__version__}: jax.jit, block_until_ready on each call, its own thread pool")
             continue
         torch = importlib.import_module("torch")
-        importlib.import_module("torch.optim")
+        if threads:
+            torch.set_num_threads(threads)
         if name == "torch":
             makers[name] = lambda workload, torch=torch: workload.build(torch, unchanged)  # type: ignore[misc]
             notes.append(f"torch {torch.__version__}: eager, {torch.get_num_threads()} threads")

@@ -12,7 +12,7 @@ _COLUMNS = (
     ("eager", 9),
     ("compiled", 9),
     ("ratio", 7),
-    ("target", 11),
+    ("target", 14),
     ("first call", 11),
     ("difference", 11),
     ("products", 9),
