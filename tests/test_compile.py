@@ -27,7 +27,12 @@ def test_the_second_call_is_one_call_into_machine_code_with_the_same_result() ->
     expected = polynomial(x).item()
     assert function(x).item() == expected
     assert function(x).item() == pytest.approx(expected, rel=1e-6)
-    assert (function.stats.calls, function.stats.compiled_calls, function.stats.traces, function.stats.machine_calls) == (2, 1, 1, 1)
+    assert (function.stats.calls, function.stats.compiled_calls, function.stats.traces, function.stats.machine_calls) == (
+        2,
+        1,
+        1,
+        1,
+    )
     y = T.tensor([4.0, 5.0, 6.0])
     assert function(y).item() == pytest.approx(polynomial(y).item(), rel=1e-6)
     assert function.stats.machine_calls == 2
@@ -195,7 +200,15 @@ def test_an_index_out_of_range_raises_eagers_error() -> None:
 def test_shapes_dtypes_and_strides_are_guarded() -> None:
     compiled = T.compile(lambda x: x * 2 + 1)
     base = np.arange(12, dtype=np.float32).reshape(3, 4)
-    inputs = [T.tensor(base), T.tensor(base.T.copy()), T.tensor(base).t(), T.tensor(base.astype(np.float64)), T.tensor(base)[:, ::2], T.zeros(0, 4), T.tensor(3)]
+    inputs = [
+        T.tensor(base),
+        T.tensor(base.T.copy()),
+        T.tensor(base).t(),
+        T.tensor(base.astype(np.float64)),
+        T.tensor(base)[:, ::2],
+        T.zeros(0, 4),
+        T.tensor(3),
+    ]
     for _ in range(3):
         for x in inputs:
             out = compiled(x)
@@ -294,7 +307,9 @@ def test_concurrent_calls_of_one_function_are_right() -> None:
             z = T.tensor(x.detach().numpy(), requires_grad=True)
             expected = function(z, w)
             expected.backward()
-            if not np.allclose(y.item(), expected.item(), rtol=1e-4, atol=1e-4) or not np.allclose(x.grad.numpy(), z.grad.numpy(), rtol=1e-3, atol=1e-4):
+            if not np.allclose(y.item(), expected.item(), rtol=1e-4, atol=1e-4) or not np.allclose(
+                x.grad.numpy(), z.grad.numpy(), rtol=1e-3, atol=1e-4
+            ):
                 errors.append(f"{y.item()} {expected.item()}")
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]

@@ -1,7 +1,7 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
 from tracejit import autograd
-from tracejit import eager as _eager
+from tracejit.tensor import eager as _eager
 from tracejit.compile import CompiledFunction, compile
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.core.dtypes import DType as dtype

@@ -214,7 +214,8 @@ def compile(function: Any = None, /) -> Any:
     """Compile a function, a method (in its class body), or a Module (any callable object).
 
     The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
-    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.  Raises TypeError for what cannot be called."""
+    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.  Raises TypeError for what cannot
+    be called."""
     if function is None:
         return compile
     if not callable(function):

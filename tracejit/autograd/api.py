@@ -18,7 +18,7 @@ _WRAP: list[Callable[[Any], Any]] = []
 
 
 def install(wrap: Callable[[Any], Any]) -> None:
-    """Tell how to make a Tensor of an array; called once by tensor.py."""
+    """Tell how to make a Tensor of an array; called once by tensor/methods.py."""
     _WRAP[:] = [wrap]
 
 
@@ -32,12 +32,16 @@ def _roots(name: str, tensors: Sequence[Any], gradients: Sequence[Any] | None) -
             raise RuntimeError(f"{name}(): element {i} of tensors does not require grad and does not have a grad_fn")
         if g is None:
             if x.numel() != 1:
-                raise RuntimeError(f"{name}(): grad can be implicitly created only for scalar outputs; element {i} has shape {list(x.shape)}: pass gradient=")
+                raise RuntimeError(
+                    f"{name}(): grad can be implicitly created only for scalar outputs; element {i} has shape {list(x.shape)}: pass gradient="
+                )
             g = ones_like(x)
         elif tuple(g.shape) != tuple(x.shape):
             raise RuntimeError(f"{name}(): mismatch in shape: gradient {i} has shape {list(g.shape)}, the tensor {list(x.shape)}")
         elif g.dtype is not x.dtype:
-            raise RuntimeError(f"{name}(): gradient {i} has dtype {g.dtype.name}, the tensor {x.dtype.name}; convert it with .to()")
+            raise RuntimeError(
+                f"{name}(): gradient {i} has dtype {g.dtype.name}, the tensor {x.dtype.name}; convert it with .to()"
+            )
         edges.append(edge_of(x))
         cotangents.append(g)
     return edges, cotangents
@@ -58,7 +62,9 @@ def backward(
     grad_tensors: cotangents of the same shapes; may be None for scalars.  Raises RuntimeError for tensors without a graph, for a graph
     whose saved values were freed, and for saved values changed in place."""
     outputs = tuple(tensors) if isinstance(tensors, tuple | list) else (tensors,)
-    gradients = None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, tuple | list) else (grad_tensors,)
+    gradients = (
+        None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, tuple | list) else (grad_tensors,)
+    )
     edges, cotangents = _roots("backward", outputs, gradients)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is not None:
@@ -119,7 +125,9 @@ def grad(
     create_graph: the results are themselves differentiable.  allow_unused: None instead of an error for an input that plays no part."""
     out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
     wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    gradients = None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
+    gradients = (
+        None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
+    )
     edges, cotangents = _roots("grad", out, gradients)
     for i, x in enumerate(wanted):
         if not x.requires_grad:
@@ -139,7 +147,9 @@ def grad(
         g = sink.received.get((id(target), index))
         if g is None:
             if not allow_unused:
-                raise RuntimeError(f"grad(): input {i} appears not to have been used in the graph; pass allow_unused=True to get None for it")
+                raise RuntimeError(
+                    f"grad(): input {i} was not used in the graph; pass allow_unused=True to get None for it"
+                )
             results.append(None)
         elif isinstance(g, np.ndarray | np.generic):
             array = np.asarray(g)
@@ -147,6 +157,3 @@ def grad(
         else:
             results.append(g)
     return tuple(results)
-
-
-

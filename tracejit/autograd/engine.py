@@ -75,7 +75,13 @@ class _Pass:
     __slots__ = ("allowed", "heap", "leaves", "pending", "recording", "retain_graph", "sink", "tensors", "wrap")
 
     def __init__(
-        self, sink: GradientSink, allowed: set[Node] | None, retain_graph: bool, tensors: bool, recording: bool, wrap: Callable[[Any], Any]
+        self,
+        sink: GradientSink,
+        allowed: set[Node] | None,
+        retain_graph: bool,
+        tensors: bool,
+        recording: bool,
+        wrap: Callable[[Any], Any],
     ) -> None:
         self.sink = sink
         self.allowed = allowed

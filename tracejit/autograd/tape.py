@@ -143,14 +143,21 @@ def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: in
 class OpNode(Node):
     """An applied primitive.  It is its own vjp context in a plain backward pass (`inputs`, `outputs`: arrays).
 
-    meta: (shape, dtype) per operand (None for a scalar); for an elementwise primitive without broadcasting just None: all are `out_meta`."""
+    meta: (shape, dtype) per operand (None for a scalar); just None for an elementwise primitive without broadcasting: all are
+    `out_meta`."""
 
     __slots__ = ("attributes", "freed", "inputs", "meta", "op", "out_meta", "outputs", "saved", "storages")
 
     storages: Any
 
     def __init__(
-        self, op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Any, needs: tuple[bool, ...], outs: tuple[Any, ...]
+        self,
+        op: Op,
+        operands: tuple[Any, ...],
+        arrays: Sequence[Any],
+        attributes: Any,
+        needs: tuple[bool, ...],
+        outs: tuple[Any, ...],
     ) -> None:
         self.op = op
         self.attributes = attributes
@@ -170,7 +177,9 @@ class OpNode(Node):
         )
         saved_inputs, saved_outputs = op.saved_for(needs)
         if saved_inputs:
-            self.inputs: tuple[Any, ...] = tuple([a if i in saved_inputs or not isinstance(a, ndarray) else None for i, a in enumerate(arrays)])
+            self.inputs: tuple[Any, ...] = tuple(
+                [a if i in saved_inputs or not isinstance(a, ndarray) else None for i, a in enumerate(arrays)]
+            )
             self.saved: Any = [
                 (x, 0 if (s := x._storage) is None else s.version) for i in saved_inputs if hasattr(x := operands[i], "_storage")
             ]
@@ -178,7 +187,9 @@ class OpNode(Node):
             self.inputs = NOTHING_SAVED if len(needs) == 1 else tuple([None if isinstance(a, ndarray) else a for a in arrays])
             self.saved = ()
         self.storages = None if saved_outputs else ()  # None: filled by the maker, who owns the output tensors
-        self.outputs: tuple[Any, ...] = tuple([a if i in saved_outputs else None for i, a in enumerate(outs)]) if saved_outputs else NOTHING_SAVED
+        self.outputs: tuple[Any, ...] = (
+            tuple([a if i in saved_outputs else None for i, a in enumerate(outs)]) if saved_outputs else NOTHING_SAVED
+        )
         meta = None
         if op.kind is Kind.ELEMENTWISE and op.keeps_dtype:
             for a in arrays:
@@ -242,4 +253,4 @@ class OpNode(Node):
 
 
 _REVIVE: list[Callable[[Any, OpNode, int], Any]] = []
-"""Makes the Tensor of a saved output again: (array, node, position).  Installed by tensor.py."""
+"""Makes the Tensor of a saved output again: (array, node, position).  Installed by tensor/eager.py."""

@@ -142,9 +142,7 @@ def result_dtype(dimensioned: DType | None, zero_dim: DType | None, scalar: DTyp
     for lower in (zero_dim, scalar):
         if lower is None:
             continue
-        if result is None:
-            result = lower
-        elif lower.category > result.category:
+        if result is None or lower.category > result.category:
             result = lower
     assert result is not None
     return result

@@ -1,7 +1,7 @@
 """The door: `bind`, and the stack of interpreters behind it.
 
 Every operation of the library passes `bind(op, operands, attributes)`.  The innermost interpreter of the calling thread gives
-it its meaning: eager evaluation with a tape (tensor.py), recording on top of it (capture/), graph building with abstract
+it its meaning: eager evaluation with a tape (tensor/eager.py), recording on top of it (capture/), graph building with abstract
 values (ir/).  Higher layers push interpreters here; this module knows none of them.
 
 Operands are Tensors, Python scalars (weakly typed), None for an absent optional operand, or, while a plain backward pass
@@ -66,7 +66,7 @@ state = State()
 
 
 def set_base(interpreter: Interpreter) -> None:
-    """Install the eager interpreter; called once, when tensor.py is imported."""
+    """Install the eager interpreter; called once, when tensor/eager.py is imported."""
     if state.top is _BASE[0]:
         state.top = interpreter
     state.base = _BASE[0] = interpreter

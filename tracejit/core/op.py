@@ -62,7 +62,12 @@ class VjpContext:
     __slots__ = ("attributes", "avals", "inputs", "needs", "outputs")
 
     def __init__(
-        self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], needs: tuple[bool, ...], avals: tuple[Any, ...], attributes: Mapping[str, Any]
+        self,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        needs: tuple[bool, ...],
+        avals: tuple[Any, ...],
+        attributes: Mapping[str, Any],
     ) -> None:
         self.inputs = inputs
         self.outputs = outputs
@@ -135,7 +140,10 @@ class Op:
         self.traits = frozenset(traits)
         self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
         self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
-            kind is Kind.ELEMENTWISE and not multiple and promotion in (Promotion.COMMON, Promotion.FLOAT) and "condition first" not in self.traits
+            kind is Kind.ELEMENTWISE
+            and not multiple
+            and promotion in (Promotion.COMMON, Promotion.FLOAT)
+            and "condition first" not in self.traits
         )
         self.keeps_dtype = promotion is not Promotion.NONE  # operands have the dtype of a floating-point output (cast's do not)
         self.doc = evaluate.__doc__

@@ -71,7 +71,9 @@ def normalise_dim(operation: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
-        raise IndexError(f"{operation}(): dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+        raise IndexError(
+            f"{operation}(): dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+        )
     return dim % rank
 
 

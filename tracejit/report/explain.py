@@ -14,7 +14,9 @@ def explain_function(name: str, stats: Any, entries: Sequence[tuple[Any, Any]], 
     """Counters, each recorded path with its inputs, guards inside, passes and kernels, and the reasons for eager runs."""
     lines = [f"{name}: {stats}"]
     for i, (recording, executable) in enumerate(entries):
-        lines.append(f"path {i}: {len(executable.graph.nodes)} nodes, {len(recording.tensor_inputs)} tensor inputs, {len(recording.scalar_inputs)} numbers")
+        lines.append(
+            f"path {i}: {len(executable.graph.nodes)} nodes, {len(recording.tensor_inputs)} tensors, {len(recording.scalar_inputs)} numbers"
+        )
         for point in recording.exits:
             lines.append(f"  goes on only if the value at {point.line} is {point.expected.value!r}")
         lines += [f"  # {stamp}" for stamp in executable.graph.history]

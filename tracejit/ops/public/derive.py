@@ -1,7 +1,7 @@
 """Public functions and methods: PyTorch's names and argument orders over the primitives.
 
 Functions of simple elementwise primitives are derived here; those that normalise arguments are written in the modules beside
-this one and registered with `public`.  tensor.py makes the methods and the in-place forms of Tensor from these tables; `tracejit`
+this one and registered with `public`.  tensor/methods.py makes the methods and in-place forms of Tensor from these tables; `tracejit`
 exports the functions.
 """
 

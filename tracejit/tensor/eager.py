@@ -19,7 +19,7 @@ from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.op import Effect, Op, Promotion
 from tracejit.core.promotion import promote
 from tracejit.ops.movement.views import detach
-from tracejit.tensor import Tensor, refresh, storage_of
+from tracejit.tensor.base import Tensor, refresh, storage_of
 
 __all__ = ["EagerInterpreter"]
 
@@ -201,7 +201,9 @@ def _record_unary(op: Op, x: Tensor, a: Any, attributes: Mapping[str, Any], out:
     out._requires_grad = True
 
 
-def _record_binary(op: Op, operands: tuple[Any, ...], a: Any, b: Any, attributes: Mapping[str, Any], needs: tuple[bool, bool], out: Tensor) -> None:
+def _record_binary(
+    op: Op, operands: tuple[Any, ...], a: Any, b: Any, attributes: Mapping[str, Any], needs: tuple[bool, bool], out: Tensor
+) -> None:
     """Put an elementwise operation of a tensor and a tensor or number on the tape: `OpNode.__init__` spelled out, for speed."""
     x, y = operands
     node: OpNode = _new(OpNode)
@@ -287,7 +289,13 @@ def _scalar(op: Op, x: Any, operands: tuple[Any, ...]) -> Any:
     if isinstance(x, np.generic):
         return x.item()
     position = next(i for i, y in enumerate(operands) if y is x)
-    remedy = "; use tracejit.from_numpy()" if isinstance(x, ndarray) else "; use tracejit.tensor()" if isinstance(x, list | tuple) else ""
+    remedy = (
+        "; use tracejit.from_numpy()"
+        if isinstance(x, ndarray)
+        else "; use tracejit.tensor()"
+        if isinstance(x, list | tuple)
+        else ""
+    )
     raise TypeError(f"{op.name}(): expected argument {position} to be a Tensor or a number, got {type(x).__name__}{remedy}")
 
 
@@ -312,7 +320,9 @@ def _link_view(op: Op, out: Tensor, operands: tuple[Any, ...], attributes: Mappi
     out._seen = out._storage.version
 
 
-def _record(op: Op, operands: tuple[Any, ...], arrays: list[Any], attributes: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> None:
+def _record(
+    op: Op, operands: tuple[Any, ...], arrays: list[Any], attributes: Mapping[str, Any], outputs: tuple[Tensor, ...]
+) -> None:
     needs = tuple([isinstance(x, Tensor) and x._requires_grad for x in operands])
     if not any(t._array.dtype.kind == "f" for t in outputs):
         return
@@ -332,10 +342,12 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     if grad and target._requires_grad and target._node is None and target._base is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()")
     if grad and target._base is not None and target._base._requires_grad and target._base._node is None:
-        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()")
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
+        )
     if any(st == 0 and s > 1 for s, st in zip(array.shape, array.strides, strict=True)):
         raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() the tensor first"
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )
     state.quietly(np.copyto, array, value._array)
     storage = storage_of(target)
@@ -343,7 +355,9 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     if grad:
         base = target._base
         if base is None:
-            node: tape.Node = OpNode(op, operands, (array, value._array), attributes, (target._requires_grad, value._requires_grad), (array,))
+            node: tape.Node = OpNode(
+                op, operands, (array, value._array), attributes, (target._requires_grad, value._requires_grad), (array,)
+            )
             target._node, target._index = node, 0
             target._requires_grad = True
         else:

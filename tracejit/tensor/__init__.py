@@ -1,0 +1,11 @@
+"""Tensors.  `base` is the class; the other modules give it contents, operators, in-place forms and hooks."""
+
+from tracejit.tensor.base import Size, Tensor, refresh, storage_of, wrap
+from tracejit.tensor.construction import as_tensor, from_numpy, tensor
+from tracejit.tensor.hooks import RemovableHandle
+from tracejit.tensor.methods import install
+from tracejit.tensor.writing import write_into
+
+__all__ = [
+    "RemovableHandle", "Size", "Tensor", "as_tensor", "from_numpy", "install", "refresh", "storage_of", "tensor", "wrap", "write_into",
+]  # fmt: skip

@@ -1,0 +1,397 @@
+"""`Tensor`: an array that may remember how it was computed.
+
+A Tensor owns a NumPy array.  Views share its memory and its `Storage`, whose content version every in-place change advances.
+A view remembers its root and the chain of view operations that leads to it (`_base`, `_chain`): after an in-place change of
+the root or of any of its views, the view's place on the tape is made again from the root's (as PyTorch does).
+
+Operators, in-place forms and most methods come from the tables of ops/public; what stands here is what only a concrete tensor has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd import tape
+from tracejit.autograd.tape import Storage
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FROM_NUMPY, DType
+from tracejit.core.interpreter import bind, state
+from tracejit.core.op import Op
+from tracejit.ops.movement.views import detach, permute
+from tracejit.ops.public import METHODS
+from tracejit.tensor.contents import to_array
+from tracejit.tensor.representation import representation
+
+__all__ = ["Size", "Tensor", "refresh", "storage_of", "wrap"]
+
+ndarray = np.ndarray
+
+
+class Size(tuple[int, ...]):
+    """The shape of a tensor."""
+
+    def numel(self) -> int:
+        """The number of elements."""
+        n = 1
+        for s in self:
+            n *= s
+        return n
+
+    def __repr__(self) -> str:
+        return f"tracejit.Size({list(self)})"
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype that may remember how it was computed.
+
+    Made by tensor(), zeros(), from_numpy() ...; the constructor takes anything `tensor` takes, without a dtype."""
+
+    __slots__ = (
+        "__dict__", "__weakref__", "_array", "_base", "_chain", "_grad", "_hooks", "_index", "_node", "_requires_grad", "_seen", "_storage",
+    )  # fmt: skip
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    _array: np.ndarray[Any, Any]
+    _base: Tensor | None
+    _chain: tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
+    _grad: Tensor | None
+    _hooks: dict[int, Callable[[Any], Any]] | None
+    _node: tape.Node | None
+    _storage: Storage | None
+
+    def __init__(self, data: Any = ()) -> None:
+        self._array = to_array(data, None)
+        self._requires_grad = False
+        self._node = None
+        self._index = 0
+        self._storage = None
+        self._base = None
+        self._grad = None
+        self._hooks = None
+
+    # ---- what it is -------------------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dimensions."""
+        return Size(self._array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return FROM_NUMPY[self._array.dtype]
+
+    @property
+    def _aval(self) -> Aval:
+        return Aval(self._array.shape, FROM_NUMPY[self._array.dtype])
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are wanted for this tensor."""
+        if self._base is not None:
+            refresh(self)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is not the result of a recorded operation."""
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> tape.Node | None:
+        """The node of the tape that made this tensor; None for a leaf."""
+        if self._base is not None:
+            refresh(self)
+        return self._node
+
+    @property
+    def output_nr(self) -> int:
+        """The position of this tensor among the outputs of its grad_fn."""
+        return self._index
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf (or of a tensor that retains it); None before any backward()."""
+        return state.top.read_grad(self)  # type: ignore[no-any-return]
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
+            if value._array.shape != self._array.shape or value._array.dtype != self._array.dtype:
+                raise RuntimeError(
+                    f"grad: expected a tensor of shape {list(self.shape)} and dtype {self.dtype.name}, "
+                    f"got {list(value.shape)} and {value.dtype.name}"
+                )
+        state.top.write_grad(self, value)
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._storage is None else self._storage.version
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory, detached.  Assigning another tensor rebinds this one's memory."""
+        return detach(self)  # type: ignore[no-any-return]
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        state.top.note("data assigned", self)
+        self._array = value._array
+        self._storage = value._storage = value._storage or Storage()
+        self._base = None
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """All dimensions reversed (a view)."""
+        return permute(self, dims=tuple(range(self.ndim - 1, -1, -1)))  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two dimensions swapped (a view).  Raises RuntimeError below two dimensions."""
+        n = self.ndim
+        if n < 2:
+            raise RuntimeError(f"mT: expected at least 2 dimensions, got {n}")
+        return permute(self, dims=(*range(n - 2), n - 1, n - 2))  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> str:
+        """Always "cpu"."""
+        return "cpu"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self._array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._array.nbytes
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._array.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Distances between neighbours along each dimension, in elements."""
+        strides = tuple(s // self._array.itemsize for s in self._array.strides)
+        return strides if dim is None else strides[dim]
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order."""
+        return self._array.flags.c_contiguous
+
+    def is_viewable(self, shape: tuple[int, ...]) -> bool:
+        """Whether `shape` can be had without copying."""
+        if self._array.flags.c_contiguous:
+            return True
+        return np.shares_memory(self._array.reshape(shape), self._array) if self._array.size else True
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is float32 or float64."""
+        return self._array.dtype.kind == "f"
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        state.top.note("address taken", self)
+        return int(self._array.ctypes.data)
+
+    # ---- autograd ---------------------------------------------------------------------------------------------------
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for gradients of this leaf, in place.  Raises RuntimeError for integers, and for False on a non-leaf."""
+        if requires_grad and self._array.dtype.kind != "f":
+            raise RuntimeError(f"requires_grad_(): only floating-point tensors can require gradients, got {self.dtype.name}")
+        if not requires_grad and self.grad_fn is not None:
+            raise RuntimeError(
+                "requires_grad_(): only leaf tensors can be switched off; use detach() for a tensor without gradient"
+            )
+        if self._requires_grad != bool(requires_grad):
+            state.top.note("requires_grad changed", self)
+            self._requires_grad = bool(requires_grad)
+        return self
+
+    def detach(self) -> Tensor:
+        """The same memory, outside the graph."""
+        return detach(self)  # type: ignore[no-any-return]
+
+    def detach_(self) -> Tensor:
+        """Leave the graph, in place."""
+        if self._base is not None:
+            raise RuntimeError("detach_(): a view cannot be detached in place; use detach()")
+        state.top.note("detach_", self)
+        self._node, self._index, self._requires_grad = None, 0, False
+        return self
+
+    # ---- contents leave ---------------------------------------------------------------------------------------------
+    def item(self) -> Any:
+        """The Python number in a tensor of one element.  Raises RuntimeError for any other number of elements."""
+        if self._array.size != 1:
+            raise RuntimeError(
+                f"item(): a tensor with {self._array.size} elements cannot be converted to a scalar; expected 1 element"
+            )
+        return state.top.take(self)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, or a number for a tensor without dimensions."""
+        return state.top.take_list(self).tolist() if self._array.ndim else self.item()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The NumPy array, sharing memory.  Raises RuntimeError while gradients are required."""
+        if self.requires_grad:
+            raise RuntimeError("numpy(): cannot be called on a tensor that requires grad; use tensor.detach().numpy() instead")
+        storage_of(self).exposed = True
+        return state.top.take_list(self)  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            raise RuntimeError(
+                f"bool(): the truth value of a tensor with {self._array.size} elements is ambiguous; use any() or all()"
+            )
+        return bool(state.top.take(self))
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        value = self.item() if self._array.ndim == 0 else None
+        if type(value) is not int:
+            raise TypeError(
+                f"only an integer tensor of a single element can be an index, got {self.dtype.name}{list(self.shape)}"
+            )
+        return value
+
+    def __len__(self) -> int:
+        if self._array.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._array.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(METHODS["unbind"](self, 0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool(METHODS["any"](METHODS["eq"](self, element)))
+
+    def __repr__(self) -> str:
+        return representation(self, state.top.take_list(self))
+
+    def __format__(self, spec: str) -> str:
+        return (
+            format(self.item(), spec)
+            if self._array.ndim == 0 and spec
+            else repr(self)
+            if not spec
+            else object.__format__(self, spec)
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError("deepcopy: only leaf tensors can be copied; clone() or detach() this one first")
+        out = self._like(self._array.copy())
+        memo[id(self)] = out
+        out._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
+        return out
+
+    def _like(self, array: np.ndarray[Any, Any]) -> Tensor:
+        out = type(self).__new__(type(self))
+        Tensor.__init__(out, array)
+        out._requires_grad = self._requires_grad
+        out.__dict__.update(self.__dict__)
+        return out
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError("pickle: only leaf tensors can be saved; detach() this one first")
+        return _rebuild, (type(self), np.ascontiguousarray(self._array), self._requires_grad)
+
+
+def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
+    out = kind.__new__(kind)
+    Tensor.__init__(out, array)
+    out._requires_grad = requires_grad
+    return out
+
+
+_new = object.__new__
+
+
+def wrap(array: Any) -> Tensor:
+    """A Tensor that owns `array` (or a NumPy scalar)."""
+    self = _new(Tensor)
+    self._array = array if type(array) is ndarray else np.asarray(array)
+    self._requires_grad = False
+    self._node = None
+    self._index = 0
+    self._storage = None
+    self._base = None
+    self._grad = None
+    self._hooks = None
+    return self
+
+
+def storage_of(x: Tensor) -> Storage:
+    """The storage record of a tensor, made when first needed."""
+    storage = x._storage
+    if storage is None:
+        storage = x._storage = Storage()
+    return storage
+
+
+def refresh(x: Tensor) -> None:
+    """Bring a view's place on the tape up to date with its root."""
+    base = x._base
+    assert base is not None
+    version = storage_of(base).version
+    if x._seen == version:
+        return
+    x._seen = version
+    if base._node is None and not base._requires_grad:
+        x._node, x._requires_grad = None, False
+        return
+    source: Tensor = base
+    top, state.top = state.top, state.base
+    previous, state.grad_enabled = state.grad_enabled, True
+    try:
+        for op, operands, attributes in x._chain:
+            source = bind(op, (source, *operands), attributes)
+    finally:
+        state.top, state.grad_enabled = top, previous
+    x._node, x._index, x._requires_grad = source._node, source._index, source._requires_grad

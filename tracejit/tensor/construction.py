@@ -1,0 +1,57 @@
+"""Tensors made from data: a copy (`tensor`), the same memory (`from_numpy`), whichever is possible (`as_tensor`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd.tape import Storage
+from tracejit.core import dtypes
+from tracejit.core.dtypes import FROM_NUMPY, DType
+from tracejit.core.interpreter import state
+from tracejit.ops.creation import ArrayConstant, constant
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.tensor.base import Tensor, wrap
+from tracejit.tensor.contents import to_array
+
+__all__ = ["as_tensor", "from_numpy", "tensor"]
+
+ndarray = np.ndarray
+
+
+def tensor(data: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor with a copy of `data`: a number, nested sequences of numbers, a NumPy array or a Tensor.
+
+    Floats become the default dtype, integers int64, unless `dtype` says otherwise; arrays keep theirs.  Raises TypeError for
+    other contents."""
+    array = to_array(data, dtype)
+    out = constant(array=ArrayConstant(array)) if state.top is not state.base else wrap(array)
+    return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
+
+
+def as_tensor(data: Any, *, dtype: DType | None = None) -> Tensor:
+    """`data` as a tensor, without a copy where possible."""
+    if isinstance(data, Tensor):
+        return data if dtype is None or data.dtype is dtype else cast(data, dtype=dtype)  # type: ignore[no-any-return]
+    if (
+        isinstance(data, ndarray)
+        and data.dtype in FROM_NUMPY
+        and (dtype is None or data.dtype == dtype.numpy)
+        and data.flags.writeable
+    ):
+        return from_numpy(data)
+    return tensor(data, dtype=dtype)
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor that shares the memory of `array`.  Raises TypeError for an unsupported dtype, ValueError for a read-only array."""
+    if not isinstance(array, ndarray):
+        raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {type(array).__name__}")
+    canonical = dtypes.from_numpy_dtype(array.dtype).numpy
+    if not array.flags.writeable:
+        raise ValueError("from_numpy(): the array is read-only, but tensors can be written to; pass array.copy()")
+    state.top.note("array shared", array)
+    out = wrap(array if array.dtype is canonical and type(array) is ndarray else array.view(ndarray).view(canonical))
+    out._storage = Storage(exposed=True)
+    return out

@@ -1,0 +1,72 @@
+"""backward(), gradient hooks and retained gradients of a tensor."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tracejit.autograd import api
+from tracejit.core.interpreter import state
+from tracejit.tensor.base import Tensor
+
+__all__ = ["RemovableHandle", "backward", "register_hook", "retain_grad"]
+
+_handle_ids = itertools.count()
+
+
+def backward(
+    self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """Accumulate the gradients of this tensor in the `.grad` of the leaves it depends on; see autograd.backward."""
+    api.backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
+    """Call `hook(gradient)` when the gradient of this tensor is computed; a returned tensor replaces it.  The handle removes it."""
+    if not self.requires_grad:
+        raise RuntimeError("register_hook(): cannot register a hook on a tensor that doesn't require gradient")
+    state.top.note("hook registered", self)
+    node = self.grad_fn
+    if node is None:
+        if self._hooks is None:
+            self._hooks = {}
+        key = next(_handle_ids)
+        self._hooks[key] = hook
+        return RemovableHandle(self._hooks, key)
+    if node.hooks is None:
+        node.hooks = {}
+    hooks = node.hooks.setdefault(self._index, {})
+    key = next(_handle_ids)
+    hooks[key] = hook
+    return RemovableHandle(hooks, key)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep the gradient of this non-leaf in `.grad` after backward()."""
+    if self.grad_fn is None:
+        return
+    reference = weakref.ref(self)
+
+    def keep(gradient: Tensor) -> None:
+        tensor = reference()
+        if tensor is not None:
+            previous = tensor._grad
+            tensor._grad = gradient.clone() if previous is None else previous + gradient
+
+    register_hook(self, keep)
+
+
+class RemovableHandle:
+    """What register_hook returns; `remove()` takes the hook away."""
+
+    __slots__ = ("_hooks", "_key")
+
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
+        self._hooks = hooks
+        self._key = key
+
+    def remove(self) -> None:
+        """Take the hook away; harmless when done twice."""
+        self._hooks.pop(self._key, None)

@@ -1,0 +1,98 @@
+"""Operators, in-place forms and the methods derived from the tables of ops/public, installed on Tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd import api
+from tracejit.core.interpreter import state
+from tracejit.core.op import REGISTRY, Op
+from tracejit.ops.public import IN_PLACE, METHODS
+from tracejit.ops.public.indexing import getitem
+from tracejit.tensor.base import Tensor, wrap
+from tracejit.tensor.hooks import backward, register_hook, retain_grad
+from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
+
+__all__ = ["install"]
+
+_OPERANDS = (Tensor, float, int, np.generic)
+_NO_ATTRIBUTES: dict[str, Any] = {}
+
+
+def _operator(name: str, function: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
+    """A binary operator that gives way (NotImplemented) to operands it does not know."""
+
+    def forward(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return function(self, other)
+        return NotImplemented
+
+    def backward(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return function(other, self)
+        return NotImplemented
+
+    method = backward if reflected else forward
+    method.__name__ = name
+    method.__doc__ = f"The operator {name}."
+    return method
+
+
+def _primitive_operator(name: str, op: Op, reflected: bool) -> Callable[..., Any]:
+    """As `_operator`, for operators that are one primitive: the hot path of eager code."""
+
+    def forward(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return state.top.bind(op, (self, other), _NO_ATTRIBUTES)
+        return NotImplemented
+
+    def backward(self: Tensor, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return state.top.bind(op, (other, self), _NO_ATTRIBUTES)
+        return NotImplemented
+
+    method = backward if reflected else forward
+    method.__name__ = name
+    method.__doc__ = f"The operator {name}."
+    return method
+
+
+def install() -> None:
+    """Give Tensor its derived methods and operators."""
+    for name, function in METHODS.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, function)
+    for name, function in IN_PLACE.items():
+        setattr(Tensor, name, in_place(function))
+    for function in (backward, register_hook, retain_grad, copy_, fill_, zero_):
+        setattr(Tensor, function.__name__, function)
+    primitives = {
+        "add": "add", "mul": "mul", "truediv": "div", "pow": "pow", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
+    }  # fmt: skip
+    for operator, name in primitives.items():
+        setattr(Tensor, f"__{operator}__", _primitive_operator(f"__{operator}__", REGISTRY[name], False))
+        if operator in ("add", "mul", "truediv", "pow"):
+            setattr(Tensor, f"__r{operator}__", _primitive_operator(f"__r{operator}__", REGISTRY[name], True))
+    functions = {
+        "sub": "sub", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "floordiv": "floor_divide",
+        "mod": "remainder", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+    }  # fmt: skip
+    for operator, name in functions.items():
+        if name in METHODS:
+            setattr(Tensor, f"__{operator}__", _operator(f"__{operator}__", METHODS[name], False))
+            setattr(Tensor, f"__r{operator}__", _operator(f"__r{operator}__", METHODS[name], True))
+    for operator, name in {**primitives, **functions}.items():
+        if name + "_" in IN_PLACE and operator not in ("eq", "ne", "lt", "le", "gt", "ge"):
+            setattr(Tensor, f"__i{operator}__", Tensor.__dict__[name + "_"])
+    for operator, name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not", "pos": "positive"}.items():
+        if name in METHODS:
+            setattr(Tensor, f"__{operator}__", METHODS[name])
+    Tensor.__setitem__ = set_item  # type: ignore[attr-defined]
+    Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+
+
+install()
+api.install(wrap)
