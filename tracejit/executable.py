@@ -2,7 +2,7 @@
 
 `Executable.call(tensors, scalars)` is what the generated entry of a recording calls: it runs the forward program, advances the content
 versions of what the program wrote, wraps the outputs, and puts one node on the tape if gradients may be wanted later.  It returns
-MISS where the machine code found an array it was not made for, an Exit where a guard inside did not hold; in both cases nothing was changed.
+MISS where the machine code found an array it was not made for, an Exit where a guard inside did not hold; then nothing was changed.
 
 The forward and the backward programs are the only users of `passes`, `codegen` and `runtime` above them.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import CompiledNode, ConsumedNode, Mask
-from tracejit.autograd.tape import Storage, next_sequence
+from tracejit.autograd.tape import Storage, changed_in_place, next_sequence
 from tracejit.capture.entry import Alias, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.core.aval import Aval
@@ -74,7 +74,9 @@ class Executable:
         self._backward: dict[Mask, tuple[Any, tuple[int, ...]]] = {}
         wanted = {facts.value for facts in self.inputs if facts.requires_grad}
         self._wanted: Mask = tuple([v in wanted for v in self.pure.inputs])
-        self._differentiable: Mask = tuple([facts.requires_grad and not facts.is_leaf and not facts.consumed for facts in self.outputs])
+        self._differentiable: Mask = tuple(
+            [facts.requires_grad and not facts.is_leaf and not facts.consumed for facts in self.outputs]
+        )
         if any(self._differentiable) and wanted:
             self.partition = partition(self.pure, self._wanted, self._differentiable)
             self.graph = optimise(self.partition.forward)
@@ -113,8 +115,9 @@ class Executable:
         for i, o in enumerate(outs):
             requires = self.outputs[i].requires_grad and not (self.partition and self._differentiable[i])
             lines += [
-                f"    {o} = new(Tensor)", f"    {o}._array = results[{i}]", f"    {o}._requires_grad = {requires}", f"    {o}._node = None",
-                f"    {o}._index = 0", f"    {o}._storage = None", f"    {o}._base = None", f"    {o}._grad = None", f"    {o}._hooks = None",
+                f"    {o} = new(Tensor)", f"    {o}._array = results[{i}]", f"    {o}._requires_grad = {requires}",
+                f"    {o}._node = None", f"    {o}._index = 0", f"    {o}._storage = None", f"    {o}._base = None",
+                f"    {o}._grad = None", f"    {o}._hooks = None",
             ]  # fmt: skip
             if self.outputs[i].consumed and self.outputs[i].requires_grad:
                 lines.append(f"    {o}._node = consumed(())")
@@ -149,8 +152,9 @@ class Executable:
                 edges.append(f"({names[i]}, 0)" if facts.is_leaf else f"({names[i]}._node, {names[i]}._index)")
         lines = [
             "    n = new(CompiledNode)", f"    n.edges = ({''.join(e + ', ' for e in edges)})", f"    n.needs = {tuple(needs)}",
-            f"    n.count = {len(outs)}", "    n.hooks = None", "    n.sequence = next_sequence()", "    n.plan = plan", "    n.tensors = tensors",
-            "    n.arrays = arrays", "    n.scalars = scalars", f"    n.slab = {'results[-1]' if split.residuals else '()'}",
+            f"    n.count = {len(outs)}", "    n.hooks = None", "    n.sequence = next_sequence()", "    n.plan = plan",
+            "    n.tensors = tensors", "    n.arrays = arrays", "    n.scalars = scalars",
+            f"    n.slab = {'results[-1]' if split.residuals else '()'}",
         ]  # fmt: skip
         for i, o in enumerate(outs):
             if self._differentiable[i]:
@@ -170,9 +174,13 @@ class Executable:
     def run_backward(
         self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
     ) -> Sequence[Any]:
-        program, picks = self._backward.get(present) or self._build_backward(present)
         split = self.partition
         assert split is not None
+        if split.stale:  # the program itself overwrote what eager mode's tape had saved
+            node = split.stale[0]
+            shape = next(a.shape for v in node.outputs if isinstance(a := split.graph.avals[v], Aval))
+            raise changed_in_place(node.op.name, "a saved value", shape, 1, 0)
+        program, picks = self._backward.get(present) or self._build_backward(present)
         direct = [arrays[i] for i in picks]
         if split.residuals:
             given = (*direct, *cotangents, slab)
@@ -221,7 +229,11 @@ class Executable:
             outputs = self._replay(values)
         finally:
             state.grad_enabled = previous
-        pairs = [(o, g) for o, g, d in zip(outputs, cotangents, self._differentiable, strict=True) if d and g is not None and o.requires_grad]
+        pairs = [
+            (o, g)
+            for o, g, d in zip(outputs, cotangents, self._differentiable, strict=True)
+            if d and g is not None and o.requires_grad
+        ]
         wanted = [t for t, facts in zip(tensors, self.inputs, strict=True) if facts.requires_grad]
         state.grad_enabled = True
         try:
@@ -242,7 +254,9 @@ class Executable:
             if node.op.kind is Kind.GUARD:
                 continue
             state.grad_enabled = any(v in marked for v in node.outputs)
-            operands = tuple([values[x] if type(x) is int else x.value if isinstance(x, Literal) else None for x in node.operands])
+            operands = tuple(
+                [values[x] if type(x) is int else x.value if isinstance(x, Literal) else None for x in node.operands]
+            )
             result = bind(node.op, operands, node.attrs)
             if node.op.multiple:
                 values.update(zip(node.outputs, result, strict=True))

@@ -33,7 +33,7 @@ def _roots(name: str, tensors: Sequence[Any], gradients: Sequence[Any] | None) -
         if g is None:
             if x.numel() != 1:
                 raise RuntimeError(
-                    f"{name}(): grad can be implicitly created only for scalar outputs; element {i} has shape {list(x.shape)}: pass gradient="
+                    f"{name}(): grad can be implicitly created only for scalar outputs; element {i} has shape {list(x.shape)}; pass it"
                 )
             g = ones_like(x)
         elif tuple(g.shape) != tuple(x.shape):
