@@ -2,5 +2,6 @@
 
 from tracejit.autograd.api import backward, grad
 from tracejit.autograd.grad_mode import enable_grad, no_grad, set_grad_enabled
+from tracejit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
-__all__ = ["backward", "enable_grad", "grad", "no_grad", "set_grad_enabled"]
+__all__ = ["GradcheckError", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "no_grad", "set_grad_enabled"]

@@ -22,6 +22,11 @@ def install(wrap: Callable[[Any], Any]) -> None:
     _WRAP[:] = [wrap]
 
 
+def new_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """A Tensor that owns `array`."""
+    return _WRAP[0](array)
+
+
 def _roots(name: str, tensors: Sequence[Any], gradients: Sequence[Any] | None) -> tuple[list[tuple[Any, int]], list[Any]]:
     if gradients is not None and len(gradients) != len(tensors):
         raise RuntimeError(f"{name}(): got {len(tensors)} tensors and {len(gradients)} gradients")

@@ -24,7 +24,8 @@ M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 MASK = np.uint64(0xFFFFFFFF)
 SHIFT = np.uint64(32)
-CHUNK = 1 << 13  # blocks computed at a time: what fits the second-level cache
+CHUNK = 1 << 12  # blocks computed at a time: their intermediate values fit the second-level cache
+FEW = 8  # up to so many blocks, Python's own integers are faster than arrays
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
@@ -38,6 +39,16 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[An
     return c0, c1, c2, c3
 
 
+def _one_block(counter: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+    """`philox` over Python's integers."""
+    c0, c1, c2, c3 = counter & 0xFFFFFFFF, counter >> 32, 0, 0
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & 0xFFFFFFFF, (p0 >> 32) ^ c3 ^ k1, p0 & 0xFFFFFFFF
+        k0, k1 = (k0 + W0) & 0xFFFFFFFF, (k1 + W1) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
 def blocks_for(count: int, wide: bool) -> int:
     """How many counter values a draw of `count` elements uses."""
     return -(-count // (2 if wide else 4))
@@ -46,6 +57,9 @@ def blocks_for(count: int, wide: bool) -> int:
 def words(seed: int, offset: int, blocks: int) -> Array:
     """uint64[blocks, 4]: the 32-bit words of counters offset, offset + 1, ... (64 bits, the upper 64 being 0) under the 64-bit key `seed`."""
     key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
+    if blocks <= FEW:
+        first = offset & 0xFFFFFFFFFFFFFFFF
+        return np.array([_one_block((first + i) & 0xFFFFFFFFFFFFFFFF, *key) for i in range(blocks)], np.uint64).reshape(blocks, 4)
     out = np.empty((blocks, 4), np.uint64)
     for start in range(0, blocks, CHUNK):
         stop = min(start + CHUNK, blocks)
@@ -79,20 +93,25 @@ def normal(seed: int, offset: int, count: int, double: bool) -> Array:
     """Standard normal numbers, float64 or (rounded from float64) float32.
 
     The radius comes from a number in (0, 1], a multiple of 2**-32 (float32: at most 6.7 standard deviations) or 2**-53 (8.6)."""
-    bits = words(seed, offset, blocks_for(count, double))
-    if double:
-        pairs = (_wide(bits) >> np.uint64(11)).reshape(-1, 2)
-        unit, turn = 2.0**-53, 2.0**-53
-    else:
-        pairs = bits.reshape(-1, 2)
-        unit, turn = 2.0**-32, 2.0**-32
-    radius = np.sqrt(-2.0 * logarithm((pairs[:, 0] + np.uint64(1)).astype(np.float64) * unit))
-    cosine, sine = circle(pairs[:, 1].astype(np.float64) * turn)
-    out = np.empty(pairs.shape, np.float64)
+    blocks = blocks_for(count, double)
+    pairs = 1 if double else 2
+    out = np.empty((blocks * pairs, 2), np.float64 if double else np.float32)
+    for start in range(0, blocks, CHUNK):
+        stop = min(start + CHUNK, blocks)
+        bits = words(seed, offset + start, stop - start)
+        out[start * pairs : stop * pairs] = _pairs_of_normals((_wide(bits) >> np.uint64(11) if double else bits).reshape(-1, 2), 53 if double else 32)
+    return out.reshape(-1)[:count]
+
+
+def _pairs_of_normals(bits: Array, precision: int) -> Array:
+    """Box and Muller's transform of pairs of integers below 2**precision."""
+    unit = 2.0**-precision
+    radius = np.sqrt(-2.0 * logarithm((bits[:, 0] + np.uint64(1)).astype(np.float64) * unit))
+    cosine, sine = circle(bits[:, 1].astype(np.float64) * unit)
+    out = np.empty(bits.shape, np.float64)
     np.multiply(radius, cosine, out=out[:, 0])
     np.multiply(radius, sine, out=out[:, 1])
-    result = out.reshape(-1)[:count]
-    return result if double else result.astype(np.float32)
+    return out
 
 
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10

@@ -240,8 +240,12 @@ def fold(x: Any, dim: int, length: int, step: int, dilation: int) -> Any:
 
 @fold.vjp()
 def _(c: Any, g: Any) -> Any:
-    attributes = c.attributes
-    return unfold(g, dim=attributes["dim"], size=c.avals[0].shape[-1], step=attributes["step"], dilation=attributes["dilation"])
+    dim, step, dilation = c.attributes["dim"], c.attributes["step"], c.attributes["dilation"]
+    count, size = c.avals[0].shape[dim], c.avals[0].shape[-1]
+    stop = (count - 1) * step + dilation * (size - 1) + 1 if count else 0
+    if stop < g.shape[dim]:  # elements beyond the last window, where another would fit
+        g = slice_(g, dim=dim, start=0, stop=stop, step=1)
+    return unfold(g, dim=dim, size=size, step=step, dilation=dilation)
 
 
 @view(lambda x: x, samples=cases((floats(3),), (floats(2, 3).T,)), traits=("not differentiable",))

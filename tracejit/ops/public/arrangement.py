@@ -132,13 +132,16 @@ def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | No
     return copies.clone(input) if out is input else out
 
 
+_ZEROS = (False, 0, 0.0)  # of bools, integers, floating-point numbers
+
+
 def _triangle(name: str, input: Any, diagonal: int, upper: bool) -> Any:
     if input.ndim < 2:
         raise RuntimeError(f"{name}(): input tensor must have at least 2 dimensions, got {input.ndim}")
     rows, columns = input.shape[-2:]
     row = views.reshape(arange(0, 1, length=rows, dtype=dtypes.int64), shape=(rows, 1))
     column = arange(-diagonal, 1, length=columns, dtype=dtypes.int64)
-    return where(column >= row if upper else column <= row, input, 0 if not input.dtype.is_floating_point else 0.0)
+    return where(column >= row if upper else column <= row, input, _ZEROS[input.dtype.category])
 
 
 @public(in_place=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.ops import creation
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import require_cpu, shape_of
 
@@ -101,9 +103,24 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: dtypes.DType | None = N
     require_cpu("linspace", device)
     if steps < 0:
         raise RuntimeError(f"linspace(): number of steps must be non-negative, got {steps}")
+    first, last = _number("linspace", start), _number("linspace", end)
     dtype = dtype or dtypes.default_dtype()
-    step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    return _finish(creation.arange(start, step, length=steps, dtype=dtype), requires_grad)
+    step = (last - first) / (steps - 1) if steps > 1 else 0.0
+    rising = creation.arange(first, step, length=steps, dtype=dtypes.float64)
+    if steps > 1:  # counted from the nearer end, so that both are exact
+        half = creation.arange(0, 1, length=steps, dtype=dtypes.int64) < steps // 2
+        backwards = last - creation.arange((steps - 1) * step, -step, length=steps, dtype=dtypes.float64)
+        rising = where(half, rising, backwards)
+    return _finish(rising if dtype is dtypes.float64 else cast(rising, dtype=dtype), requires_grad)
+
+
+def _number(name: str, value: Any) -> Any:
+    """A bound given as a number or as a tensor without dimensions."""
+    if not hasattr(value, "ndim"):
+        return value
+    if value.ndim:
+        raise RuntimeError(f"{name}(): only supports 0-dimensional start and end tensors, got shape {list(value.shape)}")
+    return value.item()
 
 
 @public(method=False)

@@ -113,6 +113,12 @@ def true_divide(input: Any, other: Any) -> Any:
     return arithmetic.div(input, other)
 
 
+@public("__rdiv__", function=False)
+def reflected_div(input: Any, other: Any) -> Any:
+    """other / input."""
+    return arithmetic.div(other, input)
+
+
 @public("round", in_place=True)
 def round_(input: Any, *, decimals: int = 0) -> Any:
     """The nearest integers, or multiples of 10**-decimals; halves go to the even one."""
@@ -132,8 +138,8 @@ def frac(input: Any) -> Any:
 
 @public(in_place=True)
 def square(input: Any) -> Any:
-    """input * input."""
-    return input * input
+    """input * input; of bools, in int64."""
+    return input * input if input.dtype is not dtypes.bool_ else cast(input, dtype=dtypes.int64)
 
 
 @public(in_place=True)

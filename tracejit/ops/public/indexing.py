@@ -121,7 +121,7 @@ def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
 @public()
 def gather(input: Any, dim: int, index: Any) -> Any:
     """out[i][j][k] = input[i][index[i][j][k]][k] for dim=1, and likewise.  Raises IndexError for positions outside [0, size)."""
-    _integer("gather", index)
+    index = _integer("gather", index)
     _same_rank("gather", input, index)
     return indexing.gather(input, index, dim=normalise_dim("gather", dim, input.ndim))
 
@@ -129,7 +129,7 @@ def gather(input: Any, dim: int, index: Any) -> Any:
 @public(in_place=True)
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """A copy of `input` with input[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError for positions outside [0, size)."""
-    _integer("scatter_add", index)
+    index = _integer("scatter_add", index)
     _same_rank("scatter_add", input, index)
     if src.dtype is not input.dtype:
         raise RuntimeError(f"scatter_add(): expected src to have the dtype of input, {input.dtype.name}, got {src.dtype.name}")
@@ -137,22 +137,25 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
 
 
 @public(in_place=True)
-def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
-    """A copy of `input` with input[i][index[i][j]] = src[i][j] (or a number) for dim=1."""
-    _integer("scatter", index)
+def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+    """A copy of `input` with input[i][index[i][j]] = src[i][j] (or a number) for dim=1; added instead for reduce="add"."""
+    if reduce not in (None, "add"):
+        raise NotImplementedError(f"scatter(): reduce={reduce!r} is not supported; use 'add'")
+    index = _integer("scatter", index)
     _same_rank("scatter", input, index)
     source = value if src is None else src
     if not is_tensor(source):
         source = full(source, shape=index.shape, dtype=input.dtype)
     elif source.dtype is not input.dtype:
         raise RuntimeError(f"scatter(): expected src to have the dtype of input, {input.dtype.name}, got {source.dtype.name}")
-    return indexing.scatter(input, index, source, dim=normalise_dim("scatter", dim, input.ndim))
+    write = indexing.scatter if reduce is None else indexing.scatter_add
+    return write(input, index, source, dim=normalise_dim("scatter", dim, input.ndim))
 
 
 @public()
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     """Elements of `input` at `indices` along `dim`, both broadcast in the other dimensions; without `dim`, of the flattened tensor."""
-    _integer("take_along_dim", indices)
+    indices = _integer("take_along_dim", indices)
     if dim is None:
         return indexing.gather(reshape(input, -1), reshape(indices, -1), dim=0)
     if input.ndim != indices.ndim:
@@ -168,7 +171,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 @public()
 def take(input: Any, index: Any) -> Any:
     """Elements at positions of the flattened tensor, in the shape of `index`."""
-    _integer("take", index)
+    index = _integer("take", index)
     return indexing.index(reshape(input, -1), index, dims=(0,))
 
 
@@ -212,7 +215,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
 @public(in_place=True)
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """A copy of `input` with the slices at `index` along `dim` set to a number."""
-    _integer("index_fill", index)
+    index = _integer("index_fill", index)
     at = normalise_dim("index_fill", dim, input.ndim)
     number = cast(value, dtype=input.dtype) if is_tensor(value) else full(value, shape=(), dtype=input.dtype)
     if not input.ndim:
@@ -223,7 +226,7 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 @public(in_place=True)
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """A copy of `input` with the slices at `index` along `dim` replaced by those of `source`."""
-    _integer("index_copy", index)
+    index = _integer("index_copy", index)
     at = normalise_dim("index_copy", dim, input.ndim)
     if not input.ndim:
         return views.reshape(source, shape=())
@@ -272,7 +275,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 @public()
 def index_select(input: Any, dim: int, index: Any) -> Any:
     """Slices of `input` along `dim` at the positions in the 1-D `index`."""
-    _integer("index_select", index)
+    index = _integer("index_select", index)
     if index.ndim > 1:
         raise IndexError(f"index_select(): index must be a vector, got shape {list(index.shape)}")
     if input.ndim == 0:
@@ -284,10 +287,14 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
 @public(in_place=True)
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     """A copy of `input` with alpha * source[i] added to its slice index[i] along `dim`."""
-    _integer("index_add", index)
+    index = _integer("index_add", index)
     at = normalise_dim("index_add", dim, input.ndim)
     if alpha != 1:
         source = source * alpha
+    if input.ndim and source.ndim and (source.ndim != input.ndim or source.shape[:at] + source.shape[at + 1 :] != input.shape[:at] + input.shape[at + 1 :]):
+        raise RuntimeError(f"index_add(): source of shape {list(source.shape)} must match self of {list(input.shape)} except in dimension {at}")
+    if source.dtype is not input.dtype:
+        raise RuntimeError(f"index_add(): self {input.dtype.name} and source {source.dtype.name} must have one dtype")
     if input.ndim == 0:
         one = (1,)
         flat = indexing.index_add(views.reshape(input, shape=one), views.reshape(index, shape=one), views.reshape(source, shape=one), dim=0)
@@ -295,11 +302,17 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     return indexing.index_add(input, views.reshape(index, shape=(1,)) if index.ndim == 0 else index, source, dim=at)
 
 
-def _integer(name: str, index: Any) -> None:
-    if not is_tensor(index) or index.dtype not in (dtypes.int64, dtypes.int32):
-        raise RuntimeError(f"{name}(): expected index to be an int64 tensor, got {getattr(index, 'dtype', type(index).__name__)}")
+def _integer(name: str, index: Any) -> Any:
+    """The index, in int64.  Raises TypeError or RuntimeError for what is not a tensor of integers."""
+    if not is_tensor(index):
+        raise TypeError(f"{name}(): expected index to be a Tensor, got {type(index).__name__}")
+    if index.dtype is dtypes.int64:
+        return index
+    if index.dtype.category != dtypes.INTEGER:
+        raise RuntimeError(f"{name}(): expected index to be an int64 tensor, got {index.dtype.name}; convert it with .long()")
+    return cast(index, dtype=dtypes.int64)
 
 
 def _same_rank(name: str, input: Any, index: Any) -> None:
-    if max(1, index.ndim) != max(1, input.ndim):
+    if max(1, index.ndim) != max(1, input.ndim) and 0 not in index.shape:
         raise RuntimeError(f"{name}(): index must have as many dimensions as input, got {index.ndim} and {input.ndim}")

@@ -199,6 +199,8 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 @public()
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     """`length` elements of `dim` from `start` on (a view).  Raises RuntimeError outside the dimension."""
+    if not input.ndim:
+        raise RuntimeError("narrow(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("narrow", dim, input.ndim)
     size = input.shape[at]
     begin = int(start) + (size if start < 0 else 0)

@@ -44,11 +44,9 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
         zero = total == 0
         return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
     magnitude = abs_(x)
-    if order < 0:
-        return pow_(primitives.sum_(pow_(magnitude, float(order)), dims=dims, keepdim=keepdim), 1.0 / order)
-    absent = magnitude == 0
-    total = primitives.sum_(where(absent, 0.0, pow_(where(absent, 1.0, magnitude), float(order))), dims=dims, keepdim=keepdim)
-    zero = total == 0
+    absent, at_zero = magnitude == 0, math.inf if order < 0 else 0.0
+    total = primitives.sum_(where(absent, at_zero, pow_(where(absent, 1.0, magnitude), float(order))), dims=dims, keepdim=keepdim)
+    zero = total == at_zero
     return where(zero, 0.0, pow_(where(zero, 1.0, total), 1.0 / order))
 
 

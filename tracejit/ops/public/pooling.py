@@ -73,7 +73,7 @@ def max_pool(
     dimensions.  The gradient goes to the first of equals."""
     _check(name, rank, input)
     size = per_dimension(name, "kernel_size", kernel_size, rank)
-    step = size if stride is None or stride == [] else per_dimension(name, "stride", stride, rank)
+    step = size if stride in (None, [], ()) else per_dimension(name, "stride", stride, rank)
     low = per_dimension(name, "padding", padding, rank)
     gap = per_dimension(name, "dilation", dilation, rank)
     outputs, high = _extents(name, input, size, step, low, gap, ceil_mode)
@@ -128,7 +128,7 @@ def avg_pool(
     if divisor_override == 0:
         raise RuntimeError(f"{name}(): divisor must be not zero")
     size = per_dimension(name, "kernel_size", kernel_size, rank)
-    step = size if stride is None or stride == [] else per_dimension(name, "stride", stride, rank)
+    step = size if stride in (None, [], ()) else per_dimension(name, "stride", stride, rank)
     low = per_dimension(name, "padding", padding, rank)
     ones = (1,) * rank
     outputs, high = _extents(name, input, size, step, low, ones, ceil_mode)

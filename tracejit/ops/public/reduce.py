@@ -45,12 +45,14 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
 
 
 @public()
-def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
     """Variance over `dim` with divisor max(0, n - correction), by the two-pass formula."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
         correction = int(unbiased)
+    elif correction is None:
+        correction = 1
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"var(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().var()")
     dims = normalise_dims("var", dim, input.ndim)
@@ -62,7 +64,7 @@ def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
 
 
 @public()
-def std(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+def std(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
     """Standard deviation over `dim`: the square root of var()."""
     return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
 
@@ -112,13 +114,13 @@ def count_nonzero(input: Any, dim: Dim = None) -> Any:
 
 
 @public()
-def var_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+def var_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
     """(variance, mean) over `dim`."""
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
 @public()
-def std_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float = 1) -> Any:
+def std_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
     """(standard deviation, mean) over `dim`."""
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
