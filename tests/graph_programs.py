@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-import tracejit.ops  # noqa: F401  (fills the registry)
+import tracejit  # noqa: F401  (fills the registry)
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
-from tracejit.core.op import REGISTRY
-from tracejit.ir.graph import Graph
+from tracejit.core.interpreter import Interpreter, pushed, state
+from tracejit.core.op import REGISTRY, Effect
+from tracejit.core.promotion import promote
+from tracejit.ir.builder import GraphBuilder
+from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.tracer import trace
+from tracejit.tensor import Tensor
 
 
 def f32(*shape: int) -> Aval:
@@ -83,9 +88,48 @@ def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
 MLP_AVALS = (f64(4, 6), f64(6, 5), f64(5), f64(5, 3), f64(3))
 
 
+class Recorder(Interpreter):
+    """Runs operations eagerly and records the raw graph, with the marks that the eager tensors show."""
+
+    def __init__(self) -> None:
+        self.builder = GraphBuilder()
+        self.values: dict[int, int] = {}
+        self.keep: list[Tensor] = []
+
+    def define(self, tensor: Tensor, value: int) -> None:
+        self.values[id(tensor)] = value
+        self.keep.append(tensor)
+        if tensor.requires_grad:
+            self.builder.requires_grad.add(value)
+
+    def bind(self, op: Any, operands: tuple[Any, ...], attributes: Any) -> Any:
+        operands = promote(op, operands)
+        recorded = tuple(self.values[id(x)] if isinstance(x, Tensor) else None if x is None else Literal(x) for x in operands)
+        differentiable = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+        result = state.base.bind(op, operands, attributes)
+        (value,) = self.builder.add(op, recorded, attributes)
+        self.define(result, value)
+        if op.effect is Effect.IN_PLACE and not differentiable:
+            self.builder.requires_grad.discard(value)
+        return result
+
+
+def record(function: Any, arguments: Sequence[Tensor]) -> tuple[Graph, tuple[Tensor, ...]]:
+    """The raw graph of an eager call, and what the call returned."""
+    recorder = Recorder()
+    for tensor in arguments:
+        recorder.define(tensor, recorder.builder.input(Aval(tuple(tensor.shape), tensor.dtype)))
+    with pushed(recorder):
+        results = function(*arguments)
+    return recorder.builder.build(recorder.values[id(t)] for t in results), results
+
+
+WRITE_AVALS = (f64(3, 4), f64(2, 3))
+
+
 @st.composite
-def write_programs(draw: Any) -> Graph:
-    """Raw graphs of two inputs (3, 4) and (2, 3), views, pure operations and writes, in any order."""
+def write_functions(draw: Any) -> Any:
+    """Functions of two tensors, (3, 4) and (2, 3): views, pure operations, writes, under grad mode or not, in any order."""
     steps = draw(
         st.lists(
             st.tuples(st.integers(0, 9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=14
@@ -95,10 +139,19 @@ def write_programs(draw: Any) -> Graph:
     def program(x: Any, y: Any) -> tuple[Any, ...]:
         values = [x, y]
         for kind, a, b, c in steps:
-            values.append(_apply_step(values, kind, a, b, c))
+            enabled, state.grad_enabled = state.grad_enabled, c % 5 > 0
+            try:
+                values.append(_apply_step(values, kind, a, b, c))
+            finally:
+                state.grad_enabled = enabled
         return tuple(values)
 
-    return trace(program, (f64(3, 4), f64(2, 3)))
+    return program
+
+
+def write_programs() -> Any:
+    """The raw graphs of `write_functions`."""
+    return write_functions().map(lambda function: trace(function, WRITE_AVALS))
 
 
 def _apply_step(values: list[Any], kind: int, a: int, b: int, c: int) -> Any:
@@ -122,9 +175,11 @@ def _apply_step(values: list[Any], kind: int, a: int, b: int, c: int) -> Any:
     if kind == 6:
         return op("clone", x)
     if kind == 7:
-        return op("add", op("mul", x, 2.0), 1.0)
+        return (lambda: x * 2.0 + 1.0, lambda: op("sin", x), lambda: op("tanh", x), lambda: x * x)[c % 4]()
     fitting = [v for v in values if v.shape == x.shape[x.ndim - v.ndim :]]
     value = fitting[c % len(fitting)]
     if kind == 8:
         value = op("add", value, 1.0)
-    return op("write", x, float(b)) if b % 7 == 0 else op("write", x, value)
+    if b % 7 == 0:
+        value = op("full", float(b), shape=(), dtype=x.dtype)
+    return op("write", x, value if value.shape == x.shape else op("expand", value, shape=tuple(x.shape)))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.interpreter import Interpreter, bind, pushed
+from tracejit.core.interpreter import Interpreter, bind, pushed, state
 from tracejit.core.op import REGISTRY, Kind, Op, Promotion
 from tracejit.core.promotion import common_dtype, promote
 from tracejit.ir.builder import GraphBuilder
@@ -128,8 +128,8 @@ _SCALAR_DTYPES = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64}
 
 
 class TracingInterpreter(Interpreter):
-    """Gives operations the meaning "append a node to `builder`".  `line` is stamped on new nodes; outputs require grad where an
-    operand does and `track` is set."""
+    """Gives operations the meaning "append a node to `builder`".  `line` is stamped on new nodes.  With `track`, outputs
+    require grad where grad mode is on and an operand requires grad (views of a tensor do not hear of later writes to it)."""
 
     def __init__(self, builder: GraphBuilder, track: bool = False) -> None:
         self.builder = builder
@@ -151,7 +151,7 @@ class TracingInterpreter(Interpreter):
                 operands = promote(op, operands)
         ids = builder.add(op, tuple(map(_operand, operands)), attributes, self.line)
         avals = builder.avals
-        if self.track and op.name != "detach":
+        if self.track and state.grad_enabled and op.name != "detach":
             marked = builder.requires_grad
             if any(isinstance(x, Tracer) and x.id in marked for x in operands):
                 marked.update(v for v in ids if _differentiable(avals[v]))

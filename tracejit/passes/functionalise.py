@@ -41,7 +41,8 @@ Alias = tuple[int, tuple[AliasStep, ...]]
 
 
 def functionalise(graph: Graph, aliases: Mapping[int, Alias] | None = None) -> Graph:
-    """The pure graph.  `aliases` maps an input that shares memory with another input, its root, to (root, chain of views).
+    """The pure graph.  `aliases` maps an input that shares memory with another input, its root, to (root, chain of views);
+    the chain begins with `detach` where the two have nothing but memory in common.
 
     Raises RuntimeError for a write to an expanded view, whose elements share memory."""
     if all(node.op.kind is not Kind.WRITE for node in graph.nodes):
@@ -51,15 +52,13 @@ def functionalise(graph: Graph, aliases: Mapping[int, Alias] | None = None) -> G
 
 @dataclass(slots=True)
 class _View:
-    """How a value looks at its base.  `operands` are those after the first, as they were when the view was made; `stops`: no gradient
-    flows through it."""
+    """How a value looks at its base.  `operands` are those after the first, as they were when the view was made."""
 
     base: int
     op: Op
     operands: tuple[Operand, ...]
     attributes: tuple[tuple[str, object], ...]
     line: str
-    stops: bool
 
 
 class _Functionaliser:
@@ -102,8 +101,7 @@ class _Functionaliser:
                 rest = [self.builder.avals[x] if type(x) is int else None for x in step.operands]
                 (aval,) = step.op.infer_tuple([self.builder.avals[base], *rest], attributes)
                 view = v if i == len(chain) - 1 else self.builder.fresh(aval)
-                stops = v not in self.graph.requires_grad
-                self.views[view] = _View(base, step.op, step.operands, step.attributes, "", stops)
+                self.views[view] = _View(base, step.op, step.operands, step.attributes, "")
                 self.root[view], self.seen[view] = self.root[v], -1
                 base = view
             self.current[v], self.seen[v] = v, 0
@@ -147,9 +145,7 @@ class _Functionaliser:
     def _remember_view(self, raw: Node, emitted: Node) -> None:
         base, (out,) = raw.operands[0], raw.outputs
         assert type(base) is int
-        marked = self.builder.requires_grad
-        stops = raw.op.name == "detach" or (emitted.operands[0] in marked and out not in marked)
-        self.views[out] = _View(self._tensor(base), raw.op, emitted.operands[1:], raw.attributes, raw.line, stops)
+        self.views[out] = _View(self._tensor(base), raw.op, emitted.operands[1:], raw.attributes, raw.line)
         self.current[out], self.seen[out] = out, self.version[self.root[out]]
 
     def _tensor(self, v: int) -> int:
@@ -162,13 +158,20 @@ class _Functionaliser:
         if root is None or v == root:
             return self.current.get(v, v)
         if self.seen[v] != self.version[root]:
-            view = self.views[v]
-            base = self._read(view.base)
-            self.current[v] = self._emit(
-                view.op, (base, *view.operands), view.attributes, base in self.builder.requires_grad and not view.stops, view.line
-            )
+            self.current[v] = self._look_again(v, self.views[v])
             self.seen[v] = self.version[root]
         return self.current[v]
+
+    def _look_again(self, v: int, view: _View) -> int:
+        """The view `v` of what its base holds now.  As in eager mode, gradients flow through it as through its base."""
+        marks = self.builder.requires_grad
+        base = self._read(view.base)
+        marked = base in marks and view.op.name != "detach"
+        contents = self._emit(view.op, (base, *view.operands), view.attributes, marked, view.line)
+        previous = self.current.get(v)
+        if view.op.name == "detach" and previous in marks:  # written to before: it has a place of its own on the tape
+            return self._emit("replace_data", (previous, contents), (), True)
+        return contents
 
     def _emit(
         self,
@@ -198,15 +201,18 @@ class _Functionaliser:
         """`value` as a tensor of `aval` that nobody else can see."""
         assert isinstance(aval, Aval)
         if type(value) is not int or isinstance(self.builder.avals[value], ScalarAval):
-            return self._emit("full", (value,), (("dtype", aval.dtype), ("shape", aval.shape)), False)
+            contents = self._emit("full", (value,), (("dtype", aval.dtype), ("shape", aval.shape)), False)
+            return self._emit("clone", (contents,), (), True) if differentiable else contents
         contents = self._read(value)
-        marked = differentiable and contents in self.builder.requires_grad
-        if not marked and contents in self.builder.requires_grad:
-            contents = self._emit("detach", (contents,), (), False)
+        marked = contents in self.builder.requires_grad
+        if marked and not differentiable:
+            contents, marked = self._emit("detach", (contents,), (), False), False
         if self.builder.avals[contents] != aval:
             contents = self._emit("expand", (contents,), (("shape", aval.shape),), marked)
         temporary = contents == value and self.uses[value] == 1 and value in self.new_memory and value not in self.root
-        return contents if temporary else self._emit("clone", (contents,), (), marked)
+        if temporary and marked == differentiable:
+            return contents
+        return self._emit("clone", (contents,), (), differentiable)
 
     def _store(self, target: int, previous: int, contents: int, differentiable: bool) -> None:
         """Make `contents` what the tensor `target` holds in the place of `previous`: a new version of its root."""
@@ -216,7 +222,14 @@ class _Functionaliser:
         if target != root:
             view = self.views[target]
             base = self._read(view.base)
-            self._store(view.base, base, self._into_base(view, base, contents, differentiable), differentiable)
+            if view.op.name == "detach":  # the detached tensor has a place of its own on the tape: only contents are shared
+                plain = self._emit("detach", (contents,), (), False) if contents in self.builder.requires_grad else contents
+                self._store(view.base, base, plain, False)
+            else:
+                self._store(view.base, base, self._into_base(view, base, contents, differentiable), differentiable)
+            marks = self.builder.requires_grad
+            if view.op.name != "detach" and contents not in marks and self._read(view.base) in marks:
+                return  # a view made under no_grad: from now on gradients flow through it as through its base
             self.seen[target] = self.version[root]
         else:
             self.version[root] += 1
@@ -229,8 +242,6 @@ class _Functionaliser:
         name, attributes = view.op.name, dict(view.attributes)
         aval = self.builder.avals[base]
         assert isinstance(aval, Aval)
-        if name == "detach":
-            return contents
         if name == "reshape":
             return self._emit("reshape", (contents,), (("shape", aval.shape),), marked)
         if name == "permute":

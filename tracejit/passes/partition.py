@@ -81,10 +81,7 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     needed: set[int] = set()  # what vjp rules may read
     taped: set[int] = set()  # what the eager tape would save: it serves every operand that requires grad
     numbers: set[int] = set()
-    stale: list[Node] = []
     for node in visited_nodes(graph, active, differentiable):
-        if not graph.stale.isdisjoint(node.outputs):
-            stale.append(node)
         operands = node.operands
         for values, through in ((needed, active), (taped, marked)):
             ins, outs = node.op.saved_for(tuple(type(x) is int and x in through for x in operands))
@@ -116,5 +113,11 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
             if type(v) is int and roots.get(v, v) in taped_memory and roots.get(v, v) not in saved_inputs
         ),
         saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in taped_memory),
-        stale=tuple(stale),
+        stale=_stale_nodes(graph, differentiable) if graph.stale else (),
     )
+
+
+def _stale_nodes(graph: Graph, differentiable: Mask) -> tuple[Node, ...]:
+    """The stale nodes that eager mode's backward would enter, whether or not they lead to an input."""
+    entered = visited_nodes(graph, set(graph.requires_grad), differentiable)
+    return tuple(node for node in entered if not graph.stale.isdisjoint(node.outputs))
