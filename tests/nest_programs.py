@@ -20,7 +20,9 @@ from tracejit.ops.reduce import sum_to
 from tracejit.passes.pipeline import optimise
 
 
-def value_and_gradients(function: Callable[..., Any], avals: Sequence[Any], wanted: Sequence[int], after: Callable[..., Any] | None = None) -> Graph:
+def value_and_gradients(
+    function: Callable[..., Any], avals: Sequence[Any], wanted: Sequence[int], after: Callable[..., Any] | None = None
+) -> Graph:
     """One optimised graph: the scalar value of `function`, then its gradients for the arguments in `wanted` (or what `after`
     makes of value, gradients and arguments)."""
     builder = GraphBuilder()

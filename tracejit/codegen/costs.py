@@ -18,7 +18,16 @@ __all__ = ["CHEAP_LOAD", "EXPENSIVE", "compute_dtype", "operation_cost"]
 
 EXPENSIVE: Final = 8  # from here on a value is kept rather than computed again
 CHEAP_LOAD: Final = 3  # from here on a value that lies in memory anyway is loaded rather than computed again
-_WEIGHTS: Final = {"div": 3, "sqrt": 4, "pow": 40, "libm": 60, "floor_divide": 6, "remainder": 6, "fmod": 20, **dict.fromkeys(ELEMENTARY, 12)}
+_WEIGHTS: Final = {
+    "div": 3,
+    "sqrt": 4,
+    "floor_divide": 6,
+    "remainder": 6,
+    "fmod": 20,
+    "pow": 40,
+    "libm": 60,
+    **dict.fromkeys(ELEMENTARY, 12),
+}
 _known: dict[tuple[Any, ...], int] = {}
 
 
@@ -36,8 +45,8 @@ def operation_cost(values: Values, node: Node) -> int:
     if node.op.kind is not Kind.ELEMENTWISE:
         return 0 if node.op.kind in (Kind.CREATION, Kind.MOVEMENT) else 2
     dtype = compute_dtype(values, node)
-    kinds = tuple(
-        None if o is None else o if isinstance(o, Literal) else values.aval(o).dtype if values.is_tensor(o) else dtype for o in node.operands
+    kinds: tuple[Literal | DType | None, ...] = tuple(
+        o if o is None or isinstance(o, Literal) else values.aval(o).dtype if values.is_tensor(o) else dtype for o in node.operands
     )
     key = (node.op.name, kinds, node.attributes, dtype)
     cost = _known.get(key)

@@ -26,7 +26,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal, Node, Operand
 
-__all__ = ["Dynamic", "Elements", "Parameters", "Scratch", "Scope", "python_dtype"]
+__all__ = ["Dynamic", "Elements", "Parameters", "Scope", "Scratch", "python_dtype"]
 
 Valued = tuple[Expr, int]
 _ATOMS = (Const, ScalarParam)  # need no name
@@ -99,8 +99,9 @@ class Parameters:
 class Elements:
     """Expressions over loops.
 
-    loops: the loop axes, outermost first.  placing: axis of the iteration space -> (loop number, multiplier).  members: node numbers that
-    this nest computes; `inlined` ones as well, wherever they are used.  exit_code: node number -> exit number of its range check.
+    loops: the loop axes, outermost first, and their `sizes`.  extents: sizes of the axes of the iteration space.  placing: axis of that
+    space -> (loop number, 1 for the innermost axis of a loop, 0 for those collapsed into it).  members: node numbers that this nest
+    computes; `inlined` ones as well, wherever they are used.  exit_code: node number -> exit number of its range check.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Elements:
         placing: Mapping[int, tuple[int, int]],
         loops: tuple[Axis, ...],
         extents: tuple[int, ...],
+        sizes: tuple[int, ...],
         exit_code: Callable[[int], int],
     ) -> None:
         self.values = values
@@ -119,6 +121,8 @@ class Elements:
         self.placing = placing
         self.loops = loops
         self.extents = extents
+        self.sizes = sizes
+        self.empty = tuple(k for k, size in enumerate(sizes) if size == 0)
         self.exit_code = exit_code
         self.parameters = Parameters()
         self.scopes: list[Scope] = [Scope()]
@@ -176,6 +180,9 @@ class Elements:
     def location(self, layout: Strided, at: Positions, dtype: DType) -> tuple[Buffer, Index, int]:
         position = linear(at, layout.strides)
         index, depth = self.index(position)
+        for loop in self.empty:  # what is read in a loop without iterations may not exist
+            if loop < len(self.scopes) - 1:
+                depth = max(depth, loop + 1)
         return self.parameters.buffer(layout.root, layout.offset + position.offset, dtype), index, depth
 
     def load(self, layout: Strided, at: Positions, dtype: DType) -> Valued:
@@ -265,6 +272,10 @@ class Elements:
         if name in ("gather", "index_select"):
             token = self._checked_index(number, node, 1, at, self.values.shape(node.operands[0])[node.attrs["dim"]])  # type: ignore[arg-type]
             return self._operand(node, 0, at, token)
+        if name == "index":
+            shape = self.values.shape(node.operands[0])  # type: ignore[arg-type]
+            tokens = tuple(self._checked_index(number, node, k + 1, at, shape[d], wraps=True) for k, d in enumerate(node.attrs["dims"]))
+            return self._operand(node, 0, at, tokens)
         if name in ("scatter_add", "scatter"):
             return self._one_hot(number, node, at)
         if name == "select":
@@ -324,13 +335,15 @@ class Elements:
         assert isinstance(aval, ScalarAval)
         return python_dtype(aval.python_type)
 
-    def _checked_index(self, number: int, node: Node, k: int, at: Positions, size: int) -> Dynamic:
-        """The index tensor's element, after an Exit if it is out of range."""
-        key = ("index", number, dict(operand_positions(self.values, node, at, None))[k])
+    def _checked_index(self, number: int, node: Node, k: int, at: Positions, size: int, wraps: bool = False) -> Dynamic:
+        """The index tensor's element, after an Exit if it is out of range.  wraps: negative ones count from the end."""
+        key = ("index", number, k, dict(operand_positions(self.values, node, at, None))[k])
         found = self._find(key)
         if found is None:
             index, depth = self._operand(node, k, at, None)
             wide = index if index.dtype is dtypes.int64 else self.name(builder.cast(index, dtypes.int64), depth, "i")
+            if wraps:
+                wide = self.name(builder.select(builder.lt(wide, 0), wide + self._number(size), wide), depth, "i")
             token = self._check(number, wide, depth, size)
             self.scopes[depth].known[key] = (token, depth)  # type: ignore[assignment]
             return token

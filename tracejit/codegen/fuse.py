@@ -75,7 +75,7 @@ class Group:
         if self._uses_late(number):
             return self._add_to_epilogue(number)
         shape = iteration_shape(values, node)
-        for at in matches(shape, self.axes):
+        for at in (*matches(shape, self.axes), *self._followed(number, shape)):
             used = _axes_of(at)
             if len(used) == len(self.axes):
                 level = INNER if self.inner is None or self.inner < len(self.axes) else OUTER
@@ -95,6 +95,34 @@ class Group:
     def _operands(self, number: int, at: Positions) -> list[tuple[int, Positions]]:
         node = self.values.nodes[number]
         return [(node.operands[k], p) for k, p in operand_positions(self.values, node, at, object())]  # type: ignore[misc]
+
+    def _followed(self, number: int, shape: Shape) -> Iterator[Positions]:
+        """Places of the node that follow from where an operand lies: matches() knows dimensions in order only, this knows transposes."""
+        for o in self.values.nodes[number].operands:
+            if self.values.is_tensor(o) and self.values.is_view(o) and self.values.shape(o) == shape:  # type: ignore[arg-type]
+                at = self._forward(o)  # type: ignore[arg-type]
+                if at is not None and all(p is not ZERO or s == 1 for p, s in zip(at, shape, strict=True)):
+                    yield at
+
+    def _forward(self, v: int) -> Positions | None:
+        """Where the elements of v lie if it is a member, or a transpose or reshape by dimensions of size 1 of one."""
+        member = self.members.get(self.values.producer.get(v, -1))
+        if member is not None:
+            return member.out
+        if not self.values.is_view(v):
+            return None
+        node = self.values.nodes[self.values.producer[v]]
+        base: int = node.operands[0]  # type: ignore[assignment]
+        before = self._forward(base)
+        if before is None or node.op.name not in ("permute", "reshape"):
+            return before if node.op.name == "detach" else None
+        if node.op.name == "permute":
+            return tuple(before[d] for d in node.attrs["dims"])
+        shape = self.values.shape(v)
+        if nontrivial(shape) != nontrivial(self.values.shape(base)):
+            return None
+        places = iter([p for p, s in zip(before, self.values.shape(base), strict=True) if s != 1])
+        return tuple(ZERO if s == 1 else next(places) for s in shape)
 
     def _producers(self, number: int) -> Iterator[Member]:
         for o in self.values.nodes[number].operands:
@@ -141,7 +169,7 @@ class Group:
 
     def _add_reduction(self, number: int, at: Positions, level: str) -> bool:
         assert self.axes is not None
-        values, node = self.values, self.values.nodes[number]
+        node = self.values.nodes[number]
         dims = reduced_dims(node)
         reduced = frozenset(_axes_of(tuple(at[d] for d in dims)))
         out = _output_positions(at, dims, node.attrs["keepdim"])

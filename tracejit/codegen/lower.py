@@ -47,9 +47,9 @@ class Output:
 class Lowered:
     """Everything about a program but its machine code.
 
-    The tuple of arrays is: tensor inputs, the slab (if `slab_in`), fresh outputs (`fresh`: their avals), the residual slab (if `slab_size` is
-    not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes, `constants` the data pointers of arrays that never
-    change, `scalars` (slot, Python type) the numbers of a call.
+    The tuple of arrays is: tensor inputs, the slab (if there is one), fresh outputs (`fresh`: their avals), the residual slab (if
+    `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes, `constants` the data pointers of
+    arrays that never change, `scalars` (slot, Python type) the numbers of a call.
     """
 
     spec: ProgramSpec
@@ -102,7 +102,12 @@ def lower(
 
 class _Lowering:
     def __init__(
-        self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...], codes: Mapping[int, int]
+        self,
+        graph: Graph,
+        layouts: Mapping[int, tuple[int, ...]],
+        slab_inputs: tuple[int, ...],
+        slab_outputs: tuple[int, ...],
+        codes: Mapping[int, int],
     ) -> None:
         self.graph = graph
         self.codes = codes
@@ -371,13 +376,13 @@ class _Lowering:
             dense = contiguous(aval.shape)
             if target.strides == dense and source.strides == dense:
                 size = aval.dtype.itemsize
-                return CopyCall(self._address(target.root, target.offset, size), self._address(source.root, source.offset, size), aval.nbytes)
+                destination = self._address(target.root, target.offset, size)
+                return CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)
             u.nest = copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy")
         assert u.nest is not None
         nest: Nest = u.nest.nest
-        buffers = tuple(
-            self._address(a.root, a.offset, b.dtype.itemsize) for a, b in zip(u.nest.buffers, (*nest.buffers, *nest.temporaries), strict=True)
-        )
+        parameters = zip(u.nest.buffers, (*nest.buffers, *nest.temporaries), strict=True)
+        buffers = tuple(self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters)
         return NestCall(nest, buffers, u.nest.sizes, tuple(numbers[v] for v in u.nest.scalars))
 
     def _gemm(self, node: Node) -> GemmCall:

@@ -14,6 +14,7 @@ The result (`Scheduled`) names memory by root values; addresses are given in low
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,8 +90,11 @@ def _combine(reducer: str, x: Expr, y: Expr) -> Expr:
     return builder.maximum(x, y) if reducer == "max" else builder.minimum(x, y)
 
 
-def collapsed(extents: Sequence[int], barriers: Sequence[int], strides: Sequence[Mapping[int, int]], pinned: set[int]) -> list[list[int]]:
-    """Runs of neighbouring axes that every access (strides by axis) treats as one.  Nothing joins across a barrier, or with a pinned axis."""
+def collapsed(
+    extents: Sequence[int], barriers: AbstractSet[int], strides: Sequence[Mapping[int, int]], pinned: AbstractSet[int]
+) -> list[list[int]]:
+    """Runs of neighbouring axes that every access (strides by axis) treats as one.  Nothing joins across a barrier (an axis that starts
+    a run), or with a pinned axis."""
     runs: list[list[int]] = []
     for a in range(len(extents)):
         joins = (
@@ -108,7 +112,9 @@ def collapsed(extents: Sequence[int], barriers: Sequence[int], strides: Sequence
 
 
 class _Nest(Elements):
-    def __init__(self, values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]) -> None:
+    def __init__(
+        self, values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]
+    ) -> None:
         assert group.axes is not None
         self.group = group
         self.stored = stored
@@ -116,9 +122,9 @@ class _Nest(Elements):
         strides, pinned, barriers = _accesses(values, group, stored, inlined)
         runs = collapsed(group.axes, barriers, strides, pinned)
         placing = {a: (k, int(a == run[-1])) for k, run in enumerate(runs) for a in run}
-        self.sizes = tuple(product(group.axes[a] for a in run) for run in runs)
+        sizes = tuple(product(group.axes[a] for a in run) for run in runs)
         loops = tuple(Axis(f"i{k}") for k in range(len(runs)))
-        super().__init__(values, group.members, inlined, placing, loops, group.axes, exit_code)
+        super().__init__(values, group.members, inlined, placing, loops, group.axes, sizes, exit_code)
         if group.inner is None:
             self.outer = max(len(runs) - 1, 0)
         else:
@@ -147,10 +153,15 @@ class _Nest(Elements):
         last = max((self.ready[n] for n in self.numbers if members[n].level == INNER or self._is_full(members[n])), default=0)
         self.store_phase: dict[int, int] = {}
         for n in self.numbers:
-            if members[n].level == INNER and (n in self.stored or "raises" in self.values.nodes[n].op.traits or not self.values.nodes[n].outputs):
+            if members[n].level == INNER and self._must_run(n):
                 self.store_phase[n] = min((p for p in self.passes if p >= self.ready[n]), default=max(last, self.ready[n]))
         self.passes.update(self.store_phase.values())
         self._plan_keeping()
+
+    def _must_run(self, number: int) -> bool:
+        """Whether the member does something besides giving a value to other members: a store or an exit."""
+        node = self.values.nodes[number]
+        return number in self.stored or "raises" in node.op.traits or not node.outputs
 
     def _is_full(self, m: Member) -> bool:
         """Whether the member's iteration space includes the inner axes."""
@@ -348,7 +359,7 @@ class _Nest(Elements):
                 if not self._is_full(m):
                     value, _ = self.value(node.operands[0], m.at)  # type: ignore[arg-type]
                     self._accumulate(n, value)
-            elif n in self.stored or not node.outputs or "raises" in node.op.traits:
+            elif self._must_run(n):
                 self._store(n)
 
     def _run_phase(self, phase: int) -> None:
@@ -382,8 +393,10 @@ class _Nest(Elements):
             if n not in combined:
                 self._accumulate(n, value)
                 continue
-            wide = dtypes.float64 if reducer == "sum" and value.dtype.is_floating_point and (len(inner) > 1 or not members[n].row) else value.dtype
-            result = self.fresh(dtypes.int64 if reducer in ("argmax", "argmin") else wide)
+            dtype = dtypes.int64 if reducer in ("argmax", "argmin") else value.dtype
+            if reducer == "sum" and dtype.is_floating_point and (len(inner) > 1 or not members[n].row):
+                dtype = dtypes.float64  # a part of a sum: not rounded yet
+            result = self.fresh(dtype)
             items.append((n, (result, reducer, value)))
         for n in self.numbers:
             if self.store_phase.get(n) == phase:
@@ -421,13 +434,13 @@ class _Nest(Elements):
 
     def _finish_late(self) -> None:
         """After the loops: results of late reductions that were not accumulated in place, then the numbers made of them."""
-        for n, (buffer, wide, direct) in self.accumulators.items():
+        for n, (buffer, _, direct) in self.accumulators.items():
             m, node = self.group.members[n], self.values.nodes[n]
             if n in self.stored and not direct:
                 out = node.outputs[0]
                 dtype = self._result_dtype(n)
                 target = self.parameters.buffer(out, 0, dtype)
-                self._over_result(m, lambda index, b=buffer, t=target, d=dtype: Store(t, index, builder.cast(Load(b, index), d)))
+                self._over_result(m, _rounding(buffer, target, dtype))
         epilogue = [n for n in self.numbers if self.group.members[n].level == EPILOGUE]
         used = {p for n in epilogue for p in self._inputs(n)}
         for n, (buffer, _, _) in self.accumulators.items():
@@ -489,6 +502,10 @@ class _Nest(Elements):
         )
 
 
+def _rounding(source: Buffer, target: Buffer, dtype: DType) -> Callable[[Index], Statement]:
+    return lambda index: Store(target, index, builder.cast(Load(source, index), dtype))
+
+
 def _collect(statements: Sequence[Statement], stores: dict[str, list[Index]]) -> bool:
     """Gather the stores of a tree by buffer name; whether it can exit."""
     exits = False
@@ -502,7 +519,9 @@ def _collect(statements: Sequence[Statement], stores: dict[str, list[Index]]) ->
     return exits
 
 
-def _accesses(values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int]) -> tuple[list[Mapping[int, int]], set[int], set[int]]:
+def _accesses(
+    values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int]
+) -> tuple[list[Mapping[int, int]], set[int], set[int]]:
     """(strides by axis of every access of a group, axes whose coordinate itself is used, axes that must start a loop)."""
     assert group.axes is not None
     extents = group.axes
@@ -534,7 +553,7 @@ def _accesses(values: Values, group: Group, stored: frozenset[int], inlined: fro
 
     def member(number: int, at: Positions) -> None:
         m = group.members.get(number)
-        if m is not None and m.out == at or (number, at) in seen:
+        if (m is not None and m.out == at) or (number, at) in seen:
             return
         seen.add((number, at))
         operands(number, at)
@@ -546,8 +565,8 @@ def _accesses(values: Values, group: Group, stored: frozenset[int], inlined: fro
                 pin(p)
         elif node.op.name in ("scatter_add", "scatter", "select_scatter"):
             pin(at[node.attrs["dim"]])
-        for k, p in operand_positions(values, node, at, None):
-            visit(node.operands[k], p)  # type: ignore[arg-type]
+        for k, where in operand_positions(values, node, at, None):
+            visit(node.operands[k], where)  # type: ignore[arg-type]
 
     for number, m in group.members.items():
         operands(number, m.at)

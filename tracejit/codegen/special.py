@@ -13,12 +13,12 @@ from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
 from tracejit.codegen.schedule import Argument, Scheduled, collapsed
-from tracejit.codegen.values import Values
+from tracejit.codegen.values import Values, index_block
 from tracejit.codegen.views import Strided, strided_view
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.op import REGISTRY
-from tracejit.core.shapes import product
+from tracejit.core.shapes import broadcast_shapes, product
 from tracejit.ir.graph import Literal, Node
 
 __all__ = ["copy_nest", "fill_nest", "special"]
@@ -78,7 +78,7 @@ class _Writer:
         layouts = [target.strides] + ([source.strides] if isinstance(source, Strided) else [])
         dims = [d for d, s in enumerate(shape) if s != 1]
         extents = [shape[d] for d in dims]
-        runs = collapsed(extents, (0,), [dict(enumerate(layout[d] for d in dims)) for layout in layouts], set())
+        runs = collapsed(extents, {0}, [dict(enumerate(layout[d] for d in dims)) for layout in layouts], set())
         sizes = tuple(product(extents[a] for a in run) for run in runs)
 
         def reduced(layout: Strided) -> Strided:
@@ -98,6 +98,11 @@ class _Writer:
         if isinstance(operand, Literal):
             return builder.const(operand.value, dtype)
         return ScalarParam(self.parameters.scalar(operand, dtype))
+
+    def number(self, n: int) -> Expr:
+        """A size as an int64 value."""
+        size = self.parameters.size(n)
+        return builder.const(n, dtypes.int64) if isinstance(size, int) else SizeValue(size)
 
     def finish(self, name: str) -> Scheduled:
         p = self.parameters
@@ -188,7 +193,6 @@ def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
     if name == "index_add":
         shape = (*aval.shape[:dim], *index_shape, *aval.shape[dim + 1 :])
     target, table = w.buffer(out, aval.dtype, write=True), w.buffer(index, values.aval(node.operands[1]).dtype)  # type: ignore[arg-type]
-    limit = w.parameters.size(aval.shape[dim])
     source = values.strided[node.operands[2]] if values.is_tensor(node.operands[2]) else None  # type: ignore[index]
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
@@ -199,7 +203,7 @@ def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
             where, own = axes, (*axes[:dim], *axes[dim + 1 :])
             strides = (*out.strides[:dim], *out.strides[dim + 1 :])
         found = w.var(dtypes.int64)
-        size = builder.const(limit, dtypes.int64) if isinstance(limit, int) else SizeValue(limit)
+        size = w.number(aval.shape[dim])
         bad = builder.logical_or(builder.lt(found, 0), builder.ge(found, size))
         if source is None:
             value = w.scalar(node.operands[2], aval.dtype)
@@ -214,6 +218,50 @@ def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
             Exit(bad, code),
             Store(target, place, value, accumulate=name != "scatter"),
         )
+
+    w.exits = True
+    w.over(shape, step, vector=False)
+
+
+def _index_put(w: _Writer, values: Values, node: Node, code: int) -> None:
+    """base with base[..., indices, ...] = or += value, one element at a time, in order."""
+    out, dims = values.strided[node.outputs[0]], node.attrs["dims"]
+    aval = values.aval(node.outputs[0])
+    base = _layouts(values, node)[0]
+    w.transfer(aval.shape, out, base, aval.dtype)
+    tables = node.operands[2:]
+    start, rank = index_block(values, node, 2)
+    block = broadcast_shapes("index_put", *(values.shape(o) for o in tables))  # type: ignore[arg-type]
+    kept = [d for d in range(aval.ndim) if d not in dims]
+    shape = (*(aval.shape[d] for d in kept[:start]), *block, *(aval.shape[d] for d in kept[start:]))
+    target = w.buffer(out, aval.dtype, write=True)
+
+    def broadcast(v: int, axes: tuple[Axis, ...]) -> Expr:
+        """The element of a value that broadcasts to the loops."""
+        layout, own = values.strided[v], values.shape(v)
+        lead = len(axes) - len(own)
+        strides = (*(0,) * lead, *(0 if s == 1 else t for s, t in zip(own, layout.strides, strict=True)))
+        where = w.index(Strided(layout.root, layout.offset, strides), axes)
+        return Load(w.buffer(layout, values.aval(v).dtype), where)
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        statements: list[Statement] = []
+        place: Expr | None = None
+        for d, o in zip(dims, tables, strict=True):
+            found = w.var(dtypes.int64)
+            size = w.number(aval.shape[d])
+            raw = w.var(dtypes.int64)
+            statements.append(Let(raw, builder.cast(broadcast(o, axes[start : start + rank]), dtypes.int64)))  # type: ignore[arg-type]
+            statements.append(Let(found, builder.select(builder.lt(raw, 0), raw + size, raw)))
+            statements.append(Exit(builder.logical_or(builder.lt(found, 0), builder.ge(found, size)), code))
+            part = found * w.number(out.strides[d])
+            place = part if place is None else place + part
+        own = (*axes[:start], *axes[start + rank :])
+        rest = w.index(Strided(out.root, 0, tuple(out.strides[d] for d in kept)), own)
+        value = node.operands[1]
+        source = broadcast(value, axes) if values.is_tensor(value) else w.scalar(value, aval.dtype)  # type: ignore[arg-type]
+        statements.append(Store(target, Index(rest.terms, 0, place), source, accumulate=node.attrs["accumulate"]))
+        return tuple(statements)
 
     w.exits = True
     w.over(shape, step, vector=False)
@@ -276,6 +324,7 @@ _BUILDERS = {
     "scatter": _scatter,
     "scatter_add": _scatter,
     "index_add": _scatter,
+    "index_put": _index_put,
     "cumsum": _scan,
     "cumprod": _scan,
     "matmul": _integer_matmul,

@@ -23,8 +23,13 @@ from tracejit.ir.graph import Graph, Literal, Node, Operand
 __all__ = ["Values", "is_host", "is_member", "iteration_shape", "operand_positions", "reduced_dims"]
 
 Shape = tuple[int, ...]
-_MEMBERS = frozenset({"full", "arange", "eye", "clone", "flip", "select_scatter", "gather", "index_select", "select"})
-_SPECIAL = frozenset({"cat", "pad", "slice_scatter", "diagonal_scatter", "scatter_add", "scatter", "index_add", "cumsum", "cumprod", "matmul"})
+_MEMBERS = frozenset({"full", "arange", "eye", "clone", "flip", "select_scatter", "gather", "index", "index_select", "select"})
+_SPECIAL = frozenset(
+    {
+        *("cat", "pad", "slice_scatter", "diagonal_scatter", "scatter_add", "scatter", "index_add", "index_put"),
+        *("cumsum", "cumprod", "matmul"),
+    }
+)
 
 
 class Values:
@@ -52,11 +57,12 @@ class Values:
         self.outputs: list[Operand] = []
         copies: dict[int, int] = {}
         for o in graph.outputs:
-            if isinstance(o, int) and o in self.strided and o not in graph.inputs and (self.strided[o].root != o or o in self.constants):
-                if o not in copies:
-                    copies[o] = self._clone(o)
-                o = copies[o]
-            self.outputs.append(o)
+            if not isinstance(o, int) or o not in self.strided or o in graph.inputs or (self.strided[o].root == o and o not in self.constants):
+                self.outputs.append(o)
+                continue
+            if o not in copies:  # a view, or a constant: the caller gets memory of its own
+                copies[o] = self._clone(o)
+            self.outputs.append(copies[o])
         written = {target for target, _ in graph.writes}
         self.writes: list[tuple[int, int]] = []
         for target, v in graph.writes:
@@ -117,8 +123,9 @@ class Values:
             self.constants[out] = node.attrs["array"].array
             self._own(out)
             return
-        if node.op.kind is Kind.VIEW and all(isinstance(o, int) or isinstance(o, Literal) or o is None for o in node.operands):
-            base, (out,) = node.operands[0], node.outputs
+        if node.op.kind is Kind.VIEW:
+            (out,) = node.outputs
+            base = node.operands[0]
             assert isinstance(base, int)
             if node.op.name != "select" or isinstance(node.operands[1], Literal):
                 layout = strided_view(node, self.strided[base], self.shape(base), self.shape(out))
@@ -230,7 +237,7 @@ def is_member(values: Values, node: Node) -> bool:
         return op.reducer is not None and len(values.shape(node.operands[0])) > 0  # type: ignore[arg-type]
     if op.name in ("scatter_add", "scatter"):
         return _one_hot(values, node)
-    if op.name == "gather":
+    if op.name in ("gather", "index"):
         return len(values.shape(node.operands[0])) > 0  # type: ignore[arg-type]
     return op.name in _MEMBERS or op.kind is Kind.GUARD
 
@@ -239,7 +246,9 @@ def is_host(values: Values, node: Node) -> bool:
     """Whether the node must be evaluated on the host."""
     if node.op.kind is Kind.VIEW or node.op.name == "constant":
         return False
-    return not is_member(values, node) and (node.op.name not in _SPECIAL or not all(values.shape(o) for o in node.operands if values.is_tensor(o)))  # type: ignore[arg-type]
+    if is_member(values, node):
+        return False
+    return node.op.name not in _SPECIAL or not all(values.shape(o) for o in node.operands if values.is_tensor(o))  # type: ignore[arg-type]
 
 
 def broadcast_positions(out: Positions, shape: Shape) -> Positions:
@@ -251,7 +260,8 @@ def broadcast_positions(out: Positions, shape: Shape) -> Positions:
 def operand_positions(values: Values, node: Node, at: Positions, dynamic: Any) -> list[tuple[int, Positions]]:
     """(operand number, positions) of the tensor operands for the element at `at` of the iteration space.
 
-    `dynamic` stands for the index that the node reads at run time (an Expr when nests are built)."""
+    `dynamic` stands for the index that the node reads at run time (elements.Dynamic when nests are built; one for each index tensor of
+    `index`, or one for all)."""
     name, kind = node.op.name, node.op.kind
     if kind is Kind.REDUCTION:
         return [(0, at)]
@@ -268,6 +278,8 @@ def operand_positions(values: Values, node: Node, at: Positions, dynamic: Any) -
     if name == "flip":
         shape = values.shape(node.outputs[0])
         return [(0, tuple(p.scaled(-1).shifted(shape[d] - 1) if d in a["dims"] else p for d, p in enumerate(at)))]
+    if name == "index":
+        return _index_positions(values, node, at, dynamic)
     dim = a["dim"]
     if name == "gather":
         return [(1, at), (0, (*at[:dim], moving, *at[dim + 1 :]))]
@@ -281,6 +293,26 @@ def operand_positions(values: Values, node: Node, at: Positions, dynamic: Any) -
         return [(0, at), (1, (*at[:dim], *at[dim + 1 :]))]
     assert name == "select", name
     return [(0, (*at[:dim], moving, *at[dim:]))]
+
+
+def index_block(values: Values, node: Node, first: int) -> tuple[int, int]:
+    """(where the block of broadcast indices begins in the result of `index`, its rank); the index tensors start at operand `first`."""
+    dims = node.attrs["dims"]
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
+    rank = max(len(values.shape(o)) for o in node.operands[first:])  # type: ignore[arg-type]
+    return (dims[0] if adjacent else 0), rank
+
+
+def _index_positions(values: Values, node: Node, at: Positions, dynamic: Any) -> list[tuple[int, Positions]]:
+    dims = node.attrs["dims"]
+    start, rank = index_block(values, node, 1)
+    block = at[start : start + rank]
+    rest = iter((*at[:start], *at[start + rank :]))
+    tokens = dynamic if isinstance(dynamic, tuple) else (dynamic,) * len(dims)
+    moving = {d: Position(dynamic=((1, token),)) for d, token in zip(dims, tokens, strict=True)}
+    own = tuple(moving[d] if d in moving else next(rest) for d in range(len(values.shape(node.operands[0]))))  # type: ignore[arg-type]
+    found = [(k, broadcast_positions(block, values.shape(o))) for k, o in enumerate(node.operands) if k]  # type: ignore[arg-type]
+    return [*found, (0, own)]
 
 
 def nontrivial(shape: Shape) -> Shape:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tracejit.core.shapes import product
@@ -199,8 +200,16 @@ def _diagonal(node: Node, out: Positions, shape: Shape, result: Shape, extents: 
     return tuple(found)
 
 
+def _unfold(node: Node, out: Positions, shape: Shape, result: Shape, extents: Sequence[int]) -> Positions:
+    a = node.attrs
+    dim = a["dim"]
+    place = out[dim].scaled(a["step"]).plus(out[-1].scaled(a["dilation"]))
+    return (*out[:dim], place, *out[dim + 1 : -1])
+
+
 _THROUGH = {
     "reshape": _reshape,
+    "unfold": _unfold,
     "permute": _permute,
     "expand": _expand,
     "slice": _slice,
@@ -233,7 +242,7 @@ def _reshaped_strides(shape: Shape, strides: Shape, result: Shape) -> Shape | No
     found: list[int] = []
     for dims, new in blocks:
         kept = [d for d in dims if shape[d] != 1]
-        for d, e in zip(kept, kept[1:], strict=False):
+        for d, e in pairwise(kept):
             if strides[d] != strides[e] * shape[e]:
                 return None
         unit = strides[kept[-1]] if kept else 1

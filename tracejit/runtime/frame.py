@@ -28,7 +28,9 @@ class Frame:
 
     __slots__ = ("address", "arena", "arena_address", "floats", "integers", "table")
 
-    def __init__(self, template: np.ndarray[Any, Any], arena_slot: int, arena_bytes: int, constants: Sequence[tuple[int, np.ndarray[Any, Any]]]) -> None:
+    def __init__(
+        self, template: np.ndarray[Any, Any], arena_slot: int, arena_bytes: int, constants: Sequence[tuple[int, np.ndarray[Any, Any]]]
+    ) -> None:
         self.table = np.array(template, np.int64)
         self.address = pointer(self.table)
         self.arena = np.empty(arena_bytes + ALIGNMENT, np.uint8)
@@ -36,5 +38,5 @@ class Frame:
         self.table[arena_slot] = self.arena_address
         for slot, array in constants:
             self.table[slot] = pointer(array)
-        self.integers = memoryview(self.table)
-        self.floats = memoryview(self.table.view(np.float64))
+        self.integers: memoryview = self.table.data
+        self.floats: memoryview = self.table.view(np.float64).data

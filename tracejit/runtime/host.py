@@ -66,7 +66,13 @@ class HostProgram:
         self.seconds = sum(s.program.seconds for s in self.segments if s.program is not None)
 
     def _segment(
-        self, machine: list[Node], stage: int, last: bool, known: set[int], layouts: Mapping[int, tuple[int, ...]], compile_segment: Callable[[Lowered], Any]
+        self,
+        machine: list[Node],
+        stage: int,
+        last: bool,
+        known: set[int],
+        layouts: Mapping[int, tuple[int, ...]],
+        compile_segment: Callable[[Lowered], Any],
     ) -> _Segment:
         graph = self.graph
         made = {o for n in machine for o in n.outputs}

@@ -27,7 +27,9 @@ class InterpretedProgram:
     machine_calls = 0
     seconds = 0.0
 
-    def __init__(self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...]) -> None:
+    def __init__(
+        self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...]
+    ) -> None:
         self.graph = graph
         self.layouts = layouts
         self.slab_inputs = slab_inputs
@@ -51,7 +53,9 @@ class InterpretedProgram:
             return failure.index + 1
         except (IndexError, ValueError, RuntimeError, ZeroDivisionError, ArithmeticError):
             return max(self.codes.values(), default=0) + 1
-        results = [given[v] if v in given else self._own(a) for v, a in zip(self.graph.outputs, outputs, strict=True)]
+        results = [
+            given[v] if isinstance(v, int) and v in given else self._own(a) for v, a in zip(self.graph.outputs, outputs, strict=True)
+        ]
         if not self.residuals:
             return tuple(results)
         count = len(results) - len(self.residuals)

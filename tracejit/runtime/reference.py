@@ -36,8 +36,7 @@ class Memory:
         size = dtype.itemsize
         first = low + (address - low) % size
         count = max(high - first, 0) // size
-        raw = (ctypes.c_uint8 * (count * size)).from_address(first)
-        self.elements = np.frombuffer(raw, np.uint8).view(dtype)
+        self.elements = _bytes_at(first, count * size).view(dtype)
         self.start = (address - first) // size
         self.address = address
 
@@ -52,6 +51,11 @@ class Memory:
 
     def __setitem__(self, i: int, value: Any) -> None:
         self.elements[self.place(i)] = value
+
+
+def _bytes_at(address: int, count: int) -> np.ndarray[Any, Any]:
+    """Memory that somebody else keeps alive."""
+    return np.frombuffer(memoryview((ctypes.c_uint8 * count).from_address(address)).cast("B"), np.uint8)
 
 
 class ReferenceRunner:
@@ -78,7 +82,7 @@ class ReferenceRunner:
 
     def _call(self, address: int) -> int:
         spec = self.lowered.spec
-        table = np.frombuffer((ctypes.c_int64 * spec.slots).from_address(address), np.int64)
+        table = _bytes_at(address, 8 * spec.slots).view(np.int64)
         arrays = ctypes.cast(int(table[0]), ctypes.py_object).value
         if len(arrays) != len(spec.arrays) or not all(map(_matches, arrays, spec.arrays)):
             return MISMATCH
