@@ -9,8 +9,11 @@ from __future__ import annotations
 import _abc
 import builtins
 import collections
+import datetime
+import decimal
 import functools
 import operator
+import re
 from types import FunctionType, GeneratorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -35,7 +38,10 @@ __all__ = ["BuiltinCallHandlers"]
 _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
-_VALUE_TYPES: tuple[type, ...] = (*PRIMITIVE_TYPES, tuple, frozenset, range, slice)
+_VALUE_TYPES: tuple[type, ...] = (
+    *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, decimal.Decimal, datetime.date, datetime.time,
+    datetime.timedelta,
+)  # fmt: skip
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
@@ -104,13 +110,13 @@ class BuiltinCallHandlers(IterationHandlers):
             if name in ("__init__", "__init_subclass__"):
                 return None
         if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes):
-            return self.call_builtin(function.__get__(owner), arguments[1:], keywords)
+            return self.call_builtin(function.__get__(concrete(owner)), arguments[1:], keywords)
         self.stop("unknown_call", f"{cls.__name__}.{name}()")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""
-        arguments = tuple(self.iterate(a) if isinstance(a, GeneratorType) else a for a in arguments)
+        arguments = tuple(self.iterate(a) if isinstance(a, GeneratorType) else self.guarded_callback(a) for a in arguments)
         for value in (*arguments, *keywords.values()):
             if function.__name__ in ("format", "format_map"):
                 self.check_text(value)

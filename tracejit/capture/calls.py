@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import decimal
 import enum
 import functools
 import sys
 from types import CellType, FunctionType, GeneratorType, MethodType
 from typing import Any
+
+import numpy as np
 
 from tracejit.capture.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.convert import CAPTURE, convert, is_nested
@@ -162,23 +165,27 @@ class CallHandlers(BuiltinCallHandlers):
         return type(value) in INLINED_TYPES
 
     # -- classes
-    def _call_class(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _call_class(self, cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if cls in (type, int, float) and len(arguments) == 1 and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
         if cls in PURE_TYPES:
             return self.call_pure_type(cls, arguments, keywords)
         if issubclass(cls, Tensor) or (is_library_module(cls.__module__) and is_heap_type(cls)):
             return self.call_library(cls, arguments, keywords)
+        if issubclass(cls, (np.generic, decimal.Decimal)):
+            return self.native(lambda: cls(*map(self.settled, arguments), **keywords))
         if not is_heap_type(cls) and not issubclass(cls, BaseException) and cls is not functools.partial:
             if cls is type and len(arguments) == 1:
                 return type(arguments[0])
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
         if cls is functools.partial:
-            return functools.partial(*arguments, **keywords)
+            make: Any = cls
+            return make(*arguments, **keywords)
         arguments, keywords = self._without_symbols_unless_python(cls, arguments, keywords)
         if issubclass(cls, enum.Enum) or (issubclass(cls, tuple) and hasattr(cls, "_fields") and "__new__" in cls.__dict__):
-            return self.native(lambda: cls(*arguments, **keywords))
+            make = cls
+            return self.native(lambda: make(*arguments, **keywords))
         initialise, _ = self.lookup(cls, "__init__")
         create, _ = self.lookup(cls, "__new__")
         if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not isinstance(create, staticmethod):

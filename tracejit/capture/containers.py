@@ -25,7 +25,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )  # fmt: skip
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
@@ -190,12 +190,10 @@ class ContainerHandlers(AttributeHandlers):
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         if isinstance(owner, Tensor):
-            self.inspect_all((owner, value))
-            self.native_depth += 1
-            try:
-                owner[key] = value
-            finally:
-                self.native_depth -= 1
+            store, _ = self.lookup(type(owner), "__setitem__")
+            self.read_content((key, value), deep=True)
+            self.inspect_all((owner, key, value))
+            self.native(lambda: store(owner, key, value))
             return
         key = concrete(key)
         if is_user_instance(owner) and not isinstance(owner, (list, dict)):
@@ -211,7 +209,7 @@ class ContainerHandlers(AttributeHandlers):
             return
         if cls in _DICT_TYPES and self._key_text(key) is not None:
             self.note_change(owner)
-            owner[key] = value._value if is_symbolic(value) else value
+            owner[key] = plain(value)
             self.note_store((id(owner), key), ItemStore(owner, key, value))
         elif cls is list and type(key) is int:
             self.read_content(owner)
@@ -285,9 +283,8 @@ class ContainerHandlers(AttributeHandlers):
     def binary_native(self, method: str, left: Any, right: Any) -> Any:
         """A special method of a tensor, with a plain or nested index or operand."""
         found, _ = self.lookup(type(left), method)
-        if isinstance(right, (list, tuple)):
-            self.read_content(right, deep=True)
-            self.inspect_all(right)
+        self.read_content(right, deep=True)
+        self.inspect_all((right,))
         return self.native(lambda: found(left, right))
 
     def length(self, value: Any) -> Any:

@@ -6,6 +6,9 @@ tuples, lists, dicts, sets and plain objects are built anew.  What cannot be bui
 
 from __future__ import annotations
 
+import collections
+import datetime
+import decimal
 import types
 from typing import Any
 
@@ -18,6 +21,8 @@ from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.tensor import Size, Tensor
 
 __all__ = ["Recipes"]
+
+_CONSTANT_TYPES: tuple[type, ...] = (slice, range, decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
 class Recipes:
@@ -50,12 +55,14 @@ class Recipes:
         if cls is ObjectIdentity:
             recorder.namespace["id"] = id
             return f"id({self.text(value.owner)})"
-        if cls in PRIMITIVE_TYPES or isinstance(value, (*IDENTITY_TYPES, np.generic)) or cls in (slice, range):
+        if cls in PRIMITIVE_TYPES or isinstance(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
             return recorder.constant(value)
         if cls in (tuple, Size) or (isinstance(value, tuple) and hasattr(cls, "_fields")):
             return self._tuple(value, cls)
-        if cls in (list, dict, set):
+        if cls in (list, dict, set, collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque):
             return self._container(value, cls)
+        if cls is frozenset:
+            return self._define(value, f"{recorder.constant(frozenset)}(({''.join(self.text(v) + ', ' for v in value)}))")
         if self._is_plain_object(value, cls):
             return self._object(value, cls)
         recorder.stop("unbuildable", cls.__name__)
@@ -95,14 +102,22 @@ class Recipes:
         return self._define(value, f"{self.recorder.constant(cls)}(({', '.join(elements)},))" if cls is Size and elements else maker)
 
     def _container(self, value: Any, cls: type) -> str:
-        variable = self._define(value, "[]" if cls is list else "{}" if cls is dict else "set()")
-        if cls is dict:
+        variable = self._define(value, self._empty(value, cls))
+        if isinstance(value, dict):
             for key, item in value.items():
                 self.lines.append(f"{variable}[{self.text(key)}] = {self._stored(value, key, item)}")
         else:
-            method = "append" if cls is list else "add"
+            method = "add" if cls is set else "append"
             self.lines.extend([f"{variable}.{method}({self.text(item)})" for item in value])
         return variable
+
+    def _empty(self, value: Any, cls: type) -> str:
+        if cls in (list, dict):
+            return "[]" if cls is list else "{}"
+        maker = self.recorder.constant(cls)
+        if cls is collections.defaultdict:
+            return f"{maker}({self.text(value.default_factory)})"
+        return f"{maker}(maxlen={value.maxlen})" if cls is collections.deque else f"{maker}()"
 
     @staticmethod
     def _is_plain_object(value: Any, cls: type) -> bool:
