@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.public.random import randperm
 from tracejit.tensor import Tensor
 
 __all__ = ["ConcatDataset", "Dataset", "Subset", "TensorDataset", "random_split"]
@@ -96,6 +96,6 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
         raise ValueError(
             f"random_split(): the sum of input lengths, {sum(sizes)}, does not equal the length of the dataset, {total}"
         )
-    order = FUNCTIONS["randperm"](total, generator=generator).tolist()
+    order = randperm(total, generator=generator).tolist()
     ends = list(accumulate(sizes))
     return [Subset(dataset, order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tracejit.data.dataset import TensorDataset
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.public.movement import stack
+from tracejit.ops.public.random import randperm
 from tracejit.tensor import Tensor, tensor
 
 __all__ = ["BatchSampler", "DataLoader", "RandomSampler", "Sampler", "SequentialSampler", "default_collate"]
@@ -42,7 +43,7 @@ class RandomSampler(Sampler):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        return iter(FUNCTIONS["randperm"](len(self.data_source), generator=self.generator).tolist())
+        return iter(randperm(len(self.data_source), generator=self.generator).tolist())
 
     def __len__(self) -> int:
         return len(self.data_source)
@@ -79,7 +80,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     Raises TypeError for other types, RuntimeError for members of different lengths."""
     first = batch[0]
     if isinstance(first, Tensor):
-        return FUNCTIONS["stack"](list(batch))
+        return stack(list(batch))
     if isinstance(first, np.ndarray):
         return tensor(np.stack(batch))
     if isinstance(first, bool | int | float | np.generic):

@@ -14,5 +14,6 @@ from tracejit.functional.padding import *  # noqa: F403
 from tracejit.functional.regularisation import *  # noqa: F403
 
 __all__ = [
-    *activation.__all__, *convolution.__all__, *layer.__all__, *loss.__all__, *normalisation.__all__, *padding.__all__, *regularisation.__all__,
+    *activation.__all__, *convolution.__all__, *layer.__all__, *loss.__all__, *normalisation.__all__, *padding.__all__,
+    *regularisation.__all__,
 ]  # fmt: skip

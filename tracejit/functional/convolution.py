@@ -26,7 +26,11 @@ def _max_pool(rank: int) -> Callable[..., Any]:
     ) -> Any:
         return pooling.max_pool(name, rank, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
-    return _named(max_pool, name, "The largest element of each window; with return_indices, also its position in the flattened spatial dimensions.")
+    return _named(
+        max_pool,
+        name,
+        "The largest element of each window; with return_indices, also its position in the flattened spatial dimensions.",
+    )
 
 
 def _avg_pool(rank: int) -> Callable[..., Any]:

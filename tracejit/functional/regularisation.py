@@ -6,14 +6,14 @@ from typing import Any
 
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.public.random import rand
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d"]
 
 
-def _kept(name: str, input: Any, shape: tuple[int, ...], p: float) -> Any:
+def _kept(input: Any, shape: tuple[int, ...], p: float) -> Any:
     """A bool tensor, each element True with probability 1 - p."""
-    return FUNCTIONS["rand"](shape, dtype=input.dtype) >= p
+    return rand(shape, dtype=input.dtype) >= p
 
 
 def _probability(name: str, p: float) -> None:
@@ -27,7 +27,7 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
         return input
     if p == 1.0:
         return placed(input, input * 0.0, inplace)
-    mask = cast(_kept(name, input, shape, p), dtype=input.dtype)
+    mask = cast(_kept(input, shape, p), dtype=input.dtype)
     return placed(input, input * (mask * (1.0 / (1.0 - p))), inplace)
 
 
@@ -71,5 +71,5 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
     if p == 1.0:
         return placed(input, input * 0.0, inplace)
     scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
-    mask = cast(_kept("alpha_dropout", input, tuple(input.shape), p), dtype=input.dtype)
+    mask = cast(_kept(input, tuple(input.shape), p), dtype=input.dtype)
     return placed(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)

@@ -13,7 +13,9 @@ import numpy as np
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import float64
-from tracejit.ops.public import FUNCTIONS
+from tracejit.ops.elementwise.special import erfinv
+from tracejit.ops.public.creation import eye
+from tracejit.ops.public.random import rand, randn, randperm
 from tracejit.tensor import Tensor
 from tracejit.tensor import tensor as make_tensor
 
@@ -52,12 +54,12 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers from U(a, b)."""
-    return _fill(tensor, FUNCTIONS["rand"](tuple(tensor.shape), generator=generator, dtype=tensor.dtype) * (b - a) + a)
+    return _fill(tensor, rand(tuple(tensor.shape), generator=generator, dtype=tensor.dtype) * (b - a) + a)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers from N(mean, std ** 2)."""
-    return _fill(tensor, FUNCTIONS["randn"](tuple(tensor.shape), generator=generator, dtype=tensor.dtype) * std + mean)
+    return _fill(tensor, randn(tuple(tensor.shape), generator=generator, dtype=tensor.dtype) * std + mean)
 
 
 def trunc_normal_(
@@ -65,10 +67,8 @@ def trunc_normal_(
 ) -> Tensor:
     """Fill with numbers from N(mean, std ** 2) within [a, b], by the inverse of the distribution function."""
     low, high = (0.5 * (1.0 + math.erf((limit - mean) / std / math.sqrt(2.0))) for limit in (a, b))
-    uniform = FUNCTIONS["rand"](tuple(tensor.shape), generator=generator, dtype=float64) * (2.0 * (high - low)) + (
-        2.0 * low - 1.0
-    )
-    return _fill(tensor, (FUNCTIONS["erfinv"](uniform) * (std * math.sqrt(2.0)) + mean).clamp(a, b))
+    uniform = rand(tuple(tensor.shape), generator=generator, dtype=float64) * (2.0 * (high - low)) + (2.0 * low - 1.0)
+    return _fill(tensor, (erfinv(uniform) * (std * math.sqrt(2.0)) + mean).clamp(a, b))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -91,7 +91,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity.  Raises ValueError for any other number of dimensions."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    return _fill(tensor, FUNCTIONS["eye"](tensor.shape[0], tensor.shape[1], dtype=tensor.dtype))
+    return _fill(tensor, eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -163,7 +163,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    flat = FUNCTIONS["randn"]((rows, columns), generator=generator, dtype=tensor.dtype).numpy()
+    flat = randn((rows, columns), generator=generator, dtype=tensor.dtype).numpy()
     q, r = np.linalg.qr(flat.T if rows < columns else flat)
     q = q * np.sign(np.diagonal(r))  # makes the decomposition unique, hence the distribution uniform
     return _fill(tensor, make_tensor(np.ascontiguousarray(q.T if rows < columns else q).reshape(tuple(tensor.shape))) * gain)
@@ -179,7 +179,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     zeros = math.ceil(sparsity * rows)
     normal_(tensor, 0.0, std, generator)
     for column in range(columns):
-        chosen = FUNCTIONS["randperm"](rows, generator=generator)[:zeros]
+        chosen = randperm(rows, generator=generator)[:zeros]
         with no_grad():
             tensor[chosen, column] = 0
     return tensor

@@ -157,7 +157,9 @@ class LayerNorm(Module):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        )
 
 
 class RMSNorm(Module):
@@ -187,7 +189,14 @@ class GroupNorm(Module):
     """Zero mean and unit variance within each of num_groups groups of channels, then * weight + bias by channel."""
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: DType | None = None
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -197,13 +206,13 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         self.weight = Parameter(ones(num_channels, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(num_channels, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(num_channels, dtype=dtype)) if affine and bias else None
 
     def forward(self, input: Any) -> Any:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
 class _BatchNorm(Module):
@@ -219,6 +228,8 @@ class _BatchNorm(Module):
         affine: bool = True,
         track_running_stats: bool = True,
         dtype: DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -227,7 +238,7 @@ class _BatchNorm(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         self.weight = Parameter(ones(num_features, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(num_features, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(num_features, dtype=dtype)) if affine and bias else None
         self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if track_running_stats else None)
         self.register_buffer("running_var", ones(num_features, dtype=dtype) if track_running_stats else None)
         self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
@@ -258,7 +269,7 @@ class _BatchNorm(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 

@@ -1,0 +1,142 @@
+"""Datasets, loaders and the handwritten digits."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit
+from tracejit import data
+
+
+def pairs(n: int = 10) -> data.TensorDataset:
+    return data.TensorDataset(tracejit.arange(n), tracejit.arange(n).float() / 2)
+
+
+class Squares(data.Dataset):
+    """Item i is i * i."""
+
+    def __getitem__(self, index: int) -> int:
+        return index * index
+
+    def __len__(self) -> int:
+        return 5
+
+
+def test_a_tensor_dataset_gives_slices() -> None:
+    dataset = pairs()
+    x, y = dataset[3]
+    assert (x.item(), y.item()) == (3, 1.5)
+    assert len(dataset) == 10
+    with pytest.raises(AssertionError, match="Size mismatch"):
+        data.TensorDataset(tracejit.ones(2), tracejit.ones(3))
+    with pytest.raises(NotImplementedError, match="should implement __getitem__"):
+        data.Dataset()[0]
+
+
+def test_subsets_and_concatenations() -> None:
+    subset = data.Subset(Squares(), [4, 1])
+    assert [subset[i] for i in range(len(subset))] == [16, 1]
+    both = subset + Squares()
+    assert [both[i] for i in range(len(both))] == [16, 1, 0, 1, 4, 9, 16]
+    assert both[-1] == 16
+    with pytest.raises(ValueError, match="out of range"):
+        both[7]
+
+
+@pytest.mark.parametrize(("lengths", "sizes"), [([6, 4], [6, 4]), ([0.5, 0.25, 0.25], [6, 2, 2]), ([0.33, 0.67], [4, 6])])
+def test_random_splits_are_disjoint_and_complete(lengths: list[float], sizes: list[int]) -> None:
+    parts = data.random_split(pairs(), lengths, generator=tracejit.Generator().manual_seed(0))
+    assert [len(p) for p in parts] == sizes
+    assert sorted(part[i][0].item() for part in parts for i in range(len(part))) == list(range(10))
+
+
+def test_splits_of_wrong_lengths_are_errors() -> None:
+    with pytest.raises(ValueError, match="does not equal the length"):
+        data.random_split(pairs(), [3, 4])
+
+
+def test_a_loader_gives_batches_in_order() -> None:
+    loader = data.DataLoader(pairs(), batch_size=4)
+    batches = list(loader)
+    assert [b[0].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batches[0][1].tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert len(loader) == 3
+    assert isinstance(batches[0], list)
+    short = data.DataLoader(pairs(), batch_size=4, drop_last=True)
+    assert len(short) == len(list(short)) == 2
+    assert len(list(data.DataLoader(pairs()))) == 10
+
+
+def test_shuffling_visits_everything_in_a_new_order_each_time() -> None:
+    tracejit.manual_seed(0)
+    loader = data.DataLoader(pairs(100), batch_size=10, shuffle=True)
+    first, second = ([i for x, _ in loader for i in x.tolist()] for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(100))
+    assert first != second != list(range(100))
+
+
+def test_the_same_seed_gives_the_same_order() -> None:
+    def order(seed: int) -> list[int]:
+        loader = data.DataLoader(Squares(), batch_size=2, shuffle=True, generator=tracejit.Generator().manual_seed(seed))
+        return [i for batch in loader for i in batch.tolist()]
+
+    assert order(1) == order(1)
+    assert len({tuple(order(seed)) for seed in range(10)}) > 1
+
+
+def test_samplers_and_collation_of_ones_own() -> None:
+    assert [b.tolist() for b in data.DataLoader(Squares(), batch_size=2, sampler=[4, 2, 0])] == [[16, 4], [0]]
+    assert [b.tolist() for b in data.DataLoader(Squares(), batch_sampler=[[0, 1, 2], [3]])] == [[0, 1, 4], [9]]
+    assert list(data.DataLoader(Squares(), batch_size=2, collate_fn=sum)) == [1, 13, 16]
+    assert list(data.DataLoader(Squares(), batch_size=None)) == [0, 1, 4, 9, 16]
+    assert list(data.DataLoader(pairs(3), batch_size=2, collate_fn=len)) == [2, 1]
+
+
+def test_options_that_exclude_each_other_are_errors() -> None:
+    for options in (
+        {"shuffle": True, "sampler": [0]}, {"batch_sampler": [[0]], "shuffle": True}, {"batch_size": None, "drop_last": True},
+        {"batch_size": 0},
+    ):  # fmt: skip
+        options_: dict[str, Any] = options
+        with pytest.raises(ValueError):
+            data.DataLoader(Squares(), **options_)
+
+
+def test_collation_goes_into_structures() -> None:
+    Point = namedtuple("Point", ["x", "y"])
+    batch = data.default_collate(
+        [{"a": 1, "b": (1.5, "u"), "c": Point(np.ones(2), True)}, {"a": 2, "b": (2.5, "v"), "c": Point(np.zeros(2), False)}]
+    )
+    assert batch["a"].tolist() == [1, 2]
+    assert batch["a"].dtype is tracejit.int64
+    assert batch["b"][0].dtype is tracejit.float64
+    assert batch["b"][1] == ["u", "v"]
+    assert batch["c"].x.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert batch["c"].y.dtype is tracejit.bool
+    with pytest.raises(TypeError, match="found object"):
+        data.default_collate([object()])
+    with pytest.raises(RuntimeError, match="equal size"):
+        data.default_collate([(1, 2), (1,)])
+
+
+def test_the_digits_are_all_there_and_split_alike_every_time() -> None:
+    load_digits = pytest.importorskip("sklearn.datasets").load_digits
+    train, test = data.digits()
+    again, _ = data.digits()
+    assert (len(train), len(test)) == (1438, 359)
+    assert train.tensors[0].shape == (1438, 64)
+    assert train.tensors[0].dtype is tracejit.float32
+    assert train.tensors[1].dtype is tracejit.int64
+    assert (train.tensors[0] == again.tensors[0]).all()
+    assert np.bincount(test.tensors[1].numpy()).min() >= 34
+    assert len(data.digits(test_fraction=0.5)[1]) == pytest.approx(898, abs=5)
+    assert not (data.digits(seed=1)[1].tensors[0] == test.tensors[0]).all()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        data.digits(test_fraction=1.0)
+    everything = np.concatenate([train.tensors[0].numpy(), test.tensors[0].numpy()])
+    original = (load_digits().data / 16).astype(np.float32)
+    assert sorted(map(bytes, everything)) == sorted(map(bytes, original))

@@ -1,0 +1,109 @@
+"""Layers: their parameters, and their results beside PyTorch's with the same parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from against_torch import assert_close, classes, numbers
+
+import tracejit
+from tracejit import nn
+
+LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...]]] = [
+    ("Linear", (3, 4), {}, (5, 3)), ("Linear", (3, 4), {"bias": False}, (2, 5, 3)), ("LayerNorm", (4,), {}, (5, 4)),
+    ("LayerNorm", ((3, 4),), {"bias": False}, (5, 3, 4)), ("LayerNorm", (4,), {"elementwise_affine": False}, (5, 4)),
+    ("RMSNorm", (4,), {}, (5, 4)), ("GroupNorm", (2, 4), {}, (3, 4, 5)),
+    ("BatchNorm1d", (4,), {}, (5, 4)), ("BatchNorm1d", (4,), {}, (5, 4, 3)),
+    ("BatchNorm2d", (2,), {"momentum": 0.3}, (3, 2, 4, 5)), ("BatchNorm1d", (4,), {"momentum": None}, (5, 4)),
+    ("BatchNorm1d", (4,), {"track_running_stats": False}, (5, 4)), ("BatchNorm1d", (4,), {"affine": False}, (5, 4)),
+    ("PReLU", (4,), {}, (5, 4)), ("GELU", (), {"approximate": "tanh"}, (5, 4)), ("Softmax", (), {"dim": 1}, (5, 4)),
+    ("LogSoftmax", (), {"dim": 1}, (5, 4)), ("GLU", (), {}, (5, 4)), ("Flatten", (), {}, (5, 4, 3)), ("Unflatten", (1, (2, 2)), {}, (5, 4)),
+    ("Identity", (), {}, (5, 4)), ("ReLU", (), {}, (5, 4)), ("Tanh", (), {}, (5, 4)), ("Sigmoid", (), {}, (5, 4)), ("SiLU", (), {}, (5, 4)),
+    ("Softplus", (), {"beta": 2.0}, (5, 4)), ("ELU", (), {"alpha": 0.5}, (5, 4)), ("Hardtanh", (), {}, (5, 4)), ("Mish", (), {}, (5, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options", "shape"), LAYERS, ids=[f"{layer[0]}-{i}" for i, layer in enumerate(LAYERS)]
+)
+def test_layers_agree_with_torch(name: str, arguments: tuple[Any, ...], options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = getattr(torch.nn, name)(*arguments, **options).double()
+    ours = getattr(nn, name)(*arguments, **options).double()
+    state = theirs.state_dict()
+    assert list(state) == list(ours.state_dict())
+    for i, value in enumerate(v for v in state.values() if v.ndim):
+        value.copy_(torch.tensor(numbers(*value.shape, seed=i, low=0.5, high=1.5)))
+    ours.load_state_dict({k: tracejit.tensor(v.numpy()) for k, v in state.items()})
+    assert repr(ours) == repr(theirs)
+    for training in (True, True, False):
+        ours.train(training)
+        theirs.train(training)
+        x = numbers(*shape, seed=5)
+        mine, other = tracejit.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        out, expected = ours(mine), theirs(other)
+        assert_close(out, expected)
+        weights = numbers(*expected.shape, seed=6)
+        out.backward(tracejit.tensor(weights))
+        expected.backward(torch.tensor(weights))
+        assert_close(mine.grad, other.grad, what="gradient of the input")
+        for (key, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert_close(p.grad, q.grad, what=f"gradient of {key}")
+        for (key, b), c in zip(ours.named_buffers(), theirs.buffers(), strict=True):
+            assert_close(b, c, what=f"buffer {key}")
+
+
+def test_embedding_looks_up_rows_and_keeps_its_padding_zero() -> None:
+    tracejit.manual_seed(0)
+    table = nn.Embedding(6, 3, padding_idx=-1)
+    assert table.padding_idx == 5
+    assert table.weight[5].tolist() == [0.0] * 3
+    index = tracejit.tensor(classes(2, 4, count=5))
+    out = table(index)
+    assert out.shape == (2, 4, 3)
+    assert (out[1, 2] == table.weight[index[1, 2].item()]).all()
+    table(tracejit.tensor([5, 1])).sum().backward()
+    assert not table.weight.grad[5].numpy().any()
+    assert table.weight.grad[1].tolist() == [1.0] * 3
+    with pytest.raises(AssertionError, match="padding_idx must be within"):
+        nn.Embedding(3, 2, padding_idx=3)
+
+
+def test_linear_starts_within_its_bounds_and_reproducibly() -> None:
+    tracejit.manual_seed(3)
+    first = nn.Linear(16, 200)
+    tracejit.manual_seed(3)
+    second = nn.Linear(16, 200)
+    for p, q in zip(first.parameters(), second.parameters(), strict=True):
+        assert (p == q).all()
+        assert np.abs(p.detach().numpy()).max() <= 0.25
+        assert np.abs(p.detach().numpy()).max() > 0.2
+    assert first.weight.dtype is tracejit.float32
+    assert nn.Linear(2, 3, bias=False).bias is None
+    assert nn.Linear(2, 3, dtype=tracejit.float64).weight.dtype is tracejit.float64
+
+
+def test_dropout_follows_the_mode() -> None:
+    tracejit.manual_seed(0)
+    layer = nn.Dropout(0.5)
+    x = tracejit.ones(1000)
+    assert 300 < (layer(x).numpy() == 0).sum() < 700
+    assert layer.eval()(x) is x
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.Dropout(-0.1)
+
+
+def test_batch_norm_checks_the_rank() -> None:
+    with pytest.raises(ValueError, match=r"expected 2D or 3D input \(got 4D input\)"):
+        nn.BatchNorm1d(2)(tracejit.zeros(1, 2, 3, 4))
+    with pytest.raises(ValueError, match="divisible by num_groups"):
+        nn.GroupNorm(2, 3)
+
+
+def test_every_activation_of_torch_that_exists_here_prints_alike() -> None:
+    torch = pytest.importorskip("torch")
+    for name in nn.activations.__all__:
+        arguments = {"Threshold": (0.1, 2.0), "Softmax": (1,), "LogSoftmax": (1,), "Softmin": (1,)}.get(name, ())
+        assert repr(getattr(nn, name)(*arguments)) == repr(getattr(torch.nn, name)(*arguments))

@@ -1,0 +1,181 @@
+"""Losses, as functions and as modules."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from against_torch import agree, classes, numbers
+
+import tracejit
+from tracejit import functional as F
+from tracejit import nn
+
+REDUCTIONS = ["mean", "sum", "none"]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_regression_losses_agree_with_torch(reduction: str) -> None:
+    x, y = numbers(4, 3), numbers(4, 3, seed=1)
+    agree("mse_loss", x, y, reduction=reduction)
+    agree("l1_loss", x, y, reduction=reduction)
+    agree("smooth_l1_loss", x, y, reduction=reduction, beta=0.7)
+    agree("smooth_l1_loss", x, y, reduction=reduction, beta=0.0)
+    agree("huber_loss", x, y, reduction=reduction, delta=0.6)
+    agree("gaussian_nll_loss", x, y, numbers(4, 3, seed=2, low=0.1), reduction=reduction, full=True)
+    agree("poisson_nll_loss", x, numbers(4, 3, seed=2, low=0.0, high=5.0), reduction=reduction)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_agrees_with_torch(reduction: str, smoothing: float, weighted: bool) -> None:
+    options = {"reduction": reduction, "label_smoothing": smoothing}
+    weight = numbers(5, seed=9, low=0.1) if weighted else None
+
+    def check(x: np.ndarray, y: np.ndarray, **more: object) -> None:
+        torch = pytest.importorskip("torch")
+        ours, theirs = tracejit.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        loss = F.cross_entropy(ours, tracejit.tensor(y), None if weight is None else tracejit.tensor(weight), **options, **more)
+        expected = torch.nn.functional.cross_entropy(
+            theirs, torch.tensor(y), None if weight is None else torch.tensor(weight), **options, **more
+        )
+        np.testing.assert_allclose(loss.detach().numpy(), expected.detach().numpy(), rtol=1e-12, atol=1e-12)
+        loss.sum().backward()
+        expected.sum().backward()
+        np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-12, atol=1e-12)
+
+    target = classes(6, count=5)
+    check(numbers(6, 5), target)
+    check(numbers(6, 5), target, ignore_index=int(target[0]))
+    check(numbers(2, 5, 3, 2), classes(2, 3, 2, count=5), ignore_index=2)
+    check(numbers(5), classes(count=5))
+    probabilities = numbers(6, 5, seed=3, low=0.0, high=1.0)
+    check(numbers(6, 5), probabilities / probabilities.sum(1, keepdims=True))
+
+
+def test_cross_entropy_has_known_values() -> None:
+    logits = tracejit.tensor([[0.0, 0.0], [1000.0, 0.0]], requires_grad=True)
+    loss = F.cross_entropy(logits, tracejit.tensor([0, 1]), reduction="none")
+    np.testing.assert_allclose(loss.detach().numpy(), [math.log(2), 1000.0], rtol=1e-6)
+    F.cross_entropy(logits, tracejit.tensor([0, 1])).backward()
+    np.testing.assert_allclose(logits.grad.numpy(), [[-0.25, 0.25], [0.5, -0.5]])
+
+
+def test_targets_outside_the_classes_are_index_errors() -> None:
+    logits = tracejit.zeros(2, 3)
+    for bad in (3, -1):
+        with pytest.raises(IndexError, match="out of range"):
+            F.cross_entropy(logits, tracejit.tensor([0, bad]))
+
+
+def test_ignored_targets_count_nothing_wherever_they_lie() -> None:
+    logits = tracejit.tensor(numbers(3, 4), requires_grad=True)
+    loss = F.cross_entropy(logits, tracejit.tensor([1, -100, 2]))
+    loss.backward()
+    two = F.cross_entropy(logits.detach()[[0, 2]], tracejit.tensor([1, 2]))
+    assert loss.item() == pytest.approx(two.item(), rel=1e-14)
+    assert not logits.grad[1].numpy().any()
+    assert math.isnan(F.cross_entropy(logits, tracejit.tensor([-100] * 3)).item())
+
+
+def test_shapes_and_dtypes_of_targets_are_checked() -> None:
+    logits = tracejit.zeros(2, 3)
+    with pytest.raises(RuntimeError, match=r"target of shape \[2\]"):
+        F.cross_entropy(logits, tracejit.tensor([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="to be int64, got float32"):
+        F.cross_entropy(logits, tracejit.zeros(2))
+    with pytest.raises(RuntimeError, match="floating-point target for class probabilities"):
+        F.cross_entropy(logits, tracejit.zeros(2, 3, dtype=tracejit.int64))
+    with pytest.raises(RuntimeError, match="one element for each of the 3 classes"):
+        F.nll_loss(logits, tracejit.tensor([0, 1]), tracejit.ones(2))
+    with pytest.raises(RuntimeError, match="label_smoothing must be between"):
+        F.cross_entropy(logits, tracejit.tensor([0, 1]), label_smoothing=1.5)
+    with pytest.raises(ValueError, match="not a valid value for reduction"):
+        F.mse_loss(logits, logits, reduction="average")
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_nll_loss_agrees_with_torch(reduction: str) -> None:
+    agree("nll_loss", numbers(4, 3), classes(4, count=3), reduction=reduction)
+    agree("nll_loss", numbers(2, 3, 5), classes(2, 5, count=3), reduction=reduction, ignore_index=1)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_binary_losses_agree_with_torch(reduction: str) -> None:
+    target = numbers(4, 3, seed=1, low=0.0, high=1.0)
+    agree("binary_cross_entropy_with_logits", numbers(4, 3), target, reduction=reduction)
+    agree("binary_cross_entropy", numbers(4, 3, seed=2, low=0.05, high=0.95), target, reduction=reduction)
+    agree("soft_margin_loss", numbers(4, 3), np.sign(numbers(4, 3, seed=2)), reduction=reduction, gradients=False)
+
+
+def test_binary_cross_entropy_of_logits_is_stable_and_takes_weights() -> None:
+    logits = tracejit.tensor([1e4, -1e4, 0.0], requires_grad=True)
+    target = tracejit.tensor([0.0, 1.0, 1.0])
+    loss = F.binary_cross_entropy_with_logits(logits, target, pos_weight=tracejit.tensor(2.0), reduction="none")
+    loss.sum().backward()
+    np.testing.assert_allclose(loss.detach().numpy(), [1e4, 2e4, 2 * math.log(2)], rtol=1e-6)
+    np.testing.assert_allclose(logits.grad.numpy(), [1.0, -2.0, -1.0], rtol=1e-6)
+    with pytest.raises(ValueError, match="shape of input"):
+        F.binary_cross_entropy_with_logits(logits, tracejit.zeros(2))
+
+
+def test_binary_cross_entropy_of_certain_probabilities_is_bounded() -> None:
+    p = tracejit.tensor([0.0, 1.0, 0.0], requires_grad=True)
+    loss = F.binary_cross_entropy(p, tracejit.tensor([1.0, 0.0, 0.0]), reduction="none")
+    loss.sum().backward()
+    assert loss.tolist() == [100.0, 100.0, 0.0]
+    assert np.isfinite(p.grad.numpy()).all()
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+@pytest.mark.parametrize("reduction", [*REDUCTIONS, "batchmean"])
+def test_kl_div_agrees_with_torch(reduction: str) -> None:
+    target = numbers(4, 3, seed=1, low=0.0, high=1.0)
+    target[0, 0] = 0.0
+    agree("kl_div", numbers(4, 3), numbers(4, 3, seed=1), reduction=reduction, log_target=True)
+    x = numbers(4, 3)
+    torch = pytest.importorskip("torch")
+    ours = F.kl_div(tracejit.tensor(x), tracejit.tensor(target), reduction=reduction)
+    theirs = torch.nn.functional.kl_div(torch.tensor(x), torch.tensor(target), reduction=reduction)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_margin_losses_agree_with_torch(reduction: str) -> None:
+    signs = np.sign(numbers(4, seed=5))
+    a, b, c = numbers(4, 3), numbers(4, 3, seed=1), numbers(4, 3, seed=2)
+    agree("margin_ranking_loss", a[:, 0], b[:, 0], signs, margin=0.2, reduction=reduction, gradients=False)
+    agree("hinge_embedding_loss", a[:, 0], signs, margin=0.5, reduction=reduction, gradients=False)
+    agree("cosine_embedding_loss", a, b, signs, margin=0.1, reduction=reduction, gradients=False)
+    agree("triplet_margin_loss", a, b, c, margin=0.7, swap=True, reduction=reduction)
+
+
+CRITERIA = [
+    ("CrossEntropyLoss", {"label_smoothing": 0.1}, "classes"), ("NLLLoss", {"ignore_index": 1}, "classes"), ("MSELoss", {}, "numbers"),
+    ("L1Loss", {"reduction": "sum"}, "numbers"), ("SmoothL1Loss", {"beta": 0.5}, "numbers"), ("HuberLoss", {"delta": 0.5}, "numbers"),
+    ("BCEWithLogitsLoss", {}, "share"), ("KLDivLoss", {"reduction": "batchmean"}, "share"), ("PoissonNLLLoss", {}, "share"),
+    ("SoftMarginLoss", {}, "signs"), ("HingeEmbeddingLoss", {"margin": 0.5}, "signs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "target"), CRITERIA, ids=[c[0] for c in CRITERIA])
+def test_modules_of_losses_agree_with_torch(name: str, options: dict[str, object], target: str) -> None:
+    torch = pytest.importorskip("torch")
+    y = {
+        "classes": classes(4, count=3), "numbers": numbers(4, 3, seed=1), "share": numbers(4, 3, seed=1, low=0.1, high=1.0),
+        "signs": np.sign(numbers(4, 3, seed=1)),
+    }[target]  # fmt: skip
+    x = numbers(4, 3)
+    ours = getattr(nn, name)(**options)(tracejit.tensor(x), tracejit.tensor(y))
+    theirs = getattr(torch.nn, name)(**options)(torch.tensor(x), torch.tensor(y))
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12)
+
+
+def test_weights_of_losses_are_buffers() -> None:
+    criterion = nn.CrossEntropyLoss(tracejit.tensor([1.0, 2.0]))
+    assert list(criterion.state_dict()) == ["weight"]
+    assert criterion.double().weight.dtype is tracejit.float64
+    assert nn.CrossEntropyLoss().weight is None
+    assert list(nn.BCEWithLogitsLoss(pos_weight=tracejit.ones(2)).state_dict()) == ["pos_weight"]
