@@ -279,6 +279,26 @@ def test_gathers_and_scatters_follow_dynamic_indices() -> None:
     np.testing.assert_array_equal(np.flatnonzero(result[0] != np.arange(60)), np.sort(places))
 
 
+def test_a_dynamic_index_may_also_move_with_the_loop() -> None:
+    n, rows = 37, 3
+    table, starts = np.arange(400.0), np.random.default_rng(0).integers(0, 50, n)
+    T, P, R, i, j = (
+        Buffer("table", dtypes.float64),
+        Buffer("starts", dtypes.int64),
+        Buffer("out", dtypes.float64),
+        Axis("i"),
+        Axis("j"),
+    )
+    per_lane = Load(T, Index(((i, 40), (j, 1)), 2, Load(P, Index(((j, 1),)))))
+    per_row = Load(T, Index(((j, 1),), 0, Load(P, Index(((i, 1),))), 2))
+    inner = For(j, n, (Store(R, Index(((i, n), (j, 1))), per_lane * 1000.0 + per_row),), vector=True)
+    nest = Nest("moving", (T, P, R), (), (), (For(i, rows, (inner,)),))
+    result = assert_renderings_agree(nest, (table, starts, np.zeros(n * rows)))
+    row, column = np.meshgrid(np.arange(rows), np.arange(n), indexing="ij")
+    expected = table[starts[column] + 40 * row + column + 2] * 1000 + table[starts[row] * 2 + column]
+    np.testing.assert_array_equal(result[2], expected.ravel())
+
+
 def test_scattered_additions_to_one_place_are_all_counted() -> None:
     places = np.array([3, 1, 3, 3, 0, 1, 3] * 5)
     P, R, i = Buffer("places", dtypes.int64), Buffer("count", dtypes.int32), Axis("i")
@@ -357,6 +377,18 @@ def test_an_exit_is_taken_if_any_element_asks_for_it(position: int | None) -> No
         assert run_compiled(nest, (places, np.zeros(n, np.int64)), (), (9,)) == 3
         places[position] = 49
         assert run_compiled(nest, (places, np.zeros(n, np.int64)), (), (9,)) == 9
+
+
+def test_an_unchecked_index_is_not_read_before_its_exit() -> None:
+    T, P, R, i = Buffer("table", dtypes.float32), Buffer("place", dtypes.int64), Buffer("out", dtypes.float32), Axis("i")
+    place = Load(P, Index())
+    body = (Exit((place < 0) | (place >= 4), 5), Store(R, Index(((i, 1),)), Load(T, Index((), 0, place))))
+    nest = Nest("unchecked", (T, P, R), (), (), (For(i, 20, body, vector=True),))
+    table = np.arange(4, dtype=np.float32)
+    result = assert_renderings_agree(nest, (table, np.array([3]), np.zeros(20, np.float32)))
+    assert (result[2] == 3).all()
+    for target in TARGETS:
+        assert run_compiled(nest, (table, np.array([1 << 44]), np.zeros(20, np.float32)), target=target) == 5  # would fault
 
 
 COUNTS = [0, 1, 10, 16, 17, 256, 300, 1025]

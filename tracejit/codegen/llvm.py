@@ -12,7 +12,7 @@ from typing import Final
 
 from tracejit.codegen import llvm_operations
 from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder, children
-from tracejit.codegen.llvm_loops import Frame, LoopEmitter, Target, Value
+from tracejit.codegen.llvm_loops import Effects, Frame, LoopEmitter, Target, Value
 from tracejit.codegen.llvm_operations import constant, lane_type, splat_constant, suffix, value_type, vector
 from tracejit.codegen.loops import (
     Axis,
@@ -33,7 +33,7 @@ from tracejit.codegen.mathlib_more import expand
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
-__all__ = ["NestEmitter", "memory_type", "stored_buffers"]
+__all__ = ["NestEmitter", "effects", "memory_type"]
 
 _MEMORY: Final = {dtypes.bool_: "i8"}
 
@@ -42,8 +42,10 @@ def memory_type(dtype: DType) -> str:
     return _MEMORY.get(dtype) or lane_type(dtype)
 
 
-def stored_buffers(statements: Sequence[Statement]) -> frozenset[Buffer]:
-    return frozenset(s.buffer for s in flatten(statements) if isinstance(s, Store))
+def effects(statements: Sequence[Statement]) -> Effects:
+    """What the statements of a loop do beside computing."""
+    every = flatten(statements)
+    return Effects(frozenset(s.buffer for s in every if isinstance(s, Store)), any(isinstance(s, Exit) for s in every))
 
 
 class NestEmitter(LoopEmitter):
@@ -58,7 +60,7 @@ class NestEmitter(LoopEmitter):
         self.exits: dict[str, str] = {}  # code -> label
         self.pointers: dict[Buffer, str] = {p: f"%p{i}" for i, p in enumerate(nest.buffers + nest.temporaries)}
         self.scalars: dict[Scalar, str] = {s: f"%s{i}" for i, s in enumerate(nest.scalars)}
-        self.stored_anywhere = stored_buffers(nest.body)
+        self.stored_anywhere = effects(nest.body).stores
 
     # --- the function
 
@@ -220,9 +222,8 @@ class NestEmitter(LoopEmitter):
         if inner == 0:
             return pointer, 0 if pointer.lanes == 1 else -1
         frame = self.frames[-1]
-        if inner == 1:
-            pointer = self._advance(pointer, Value(frame.index, dtypes.int64, 1, self.depth), element)
-            return pointer, 1 if pointer.lanes == 1 else -1
+        if inner == 1 and pointer.lanes == 1:
+            return self._advance(pointer, Value(frame.index, dtypes.int64, 1, self.depth), element), 1
         return self._advance(pointer, self._scaled(self._axis_value(frame.axis), inner), element), -1
 
     def _all(self, lanes: int) -> str:
@@ -237,7 +238,8 @@ class NestEmitter(LoopEmitter):
             return found[0]
         depth = pointer.depth if stride == 0 else self.depth
         for level in range(depth, self.depth):
-            if buffer in self.frames[level].stores:
+            done = self.frames[level].effects
+            if buffer in done.stores or (done.exits and e.index.dynamic is not None):  # the index may not have been checked yet
                 depth = level + 1
             elif self.frames[level].guarded and level > depth:
                 depth = level  # not above a loop that may be empty: the element may not exist
@@ -334,12 +336,7 @@ class NestEmitter(LoopEmitter):
 
     def _for(self, s: For) -> None:
         lanes = self._lanes_of(s) if s.vector else 1
-
-        def body(carried: Sequence[str]) -> Sequence[str]:
-            self.statements(s.body)
-            return ()
-
-        self.loop(s.axis, s.extent, lanes, stored_buffers(s.body), (), (), body)
+        self.loop(s.axis, s.extent, lanes, effects(s.body), lambda: self.statements(s.body))
 
     def _lanes_of(self, s: For) -> int:
         """The number of lanes for a vector loop: as many of its widest elements as fill a register; 1 where lanes would conflict."""

@@ -21,7 +21,7 @@ from tracejit.codegen.loops import Axis, Buffer, Extent, Size
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
-__all__ = ["Body", "Frame", "LoopEmitter", "Run", "Target", "Value"]
+__all__ = ["Body", "Condition", "Effects", "Frame", "LoopEmitter", "Run", "Target", "Value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,19 @@ class Value(NamedTuple):
     depth: int
 
 
+class Effects(NamedTuple):
+    """What a loop does beside computing: the buffers it stores to, and whether it may leave the nest."""
+
+    stores: frozenset[Buffer]
+    exits: bool
+
+
 @dataclass(slots=True)
 class Frame:
     """A loop being emitted: `before` is the block that its invariants go to, `index` the scalar loop variable (the first lane's)."""
 
     axis: Axis
-    stores: frozenset[Buffer]
+    effects: Effects
     guarded: bool  # may have no iteration
     before: list[str]
     block: str
@@ -80,7 +87,8 @@ class Run:
     latch: str = ""
 
 
-Body = Callable[[Sequence[str]], Sequence[str]]
+Body = Callable[[Sequence[str]], Sequence[str]]  # from the values that go round to their new ones
+Condition = tuple[str, str, str] | None  # (predicate, x, y) of int64, that must hold to enter
 
 
 class LoopEmitter:
@@ -157,51 +165,51 @@ class LoopEmitter:
 
     # --- loops
 
-    def loop(
+    def loop(self, axis: Axis, extent: Extent, lanes: int, effects: Effects, body: Callable[[], None]) -> None:
+        """Emit `for axis in range(extent)`: groups of `lanes`, then the remainder."""
+        if extent == 0:
+            return
+
+        def without_values(carried: Sequence[str]) -> Sequence[str]:
+            body()
+            return carried
+
+        frame = self.enter(axis, extent, effects)
+        if lanes == 1:
+            runs = [self.run(frame, 1, "0", self.extent(extent), None, extent == 1, None, (), (), without_values)]
+        else:
+            runs = self.parts(frame, extent, lanes, (), (), without_values)
+        self.leave(frame, runs, extent)
+
+    def parts(
         self,
-        axis: Axis,
+        frame: Frame,
         extent: Extent,
         lanes: int,
-        stores: frozenset[Buffer],
         kinds: Sequence[str],
         initial: Sequence[str],
         body: Body,
-    ) -> Sequence[str]:
-        """Emit `for axis in range(extent)`, in groups of `lanes`, then the remainder.  `kinds` and `initial` are types and values that the
-        body takes and returns anew each time; the last ones are returned."""
-        if extent == 0:
-            return initial
-        frame = self.enter(axis, extent, stores)
-        n = self.extent(extent)
-        if lanes == 1:
-            runs = [self.run(frame, 1, "0", n, None, extent == 1, None, kinds, initial, body)]
-        else:
-            full = self.full_groups(extent, lanes)
-            runs = []
-            if full != "0":
-                condition = None if isinstance(extent, int) else ("sgt", full, "0")
+        grouped: Callable[[str, Condition, Sequence[str]], Run] | None = None,
+    ) -> list[Run]:
+        """The parts of a loop in lanes: full groups (emitted by `grouped` if given), then the remainder."""
+        n, full = self.extent(extent), self.full_groups(extent, lanes)
+        static = isinstance(extent, int)
+        runs: list[Run] = []
+        if full != "0":
+            condition = None if static else ("sgt", full, "0")
+            if grouped is not None:
+                runs.append(grouped(full, condition, initial))
+            else:
                 runs.append(self.run(frame, lanes, "0", full, condition, full == str(lanes), None, kinds, initial, body))
-                initial = runs[-1].merged
-            if full != n:
-                condition = None if isinstance(extent, int) else ("slt", full, n)
-                if self.target.masked:
-                    runs.append(self.run(frame, lanes, full, n, condition, True, n, kinds, initial, body))
-                else:
-                    runs.append(
-                        self.run(
-                            frame,
-                            1,
-                            full,
-                            n,
-                            condition,
-                            extent == int(full) + 1 if full.isdigit() else False,
-                            None,
-                            kinds,
-                            initial,
-                            body,
-                        )
-                    )
-        return self.leave(frame, runs, extent, initial if not runs else runs[-1].merged, kinds, runs[0].initial)
+            initial = runs[-1].merged
+        if full != n:
+            condition = None if static else ("slt", full, n)
+            if self.target.masked:
+                runs.append(self.run(frame, lanes, full, n, condition, True, n, kinds, initial, body))
+            else:
+                single = isinstance(extent, int) and extent % lanes == 1
+                runs.append(self.run(frame, 1, full, n, condition, single, None, kinds, initial, body))
+        return runs
 
     def full_groups(self, extent: Extent, lanes: int) -> str:
         """The number of elements in full groups."""
@@ -209,12 +217,12 @@ class LoopEmitter:
             return str(extent // lanes * lanes)
         return self.integer(self.depth - 1, f"and i64 {self.extent(extent)}, -{lanes}").text
 
-    def enter(self, axis: Axis, extent: Extent, stores: frozenset[Buffer]) -> Frame:
+    def enter(self, axis: Axis, extent: Extent, effects: Effects) -> Frame:
         """Open a loop.  What was read from the buffers it stores to must be read again inside."""
         label = self.code.label("before")
-        self.invalidate(stores)
+        self.invalidate(effects.stores)
         known = (dict(self.memo), dict(self.ids), dict(self.loads))
-        frame = Frame(axis, stores, not isinstance(extent, int), [f"{label}:"], label, known)
+        frame = Frame(axis, effects, not isinstance(extent, int), [f"{label}:"], label, known)
         self.frames.append(frame)
         return frame
 
@@ -224,7 +232,7 @@ class LoopEmitter:
         lanes: int,
         start: str,
         stop: str,
-        condition: tuple[str, str, str] | None,
+        condition: Condition,
         once: bool,
         mask_stop: str | None,
         kinds: Sequence[str],
@@ -265,16 +273,9 @@ class LoopEmitter:
         self.forget(self.depth - 1)
         return run
 
-    def leave(
-        self,
-        frame: Frame,
-        runs: Sequence[Run],
-        extent: Extent,
-        results: Sequence[str],
-        kinds: Sequence[str],
-        initial: Sequence[str],
-    ) -> Sequence[str]:
+    def leave(self, frame: Frame, runs: Sequence[Run], extent: Extent) -> Sequence[str]:
         """Close the loop: write its parts one after another; returns the values that leave it."""
+        kinds, initial, results = runs[0].kinds, runs[0].initial, runs[-1].merged
         code = self.code
         self.frames.pop()
         guarded = frame.guarded
@@ -291,7 +292,7 @@ class LoopEmitter:
         code.lines.append(f"br label %{end}")
         last = code.block
         code.begin(end)
-        self.invalidate(frame.stores)
+        self.invalidate(frame.effects.stores)
         if not guarded:
             return results
         self.memo, self.ids, self.loads = frame.known  # what was emitted behind the guard is not there if the loop is empty

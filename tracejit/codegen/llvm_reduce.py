@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.codegen import llvm_operations
-from tracejit.codegen.llvm import NestEmitter, stored_buffers
-from tracejit.codegen.llvm_loops import Run, Value
+from tracejit.codegen.llvm import NestEmitter, effects
+from tracejit.codegen.llvm_loops import Condition, Run, Value
 from tracejit.codegen.llvm_operations import constant, lane_type, splat_constant, value_type, vector
 from tracejit.codegen.loops import BLOCK, LANES, Reduce
 from tracejit.core import dtypes
@@ -80,37 +80,25 @@ class Emitter(NestEmitter):
 
     def reduce(self, s: Reduce) -> None:
         items = [_item(combine, value.dtype) for _, combine, value in s.items]
-        stores = stored_buffers(s.body)
-        blocked = any(item.blocked for item in items)
         kinds = [k for item in items for k in item.kinds]
         initial = [v for item in items for v in item.initial]
+        if s.extent == 0:
+            self._name(s, items, initial)
+            return
+        frame = self.enter(s.axis, s.extent, effects(s.body))
+        full = self.full_groups(s.extent, LANES)
 
         def straight(carried: Sequence[str]) -> Sequence[str]:
             return self._combine(s, items, carried, False, full)
 
-        if s.extent == 0:
-            self._name(s, items, initial)
-            return
-        frame = self.enter(s.axis, s.extent, stores)
-        n, full = self.extent(s.extent), self.full_groups(s.extent, LANES)
-        static = isinstance(s.extent, int)
-        first, runs = initial, []
-        if full != "0":
-            condition = None if static else ("sgt", full, "0")
-            if blocked:
-                once = static and int(full) <= BLOCK
-                body = self._block(s, items, full, once)
-                runs.append(self.run(frame, LANES, "0", full, condition, once, None, kinds, initial, body, BLOCK))
-            else:
-                runs.append(self.run(frame, LANES, "0", full, condition, full == str(LANES), None, kinds, initial, straight))
-            initial = runs[-1].merged
-        if full != n:
-            condition = None if static else ("slt", full, n)
-            if self.target.masked:
-                runs.append(self.run(frame, LANES, full, n, condition, True, n, kinds, initial, straight))
-            else:
-                runs.append(self.run(frame, 1, full, n, condition, False, None, kinds, initial, straight))
-        self._name(s, items, self.leave(frame, runs, s.extent, runs[-1].merged, kinds, first))
+        def in_blocks(full: str, condition: Condition, initial: Sequence[str]) -> Run:
+            once = full.isdigit() and int(full) <= BLOCK
+            body = self._block(s, items, full, once)
+            return self.run(frame, LANES, "0", full, condition, once, None, kinds, initial, body, BLOCK)
+
+        grouped = in_blocks if any(item.blocked for item in items) else None
+        runs = self.parts(frame, s.extent, LANES, kinds, initial, straight, grouped)
+        self._name(s, items, self.leave(frame, runs, s.extent))
 
     def _block(self, s: Reduce, items: Sequence[_Item], full: str, once: bool) -> Callable[[Sequence[str]], Sequence[str]]:
         """The body of a loop over blocks: lanes within the block, then the block's lanes into the totals."""
