@@ -14,6 +14,7 @@ from tracejit.ops.declare import custom
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
 from tracejit.ops.reduce import sum_to
+from tracejit.ops.samples import cases, floats, integers
 
 __all__ = ["gather", "index_add", "index_select", "scatter", "scatter_add"]
 
@@ -32,7 +33,9 @@ def _dynamic(*avals: Any, **attributes: Any) -> Aval:
     raise RuntimeError("the shape of the result depends on data; it has no abstract value")
 
 
-@custom(Kind.OPAQUE, _dynamic, traits=("dynamic shape",))
+@custom(
+    Kind.OPAQUE, _dynamic, traits=("dynamic shape", "not differentiable"), samples=cases((integers(4),), (integers(2, 3).T,), (integers(0, 2),))
+)
 def nonzero(x: Any) -> Any:
     """Positions of nonzero elements, int64, of shape (count, ndim), in row-major order."""
     return np.argwhere(x)
@@ -68,7 +71,15 @@ def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
     return Aval((*rest[:at], *block, *rest[at:]), x.dtype)
 
 
-@custom(Kind.GATHER, _index_rule, traits=("raises",))
+@custom(
+    Kind.GATHER,
+    _index_rule,
+    traits=("raises",),
+    samples=cases(
+        (floats(4), integers(3, low=-4), {"dims": (0,)}), (floats(2, 3, 2).T, integers(2, 1), integers(3, low=-2, high=2), {"dims": (1, 2)}),
+        (floats(3, 2, 3), integers(2), integers(2, seed=1), {"dims": (0, 2)}), (floats(3, 2), integers(0), {"dims": (0,)}),
+    ),
+)  # fmt: skip
 def index(x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
     """Advanced indexing: integer tensors, broadcast together, index the dimensions `dims` (negative positions count from the end); the
     other dimensions are kept whole.  The broadcast block stands where the indexed dimensions were if they are adjacent, else first."""
@@ -82,7 +93,16 @@ def _(c: Any, g: Any) -> Any:
     return (index_put(zeros, g, *c.inputs[1:], dims=c.attributes["dims"], accumulate=True), *(None,) * (n - 1))
 
 
-@custom(Kind.SCATTER, lambda base, value, *indices, dims, accumulate: base, traits=("raises",))
+@custom(
+    Kind.SCATTER,
+    lambda base, value, *indices, dims, accumulate: base,
+    traits=("raises",),
+    samples=cases(
+        (floats(4), floats(3, seed=1), np.array([2, -4, 1]), {"dims": (0,), "accumulate": False}),
+        (floats(2, 3).T, floats(2, seed=1), np.array([[1, 1], [0, 2]]), {"dims": (0,), "accumulate": True}),
+        (floats(3, 2), floats(seed=1), np.array([0, 2]), np.array([1, 1]), {"dims": (0, 1), "accumulate": False}),
+    ),
+)
 def index_put(base: Any, value: Any, *indices: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
     """A copy of `base` with base[..., indices, ...] = value, or += value for `accumulate`; of equal positions the last one wins."""
     out = np.array(base, order="C")
@@ -119,7 +139,12 @@ def _along(index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(mesh)
 
 
-@custom(Kind.GATHER, lambda x, index, dim: Aval(x.shape[:dim] + index.shape + x.shape[dim + 1 :], x.dtype), traits=("raises",))
+@custom(
+    Kind.GATHER,
+    lambda x, index, dim: Aval(x.shape[:dim] + index.shape + x.shape[dim + 1 :], x.dtype),
+    traits=("raises",),
+    samples=cases((floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(2, 2, high=2), {"dim": 1}), (floats(3, 2), integers(0), {"dim": 0})),
+)
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
     _check_range("index_select", index, x.shape[dim])
@@ -132,7 +157,12 @@ def _(c: Any, g: Any) -> Any:
     return index_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
-@custom(Kind.SCATTER, lambda base, index, src, dim: base, traits=("raises",))
+@custom(
+    Kind.SCATTER,
+    lambda base, index, src, dim: base,
+    traits=("raises",),
+    samples=cases((floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, integers(2, 2, high=2), floats(3, 2, 2, seed=1), {"dim": 1})),
+)
 def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
     _check_range("index_add", index, base.shape[dim])
@@ -150,7 +180,15 @@ def _(c: Any, g: Any) -> Any:
     )
 
 
-@custom(Kind.GATHER, lambda x, index, dim: Aval(index.shape, x.dtype), traits=("raises",))
+@custom(
+    Kind.GATHER,
+    lambda x, index, dim: Aval(index.shape, x.dtype),
+    traits=("raises",),
+    samples=cases(
+        (floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), {"dim": 1}), (floats(3, 2), integers(1, 2), {"dim": 0}),
+        (floats(), integers(high=1), {"dim": 0}), (floats(3, 2), integers(0, 2), {"dim": 0}),
+    ),
+)  # fmt: skip
 def gather(x: Any, index: Any, dim: int) -> Any:
     """out[i][j][k] = x[i][index[i][j][k]][k] for dim=1, and likewise for others.  Raises IndexError outside [0, size)."""
     if x.ndim == 0:
@@ -166,7 +204,15 @@ def _(c: Any, g: Any) -> Any:
     return scatter_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
-@custom(Kind.SCATTER, lambda base, index, src, dim: base, traits=("raises",))
+@custom(
+    Kind.SCATTER,
+    lambda base, index, src, dim: base,
+    traits=("raises",),
+    samples=cases(
+        (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), floats(3, 4, seed=1), {"dim": 1}),
+        (floats(3, 2), integers(1, 2), floats(2, 3, seed=1), {"dim": 0}), (floats(), integers(high=1), floats(seed=1), {"dim": 0}),
+    ),
+)  # fmt: skip
 def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError outside [0, size)."""
     out = np.array(base, order="C")
@@ -194,7 +240,15 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return pad(g, 0.0, low=(0,) * len(shape), high=tuple(s - t for s, t in zip(shape, g.shape, strict=True)))
 
 
-@custom(Kind.SCATTER, lambda base, index, src, dim: base, traits=("raises",))
+@custom(
+    Kind.SCATTER,
+    lambda base, index, src, dim: base,
+    traits=("raises",),
+    samples=cases(
+        (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, np.array([[1], [0], [1]]), floats(3, 1, seed=1), {"dim": 1}),
+        (floats(3, 2), np.array([[0, 2]]), floats(2, 3, seed=1), {"dim": 0}), (floats(), np.array(0), floats(seed=1), {"dim": 0}),
+    ),
+)  # fmt: skip
 def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] = src[i][j] for dim=1; of equal positions the last one wins."""
     out = np.array(base, order="C")

@@ -12,6 +12,7 @@ from tracejit.core.shapes import broadcast_shapes, equal
 from tracejit.ops.declare import custom
 from tracejit.ops.movement.views import permute
 from tracejit.ops.reduce import sum_to
+from tracejit.ops.samples import cases, floats
 
 __all__ = ["matmul", "transpose_matrix"]
 
@@ -34,7 +35,15 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
     return Aval((*batch, a.shape[-2], b.shape[-1]), a.dtype)
 
 
-@custom(Kind.CONTRACTION, _matmul_rule, traits=("checked",))
+@custom(
+    Kind.CONTRACTION,
+    _matmul_rule,
+    traits=("checked",),
+    samples=cases(
+        (floats(2, 3), floats(3, 4, seed=1)), (floats(3, 2).T, floats(4, 3, seed=1).T), (floats(2, 2, 3), floats(3, 2, seed=1)),
+        (floats(3, 1, 2, 2), floats(2, 2, 1, seed=1)), (floats(2, 0), floats(0, 3)), (floats(0, 2), floats(2, 3)),
+    ),
+)  # fmt: skip
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two dimensions; the leading ones broadcast."""
     return np.matmul(a, b)

@@ -12,7 +12,7 @@ from tracejit.core.op import Kind
 from tracejit.core.shapes import product
 from tracejit.ops.declare import custom, reduced_shape, reduction
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.movement.copies import clone, flip
+from tracejit.ops.movement.copies import clone, flip, write
 from tracejit.ops.movement.views import expand, permute, reshape
 from tracejit.ops.samples import Samples, bools, cases, floats
 from tracejit.ops.scan import cumprod, exclusive
@@ -65,6 +65,11 @@ def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     if dims:
         g = sum_(g, dims=dims, keepdim=True)
     return reshape(g, shape=shape) if lead else g
+
+
+@write.vjp()
+def _(c: Any, g: Any) -> Any:
+    return None, sum_to(g, c.avals[1].shape) if c.needs[1] else None
 
 
 @expand.vjp()

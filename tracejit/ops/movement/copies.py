@@ -75,6 +75,8 @@ def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) 
 )
 def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     """`x` with low[d] elements of `value` before and high[d] after it along each dimension d; none negative."""
+    if not x.ndim:
+        return np.array(x)
     return np.pad(x, tuple(zip(low, high, strict=True)), constant_values=value)
 
 
@@ -93,14 +95,10 @@ def _(c: Any, g: Any) -> Any:
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(2, seed=1))),
 )
 def write(target: Any, value: Any) -> Any:
-    """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version."""
+    """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version.
+    Its vjp is in reduce.py, because it sums what was broadcast."""
     np.copyto(target, value)
     return target
-
-
-@write.vjp()
-def _(c: Any, g: Any) -> Any:
-    return None, g if c.needs[1] else None
 
 
 @custom(Kind.GUARD, lambda value, expected: (), multiple=True, traits=("not differentiable",))

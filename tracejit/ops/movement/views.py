@@ -179,7 +179,7 @@ def _(c: Any, g: Any) -> Any:
     Kind.MOVEMENT,
     lambda base, value, **attributes: base,
     samples=cases(
-        (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}), (floats(2, 3, 4), floats(3, 1, seed=1), {"offset": -1, "dim1": 2, "dim2": 0})
+        (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}), (floats(2, 3, 4), floats(3, 2, seed=1), {"offset": -1, "dim1": 2, "dim2": 0})
     ),
 )
 def diagonal_scatter(base: Any, value: Any, offset: int, dim1: int, dim2: int) -> Any:

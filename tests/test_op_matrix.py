@@ -1,0 +1,212 @@
+"""Every primitive of the registry, over its own samples: shape rules, gradients to second order, and agreement of all ways to run it.
+
+The columns are the ways to run a graph; "eager" is the door itself.  What is expected is always the primitive's NumPy body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit
+from tracejit.autograd import gradcheck, gradgradcheck
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import from_numpy_dtype
+from tracejit.core.floating import quiet_runner
+from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
+from tracejit.ir.builder import GraphBuilder
+from tracejit.ir.graph import Graph, Literal
+from tracejit.ir.interpreter import interpret
+from tracejit.ir.verifier import verify
+from tracejit.passes.functionalise import functionalise
+from tracejit.runtime.program import build
+
+UNSAMPLED = {"guard"}  # has no value: its behaviour is the subject of test_interpreter.py and test_program.py
+REDEFINED = {"replace_data"}  # its vjp is by definition not its derivative
+OPS = [op for name, op in sorted(REGISTRY.items()) if name not in UNSAMPLED]
+quietly = quiet_runner()
+Case = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def samples(op: Op) -> list[Case]:
+    """The samples; in float32 too where operands are promoted."""
+    assert op.samples is not None, f"{op.name} has no samples"
+    plain = list(op.samples())
+    if op.promotion in (Promotion.COMMON, Promotion.FLOAT):
+        narrow = [(tuple(x.astype(np.float32) if is_floating(x) else x for x in operands), attributes) for operands, attributes in plain]
+        plain += [case for case in narrow[:2] if any(is_floating(x) for x in case[0])]
+    return plain
+
+
+def is_floating(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind == "f"
+
+
+def copied(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands with memory of their own and the same strides."""
+    return tuple(x.copy(order="K") if isinstance(x, np.ndarray) else x for x in operands)
+
+
+def expected(op: Op, case: Case) -> tuple[Any, ...]:
+    operands, attributes = case
+    result = quietly(op.evaluate, *copied(operands), **attributes)
+    return tuple(np.array(r) for r in (result if op.multiple else (result,)))
+
+
+def aval_of(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return Aval(x.shape, from_numpy_dtype(x.dtype))
+    return x if x is None else ScalarAval(type(x))
+
+
+def graph_of(op: Op, cases: list[Case]) -> tuple[Graph, list[Any]]:
+    """A verified graph with one node per case, and its inputs."""
+    builder = GraphBuilder()
+    arrays: list[Any] = []
+    outputs: list[int] = []
+    for operands, attributes in cases:
+        arguments: list[Any] = []
+        for x in operands:
+            if isinstance(x, np.ndarray):
+                arguments.append(builder.input(aval_of(x)))
+                arrays.append(x)
+            else:
+                arguments.append(x if x is None else Literal(x))
+        outputs += builder.add(op, tuple(arguments), attributes, "")
+    return verify(builder.build(tuple(outputs))), arrays
+
+
+def run_eagerly(op: Op, cases: list[Case]) -> list[Any]:
+    results: list[Any] = []
+    for operands, attributes in cases:
+        out = op(*(tracejit.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands), **attributes)
+        results += [np.array(t.numpy()) for t in (out if op.multiple else (out,))]
+    return results
+
+
+def run_interpreted(op: Op, cases: list[Case]) -> list[Any]:
+    graph, arrays = graph_of(op, cases)
+    return list(map(np.array, interpret(graph, arrays)))
+
+
+def run_program(backend: str) -> Callable[[Op, list[Case]], list[Any]]:
+    def run(op: Op, cases: list[Case]) -> list[Any]:
+        graph, arrays = graph_of(op, cases)
+        functional = functionalise(graph)
+        layouts = {v: tuple(s // a.itemsize for s in a.strides) for v, a in zip(functional.inputs, arrays, strict=True)}
+        outputs = build(functional, layouts, backend=backend).run(tuple(arrays), ())
+        assert isinstance(outputs, tuple), f"{op.name}: exit {outputs}"
+        return list(map(np.array, outputs))
+
+    return run
+
+
+COLUMNS: dict[str, Callable[[Op, list[Case]], list[Any]]] = {
+    "eager": run_eagerly,
+    "interpreted": run_interpreted,
+    "reference": run_program("reference"),
+    "compiled": run_program("llvm"),
+}
+
+
+def close(op: Op, actual: Any, wanted: Any) -> None:
+    assert actual.dtype == wanted.dtype, f"{op.name}: {actual.dtype}, the NumPy body gives {wanted.dtype}"
+    assert actual.shape == wanted.shape, f"{op.name}: {actual.shape}, the NumPy body gives {wanted.shape}"
+    if wanted.dtype.kind != "f":
+        np.testing.assert_array_equal(actual, wanted, err_msg=op.name)
+        return
+    tolerance = 8 * np.finfo(wanted.dtype).eps
+    np.testing.assert_allclose(actual, wanted, rtol=tolerance, atol=tolerance, err_msg=op.name)
+
+
+def names(op: Op) -> str:
+    return op.name
+
+
+@pytest.mark.parametrize("op", OPS, ids=names)
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_way_to_run_a_primitive_gives_what_its_body_gives(column: str, op: Op) -> None:
+    if "dynamic shape" in op.traits and column != "eager":
+        pytest.skip("its shape depends on data: it is never in a graph")
+    if column == "reference" and not runs_in_a_nest(op):
+        pytest.skip("runs on the host in this column as in the compiled one")
+    cases = samples(op)
+    given = [(copied(operands), attributes) for operands, attributes in cases]
+    actual = COLUMNS[column](op, given)
+    wanted = [w for case in cases for w in expected(op, case)]
+    assert len(actual) == len(wanted)
+    for a, w in zip(actual, wanted, strict=True):
+        close(op, a, w)
+    if op.effect is not Effect.IN_PLACE:
+        for case, after in zip(cases, given, strict=True):
+            for x, y in zip(case[0], after[0], strict=True):
+                np.testing.assert_array_equal(y, x, err_msg=f"{op.name} changed an operand")
+
+
+def runs_in_a_nest(op: Op) -> bool:
+    return op.lowering is not None or op.reducer is not None
+
+
+@pytest.mark.parametrize("op", OPS, ids=names)
+def test_the_shape_rule_says_what_evaluation_gives(op: Op) -> None:
+    if "dynamic shape" in op.traits:
+        pytest.skip("its shape depends on data")
+    for case in samples(op):
+        operands, attributes = case
+        avals = op.infer_tuple([aval_of(x) for x in operands], attributes)
+        for aval, array in zip(avals, expected(op, case), strict=True):
+            assert (tuple(aval.shape), aval.dtype.numpy) == (array.shape, array.dtype), op.name
+
+
+@pytest.mark.parametrize("op", OPS, ids=names)
+def test_a_primitive_is_differentiable_or_says_that_it_is_not(op: Op) -> None:
+    floating = any(array.dtype.kind == "f" for case in samples(op) for array in expected(op, case))
+    if floating and op.vjp_rule is None:
+        assert "not differentiable" in op.traits
+    if "not differentiable" in op.traits:
+        assert op.vjp_rule is None
+
+
+def differentiable_function(op: Op, case: Case) -> tuple[Callable[..., Any], list[Any]]:
+    """The primitive as a function of its floating-point tensors, made free of choices that differentiation cannot see."""
+    operands, attributes = case
+    tensors = [tracejit.from_numpy(x).requires_grad_() for x in copied(operands) if is_floating(x)]
+
+    def function(*given: Any) -> Any:
+        values = iter(given)
+        arguments = [next(values) if is_floating(x) else tracejit.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]
+        if "symmetric" in op.traits:
+            arguments[0] = (arguments[0] + arguments[0].mT) * 0.5
+        if op.effect is Effect.IN_PLACE:
+            arguments[0] = arguments[0].clone()
+        out = op(*arguments, **attributes)
+        return tuple(y * y for y in out) if "gauge" in op.traits else out  # factors are unique up to signs
+
+    return function, tensors
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.vjp_rule is not None and op.name not in REDEFINED], ids=names)
+def test_first_and_second_derivatives_agree_with_differences(op: Op) -> None:
+    checked = 0
+    for case in op.samples():  # type: ignore[misc]
+        function, tensors = differentiable_function(op, case)
+        outputs = as_tuple(function(*tensors))
+        if tensors and any(y.requires_grad and y.dtype is tracejit.float64 for y in outputs):  # float32 is too coarse for differences
+            assert gradcheck(function, tensors)
+            assert gradgradcheck(function, tensors, atol=1e-4)
+            checked += 1
+    assert checked or op.kind is Kind.CREATION, f"no sample of {op.name} has a gradient"
+
+
+def as_tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+def test_a_wrong_gradient_is_noticed() -> None:
+    x = tracejit.tensor([0.3, 0.7], dtype=tracejit.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="differs from finite differences"):
+        gradcheck(lambda t: t.detach() * t, (x,))
+    assert not gradcheck(lambda t: t.detach() * t, (x,), raise_exception=False)
