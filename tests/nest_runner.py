@@ -13,7 +13,7 @@ from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, ar
 from tracejit.core import dtypes
 
 WIDE = Target(512, masked=True)
-NARROW = Target(256, masked=False)
+NARROW = Target(256, masked=True)
 NARROWEST = Target(128, masked=False)
 TARGETS = (WIDE, NARROW, NARROWEST)
 
