@@ -270,6 +270,40 @@ def dictionary_changes_of_all_kinds():
 
 
 @program()
+def subclasses_of_containers_by_path():
+    class Config(dict):
+        def __getattr__(self, name):
+            return self[name]
+
+    class Stack(list):
+        def append(self, value):
+            super().append(value)
+            super().append("after")
+
+    def fn(a, config, stack):
+        first = stack[0]
+        stack.append(a)
+        return a * config.scale + len(config), first
+
+    def go(f, k):
+        stack = Stack([x(k)])
+        return f(x(1, 2), Config(scale=k), stack), stack
+
+    return fn, [lambda f, k=k: go(f, k) for k in (1.0, 2.0, 3.0)], None
+
+
+@program()
+def long_tables_of_numbers():
+    def fn(a, table):
+        for v in table:
+            a = a + v
+        return a
+
+    tables = ([float(i + 1) for i in range(40)], [*range(40)], [float(i + 1) for i in range(40)], [True] * 40, [0.0] * 10, [-0.0] * 10)
+    return fn, [lambda f, t=t: f(x(1), t) for t in (*tables, *tables)], None
+
+
+@program()
 def dictionary_keys_one_and_true():
     d = {1: 2.0}
 

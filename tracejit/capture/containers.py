@@ -21,6 +21,7 @@ from tracejit.capture.policies import (
     PRIMITIVE_TYPES,
     READING_METHODS,
     TRANSPARENT_TYPES,
+    builtin_base,
     has_plain_state,
     is_user_instance,
 )  # fmt: skip
@@ -31,7 +32,17 @@ from tracejit.tensor import Tensor
 __all__ = ["ContainerHandlers"]
 
 _DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
+_LONG = 8
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
+
+
+def _is_table(value: Any) -> bool:
+    """A longer list or tuple of values that `==` and their types tell apart: guarded in one go."""
+    return (
+        type(value) in (list, tuple)
+        and len(value) > _LONG
+        and all(type(v) in _SIMPLE_KEYS or (type(v) is float and v == v and v != 0.0) for v in value)
+    )
 
 
 class ContainerHandlers(AttributeHandlers):
@@ -87,7 +98,9 @@ class ContainerHandlers(AttributeHandlers):
             self.keep.append(value)
             text = self.sources[id(value)]
             self.miss_if(f"len({text}) != {len(value)}")
-            if isinstance(value, list):
+            if _is_table(value):
+                self.miss_if(f"{text} != {self.constant(cls(value))} or list(map(type, {text})) != {self.constant(list(map(type, value)))}")
+            elif isinstance(value, list):
                 for i, item in enumerate(list.__iter__(value)):
                     self.read(item, f"{text}[{i}]")
             elif isinstance(value, tuple):
@@ -310,7 +323,7 @@ class ContainerHandlers(AttributeHandlers):
         """A C method of a list, dict, set or deque."""
         name = function.__name__
         outside = self.is_outside(owner)
-        if outside and type(owner) not in (list, set, *_DICT_TYPES):
+        if outside and builtin_base(type(owner)) not in (list, set, *_DICT_TYPES):
             self.stop("container", f"a {type(owner).__name__}")
         elif name in READING_METHODS:
             return self._reading_method(function, name, owner, outside, arguments, keywords)

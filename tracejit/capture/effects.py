@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tracejit.capture.policies import builtin_base, is_heap_type
 from tracejit.capture.recorder import ABSENT, Recorder
 from tracejit.capture.symbols import is_symbolic, plain
 
@@ -98,7 +99,11 @@ class MethodCall:
 
     def statement(self, values: ValueText) -> str:
         owner = values.source(self.container)
-        return f"{owner}.{self.method}({', '.join(values.text(a) for a in self.arguments)})"
+        arguments = [values.text(a) for a in self.arguments]
+        cls = type(self.container)
+        if is_heap_type(cls):  # past the methods of a subclass: their code has been recorded itself
+            return f"{builtin_base(cls).__name__}.{self.method}({', '.join([owner, *arguments])})"
+        return f"{owner}.{self.method}({', '.join(arguments)})"
 
 
 class EffectHandlers(Recorder):

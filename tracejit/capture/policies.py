@@ -42,7 +42,7 @@ __all__ = [
     "SPECIAL_NAMES",
     "SWAPPED",
     "TRANSPARENT_TYPES",
-    "UNARY",
+    "UNARY", "builtin_base",
     "has_plain_state",
     "is_library_module",
     "is_user_instance",
@@ -154,12 +154,15 @@ def is_heap_type(cls: type) -> bool:
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
+def builtin_base(cls: Any) -> Any:
+    """The first class of the MRO that is written in C: what the memory of an instance looks like."""
+    return next(base for base in cls.__mro__ if not is_heap_type(base))
+
+
 @functools.cache
 def has_plain_state(cls: Any) -> bool:
     """Whether instances keep all their state in `__dict__` and slots."""
-    if not is_heap_type(cls) or cls.__module__ == "builtins":
-        return False
-    return next(base for base in cls.__mro__ if not is_heap_type(base)) is object
+    return is_heap_type(cls) and cls.__module__ != "builtins" and builtin_base(cls) is object
 
 
 def is_user_instance(value: object) -> bool:

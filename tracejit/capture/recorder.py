@@ -14,6 +14,7 @@ It must not know how values are used: that is the handlers' business.
 from __future__ import annotations
 
 import builtins
+import collections
 import math
 import sys
 from collections.abc import Hashable, Iterable
@@ -24,7 +25,7 @@ import numpy as np
 
 from tracejit.capture import reasons
 from tracejit.capture.convert import is_instrumented
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state, is_heap_type
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, has_plain_state
 from tracejit.capture.reasons import Reason
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.dtypes import default_dtype
@@ -39,7 +40,7 @@ MISS: Any = object()
 """What an entry returns when a guard fails."""
 
 _PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
-_PATH_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, slice)
+_CONTAINER_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict)
 
 
 def user_line(fallback: str = "") -> str:
@@ -84,7 +85,8 @@ class Recorder:
         self.native_depth = 0
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
-            "builtin_names": builtins.__dict__, "inf": math.inf,
+            "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
+            "defaultdict": collections.defaultdict,
         }  # fmt: skip
         self.lines: list[str | TensorSource] = []
         self.sources: dict[int, str] = {}
@@ -232,13 +234,9 @@ class Recorder:
             return True
         if cls is FunctionType:
             return value.__closure__ is not None
-        if isinstance(value, IDENTITY_TYPES):
+        if isinstance(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
             return False
-        if cls in _PATH_TYPES or (cls.__name__ in ("OrderedDict", "defaultdict") and isinstance(value, dict) and not is_heap_type(cls)):
-            return True
-        if isinstance(value, tuple) and hasattr(cls, "_fields"):
-            return True
-        return has_plain_state(cls) and not isinstance(value, BaseException) and not hasattr(cls, "__next__")
+        return cls is slice or has_plain_state(cls) or builtin_base(cls) in _CONTAINER_TYPES
 
     def guard_value(self, value: Any, expression: str) -> None:
         """A guard that `expression` is this simple value, by type and bits."""
