@@ -133,9 +133,14 @@ def _triangular_rule(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval
 def _substitute(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     out = np.empty((*batch, *b.shape[-2:]), b.dtype)
+    if not out.size:
+        return out
     left, right = np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, out.shape)
+    trtrs = scipy.linalg.lapack.dtrtrs if b.dtype == np.float64 else scipy.linalg.lapack.strtrs
     for i in np.ndindex(*batch):
-        out[i] = scipy.linalg.solve_triangular(left[i], right[i], lower=not upper, unit_diagonal=unitriangular, check_finite=False)
+        out[i], info = trtrs(left[i], right[i], lower=not upper, unitdiag=unitriangular)
+        if info > 0:
+            raise LinAlgError(f"linalg.solve_triangular(): the matrix is singular: element {info - 1} of its diagonal is 0")
     return out
 
 
@@ -150,7 +155,7 @@ def _substitute(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
 )
 def solve_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     """X with T @ X = b, T being the upper or lower triangle of `a` (with ones on the diagonal if `unitriangular`)."""
-    return _lapack("solve_triangular", lambda x, y: _substitute(x, y, upper, unitriangular), a, b)
+    return _substitute(a, b, upper, unitriangular)
 
 
 @solve_triangular.vjp(saves=("0 out", "0"))

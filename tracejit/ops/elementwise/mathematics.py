@@ -14,8 +14,22 @@ from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.samples import binary, unary
 
 __all__ = [
-    "abs_", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp", "pow_", "reciprocal", "relu", "rsqrt",
-    "sigmoid", "sign", "sqrt",
+    "abs_",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "pow_",
+    "reciprocal",
+    "relu",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sqrt",
 ]  # fmt: skip
 
 LN2 = math.log(2.0)

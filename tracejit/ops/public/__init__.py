@@ -1,7 +1,21 @@
 """PyTorch's functions over the primitives.  Importing this package fills the tables of `derive`."""
 
 from tracejit.ops.public import (
-    arrangement, convolution, creation, einsum, elementwise, indexing, linalg, linear_algebra, movement, norms, pooling, random, reduce, softmax, sorting,
+    arrangement,
+    convolution,
+    creation,
+    einsum,
+    elementwise,
+    indexing,
+    linalg,
+    linear_algebra,
+    movement,
+    norms,
+    pooling,
+    random,
+    reduce,
+    softmax,
+    sorting,
 )  # fmt: skip
 from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 

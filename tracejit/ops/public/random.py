@@ -156,8 +156,10 @@ def _normal(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> A
 def _integers(low: int, high: int, shape: Shape, generator: Generator | None) -> Any:
     if high <= low:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if high - low > 1 << 63:
+        raise RuntimeError(f"random_: the range from {low} to {high} holds more than 2**63 integers; draw from a smaller one")
     drawn = (generator or default_generator).draw(primitives.random_integers, shape, True)
-    return arithmetic.remainder(drawn, high - low) + low if high - low < 1 << 63 else drawn
+    return (arithmetic.remainder(drawn, high - low) if high - low < 1 << 63 else drawn) + low
 
 
 def _finish(out: Any, requires_grad: bool) -> Any:
