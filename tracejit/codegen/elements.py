@@ -239,6 +239,8 @@ class Elements:
                 return self.load(values.strided[v], at, values.aval(v).dtype)
             if not values.is_view(v):
                 return self.member(number, at)
+            if values.nodes[source].op.name == "full":
+                return self.member(source, ())
             below = values.through(v, at, self.extents)
             assert below is not None, f"a view of a value inside a nest has no affine positions: {values.nodes[number].op.name}"
             v, at = below

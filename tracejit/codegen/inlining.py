@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tracejit.codegen.costs import CHEAP_LOAD, operation_cost
-from tracejit.codegen.values import Values, is_member
+from tracejit.codegen.values import Values, is_member, nontrivial
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, Operand
 
@@ -28,6 +28,10 @@ def inlined_nodes(values: Values) -> frozenset[int]:
     for node in values.nodes:
         if not is_member(values, node) and not (node.outputs and values.is_view(node.outputs[0])):
             kept.update(producers(node.operands))
+    for node in values.nodes:
+        # The places of elements before a reshape need not be affine in those after it; a constant is the same everywhere.
+        if node.op.name == "reshape" and nontrivial(values.shape(node.outputs[0])) != nontrivial(values.shape(node.operands[0])):  # type: ignore[arg-type]
+            kept.update(p for p in producers(node.operands) if p >= 0 and values.nodes[p].op.name != "full")
     inlined: set[int] = set()
     for number, node in enumerate(values.nodes):
         if number not in kept and _is_free(values, node) and all(p in inlined for p in producers(node.operands)):

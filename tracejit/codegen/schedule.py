@@ -547,6 +547,8 @@ def _accesses(
             if not values.is_view(v):
                 member(source, at)
                 return
+            if values.nodes[source].op.name == "full":
+                return
             below = values.through(v, at, extents)
             assert below is not None
             v, at = below

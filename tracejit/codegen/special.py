@@ -140,6 +140,12 @@ def _layouts(values: Values, node: Node) -> list[Strided]:
     return [values.strided[o] for o in node.operands if values.is_tensor(o)]  # type: ignore[index]
 
 
+def _spread(layout: Strided, shape: Shape, target: Shape) -> Strided:
+    """The layout of a value of `shape` broadcast to `target`."""
+    lead = len(target) - len(shape)
+    return Strided(layout.root, layout.offset, (*(0,) * lead, *(0 if s == 1 else t for s, t in zip(shape, layout.strides, strict=True))))
+
+
 def _region(layout: Strided, dim: int, start: int, step: int = 1) -> Strided:
     strides = layout.strides
     return Strided(layout.root, layout.offset + start * strides[dim], (*strides[:dim], strides[dim] * step, *strides[dim + 1 :]))
@@ -168,7 +174,9 @@ def _slice_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
     aval = values.aval(node.outputs[0])
     base, value = _layouts(values, node)
     w.transfer(aval.shape, out, base, aval.dtype)
-    w.transfer(values.shape(node.operands[1]), _region(out, a["dim"], a["start"], a["step"]), value, aval.dtype)  # type: ignore[arg-type]
+    dim = a["dim"]
+    shape = (*aval.shape[:dim], max(0, -((a["start"] - a["stop"]) // a["step"])), *aval.shape[dim + 1 :])
+    w.transfer(shape, _region(out, dim, a["start"], a["step"]), _spread(value, values.shape(node.operands[1]), shape), aval.dtype)  # type: ignore[arg-type]
 
 
 def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
@@ -176,10 +184,11 @@ def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None
     aval = values.aval(node.outputs[0])
     base, value = _layouts(values, node)
     w.transfer(aval.shape, out, base, aval.dtype)
-    shape = values.shape(node.operands[1])  # type: ignore[arg-type]
-    region = strided_view(Node(REGISTRY["diagonal"], (), node.attributes, ()), out, aval.shape, shape)
+    diagonal = REGISTRY["diagonal"]
+    shape = diagonal.infer(aval, **node.attrs).shape
+    region = strided_view(Node(diagonal, (), node.attributes, ()), out, aval.shape, shape)
     assert region is not None
-    w.transfer(shape, region, value, aval.dtype)
+    w.transfer(shape, region, _spread(value, values.shape(node.operands[1]), shape), aval.dtype)  # type: ignore[arg-type]
 
 
 def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
@@ -238,11 +247,8 @@ def _index_put(w: _Writer, values: Values, node: Node, code: int) -> None:
 
     def broadcast(v: int, axes: tuple[Axis, ...]) -> Expr:
         """The element of a value that broadcasts to the loops."""
-        layout, own = values.strided[v], values.shape(v)
-        lead = len(axes) - len(own)
-        strides = (*(0,) * lead, *(0 if s == 1 else t for s, t in zip(own, layout.strides, strict=True)))
-        where = w.index(Strided(layout.root, layout.offset, strides), axes)
-        return Load(w.buffer(layout, values.aval(v).dtype), where)
+        layout = _spread(values.strided[v], values.shape(v), (0,) * len(axes))
+        return Load(w.buffer(layout, values.aval(v).dtype), w.index(layout, axes))
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
         statements: list[Statement] = []

@@ -290,7 +290,7 @@ def operand_positions(values: Values, node: Node, at: Positions, dynamic: Any) -
         line = (*at[:dim], ZERO, *at[dim + 1 :])
         return [(0, at), (1, line), (2, line)]
     if name == "select_scatter":
-        return [(0, at), (1, (*at[:dim], *at[dim + 1 :]))]
+        return [(0, at), (1, broadcast_positions((*at[:dim], *at[dim + 1 :]), values.shape(node.operands[1])))]  # type: ignore[arg-type]
     assert name == "select", name
     return [(0, (*at[:dim], moving, *at[dim:]))]
 
