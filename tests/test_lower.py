@@ -1,0 +1,176 @@
+"""Lowering: products, order of steps, commits, exits, memory of a whole program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.graph_programs import f32, i64, op, total
+from tests.nest_programs import sgd_step
+from tracejit.codegen.lower import exit_codes, lower
+from tracejit.codegen.products import Matrix, gemm_layout, plan_product
+from tracejit.codegen.steps import CopyCall, GemmCall, NestCall, array_slot
+from tracejit.codegen.views import Strided, contiguous
+from tracejit.ir.builder import rebuild
+from tracejit.ir.graph import Graph, Literal
+from tracejit.ir.tracer import trace
+from tracejit.ops.linalg import transpose_matrix
+
+
+def steps_of(graph: Graph, layouts: dict[int, tuple[int, ...]] | None = None) -> tuple[Any, ...]:
+    return lower(graph, layouts or {}).spec.steps
+
+
+def written(function: Any, *avals: Any, target: int = 0) -> Graph:
+    """A graph whose first output becomes the contents of an input; the other outputs stay outputs."""
+    graph = trace(function, avals)
+    value = graph.outputs[0]
+    assert isinstance(value, int)
+    return rebuild(graph, graph.nodes, outputs=graph.outputs[1:], writes=((graph.inputs[target], value),))
+
+
+def test_transposed_operands_are_flags_and_not_copies() -> None:
+    (gemm,) = steps_of(trace(lambda x, w: x @ transpose_matrix(w), [f32(4, 5), f32(6, 5)]))
+    assert (gemm.transpose_a, gemm.transpose_b, gemm.m, gemm.n, gemm.k) == (False, True, 4, 6, 5)
+
+
+def test_a_product_used_transposed_only_is_computed_transposed() -> None:
+    steps = steps_of(trace(lambda x, g: transpose_matrix(transpose_matrix(x) @ g) * 2.0, [f32(4, 5), f32(4, 6)]))
+    gemm, nest = steps
+    assert (gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.transpose_b) == (6, 5, 4, True, False)
+    assert nest.sizes == (30,)
+
+
+def test_rows_with_a_stride_are_read_in_place() -> None:
+    (gemm,) = steps_of(trace(lambda x, w: op("slice", x, dim=1, start=2, stop=7, step=1) @ w, [f32(4, 9), f32(5, 6)]))
+    assert (gemm.lda, gemm.a.offset) == (9, 8)
+
+
+def test_columns_with_a_stride_are_copied_first() -> None:
+    copy, gemm = steps_of(trace(lambda x, w: op("slice", x, dim=1, start=0, stop=9, step=2) @ w, [f32(4, 9), f32(5, 6)]))
+    assert isinstance(copy, NestCall) and isinstance(gemm, GemmCall)
+
+
+def test_a_batch_over_one_matrix_is_one_product() -> None:
+    (gemm,) = steps_of(trace(lambda x, w: x @ w, [f32(2, 3, 4, 5), f32(5, 6)]))
+    assert (gemm.m, gemm.n, gemm.k, gemm.batch) == (24, 6, 5, ())
+
+
+def test_a_batch_of_products_walks_pointers() -> None:
+    (gemm,) = steps_of(trace(lambda x, y: x @ y, [f32(2, 3, 4, 5), f32(3, 5, 6)]))
+    assert gemm.batch == ((2, 60, 0, 72), (3, 20, 30, 24))
+    (gemm,) = steps_of(trace(lambda x, y: x @ y, [f32(2, 3, 4, 5), f32(2, 3, 5, 6)]))
+    assert gemm.batch == ((6, 20, 30, 24),)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "expected"),
+    [
+        ((3, 4), (4, 1), Matrix(4, False)),
+        ((3, 4), (9, 1), Matrix(9, False)),
+        ((3, 4), (1, 3), Matrix(3, True)),
+        ((3, 4), (0, 1), None),
+        ((3, 4), (8, 2), None),
+        ((3, 4), (-4, 1), None),
+        ((1, 4), (0, 1), Matrix(4, False)),
+        ((4, 1), (1, 0), Matrix(1, False)),
+        ((1, 1), (7, 9), Matrix(1, False)),
+    ],
+)
+def test_which_layouts_gemm_reads(shape: tuple[int, ...], strides: tuple[int, ...], expected: Matrix | None) -> None:
+    assert gemm_layout(shape, strides) == expected
+
+
+def test_a_strided_batch_does_not_become_rows() -> None:
+    a = Strided(0, 0, (100, 5, 1))
+    product = plan_product((2, 4, 5), a, (5, 6), Strided(1, 0, contiguous((5, 6))), (2, 4, 6))
+    assert (product.m, product.batch) == (4, ((2, 100, 0, 24),))
+
+
+def test_a_product_over_nothing_is_zeros() -> None:
+    (nest,) = steps_of(trace(lambda x, y: x @ y, [f32(3, 0), f32(0, 4)]))
+    assert isinstance(nest, NestCall)
+    assert steps_of(trace(lambda x, y: x @ y, [f32(0, 3), f32(3, 4)])) == ()
+
+
+def test_a_parameter_is_updated_in_place_by_the_nest_that_computes_it() -> None:
+    (nest,) = steps_of(written(lambda p, g: p - g * 0.1, f32(5), f32(5)))
+    assert nest.buffers[-1].slot == array_slot(0)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda p, g: (p - g * 0.1, p * 2.0), "the old contents are read later or beside"),
+        (lambda p, g: p - op("flip", p, dims=(0,)), "elements are read at other places"),
+        (lambda p, g: p * total(p), "the old contents are read after a reduction"),
+        (lambda p, g: (y := p - g, y), "the new contents are an output too"),
+    ],
+)
+def test_an_update_that_is_not_safe_in_place_is_copied_at_the_end(function: Any, reason: str) -> None:
+    graph = written(function, f32(5), f32(5))
+    steps = steps_of(graph)
+    in_place = not isinstance(steps[-1], CopyCall)
+    if reason.startswith("the old contents are read later"):
+        assert in_place == (len(steps) == 1)  # one nest that reads and writes each element is safe after all
+        return
+    assert not in_place, reason
+
+
+def test_a_written_array_with_strides_is_committed_through_them() -> None:
+    steps = steps_of(written(lambda p, g: p - g * 0.1, f32(4, 5), f32(4, 5)), {0: (1, 4)})
+    assert len(steps) == 2
+    assert steps[-1].buffers[0].slot == array_slot(0)
+
+
+def test_no_step_writes_user_storage_before_the_last_exit() -> None:
+    def function(p: Any, g: Any, index: Any) -> Any:
+        new = p - g * 0.1
+        chosen = op("gather", g, index, dim=0)
+        op("guard", total(op("exp", chosen)) > 0.0, expected=Literal(True))
+        return new
+
+    graph = written(function, f32(5), f32(5), i64(2))
+    lowered = lower(graph, {})
+    storage = array_slot(0)
+    exits = [k for k, s in enumerate(lowered.spec.steps) if isinstance(s, NestCall) and "Exit" in repr(s.nest.body)]
+    writes = [
+        k
+        for k, s in enumerate(lowered.spec.steps)
+        if (isinstance(s, CopyCall) and s.destination.slot == storage)
+        or (isinstance(s, NestCall) and s.buffers and any(a.slot == storage for a in s.buffers) and "sub" in lowered.text[k])
+    ]
+    assert exits and writes
+    assert max(exits) < min(writes)
+
+
+def test_guards_are_numbered_first_then_checks_of_data() -> None:
+    def function(x: Any, index: Any) -> Any:
+        y = op("gather", x, index, dim=0)
+        op("guard", total(y) > 0.0, expected=Literal(True))
+        op("guard", total(x) > 0.0, expected=Literal(True))
+        return y
+
+    graph = trace(function, [f32(5), i64(2)])
+    codes = exit_codes(graph)
+    assert [codes[id(n)] for n in graph.nodes if n.op.name == "guard"] == [1, 2]
+    assert [codes[id(n)] for n in graph.nodes if n.op.name == "gather"] == [3]
+
+
+def test_a_training_step_fits_in_little_memory_and_ends_with_updates_in_place() -> None:
+    lowered = lower(sgd_step(64, 784, 128, 10), {})
+    assert not any(isinstance(s, CopyCall) for s in lowered.spec.steps)
+    assert sum(isinstance(s, GemmCall) for s in lowered.spec.steps) == 5
+    assert lowered.arena_bytes < 2 * (784 * 128 * 4)
+
+
+def test_pairs_that_must_not_overlap_are_written_arrays_with_all_others() -> None:
+    lowered = lower(written(lambda p, g, h: p - g * h, f32(5), f32(5), f32(5)), {})
+    assert lowered.spec.disjoint == ((0, 1), (0, 2))
+    assert [a.written for a in lowered.spec.arrays] == [True, False, False]
+
+
+def test_an_opaque_node_is_refused_here() -> None:
+    with pytest.raises(ValueError, match="inv has no nest"):
+        lower(trace(lambda x: op("inv", x), [f32(3, 3)]), {})
