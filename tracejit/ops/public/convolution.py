@@ -32,8 +32,19 @@ def windows(x: Any, rank: int, size: tuple[int, ...], stride: tuple[int, ...], d
     """All windows over the last `rank` dimensions: their places stay where the dimensions were, their elements are new last ones."""
     first = x.ndim - rank
     for i in range(rank):
-        x = views.unfold(x, dim=first + i, size=size[i], step=stride[i], dilation=dilation[i])
+        x = windows_of(x, first + i, size[i], stride[i], dilation[i])
     return x
+
+
+def windows_of(x: Any, dim: int, size: int, stride: int, dilation: int) -> Any:
+    """All windows over one dimension (a view).  Windows that tile it are a reshape, whose derivative is one too."""
+    if size != stride or dilation != 1:
+        return views.unfold(x, dim=dim, size=size, step=stride, dilation=dilation)
+    count = x.shape[dim] // size
+    if count * size != x.shape[dim]:
+        x = views.slice_(x, dim=dim, start=0, stop=count * size, step=1)
+    split = views.reshape(x, shape=(*x.shape[:dim], count, size, *x.shape[dim + 1 :]))
+    return views.permute(split, dims=(*range(dim + 1), *range(dim + 2, split.ndim), dim + 1))
 
 
 def padded(x: Any, low: tuple[int, ...], high: tuple[int, ...], value: float) -> Any:

@@ -16,7 +16,7 @@ from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
-from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows
+from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows, windows_of
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max_pool"]
 
@@ -147,7 +147,7 @@ def _window_sums(x: Any, rank: int, size: tuple[int, ...], step: tuple[int, ...]
     for i in range(rank):
         dim = x.ndim - rank + i
         stop = (outputs[i] - 1) * step[i] + size[i]
-        x = views.unfold(views.slice_(x, dim=dim, start=0, stop=stop, step=1), dim=dim, size=size[i], step=step[i], dilation=1)
+        x = windows_of(views.slice_(x, dim=dim, start=0, stop=stop, step=1), dim, size[i], step[i], 1)
         x = primitives.sum_(x, dims=(x.ndim - 1,), keepdim=False)
     return x
 
