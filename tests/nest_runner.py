@@ -9,7 +9,7 @@ import numpy as np
 from tracejit.codegen import driver, reference
 from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.loops import Nest
-from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, array_slot
+from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, Slot, array_slot
 from tracejit.core import dtypes
 
 WIDE = Target(512, masked=True)
@@ -30,9 +30,12 @@ def run_compiled(
 ) -> int:
     """Call the machine code of one nest on 1-D arrays; its return code."""
     specs = tuple(ArraySpec(dtypes.from_numpy_dtype(a.dtype), a.shape, a.strides) for a in arrays)
-    call = NestCall(nest, tuple(Address(array_slot(i)) for i in range(len(arrays))), sizes, scalars)
-    program = driver.compile_program(ProgramSpec(specs, (call,), slots=1 + len(arrays)), target)
+    first = 1 + len(arrays)
+    slots = tuple(Slot(first + k) for k in range(len(sizes)))  # not constants: other sizes find the same program
+    call = NestCall(nest, tuple(Address(array_slot(i)) for i in range(len(arrays))), slots, scalars)
+    program = driver.compile_program(ProgramSpec(specs, (call,), slots=first + len(sizes)), target)
     table = frame(program, arrays)
+    table[first : first + len(sizes)] = sizes
     return program.run(table.ctypes.data)
 
 
