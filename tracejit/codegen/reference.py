@@ -333,6 +333,8 @@ class _Renderer:
         self.line(f"for {axis} in range({self.extent(s.extent)}):")
         self.indent += 1
         self.statements(s.body)
+        if not s.body:
+            self.line("pass")
         self.indent -= 1
 
     def reduce(self, s: Reduce) -> None:
