@@ -275,6 +275,10 @@ def subclasses_of_containers_by_path():
         def __getattr__(self, name):
             return self[name]
 
+    class Doubled(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key) * 2
+
     class Stack(list):
         def append(self, value):
             super().append(value)
@@ -283,7 +287,9 @@ def subclasses_of_containers_by_path():
     def fn(a, config, stack):
         first = stack[0]
         stack.append(a)
-        return a * config.scale + len(config), first
+        return a * config.scale + len(config) + Doubled(k=a)["k"] + doubled["k"], first
+
+    doubled = Doubled(k=3.0)
 
     def go(f, k):
         stack = Stack([x(k)])

@@ -19,7 +19,15 @@ from tracejit.capture.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.convert import CAPTURE, convert, is_nested
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible
-from tracejit.capture.policies import C_CALLABLES, INLINED_TYPES, PURE_TYPES, REFUSED_LIBRARY, is_heap_type, is_library_module
+from tracejit.capture.policies import (
+    C_CALLABLES,
+    INLINED_TYPES,
+    PURE_TYPES,
+    REFUSED_LIBRARY,
+    builtin_base,
+    is_heap_type,
+    is_library_module,
+)
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.tensor import Tensor
 
@@ -200,6 +208,10 @@ class CallHandlers(BuiltinCallHandlers):
             instance = self.call(create.__func__, (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
             instance = object.__new__(cls)
+        elif getattr(create, "__self__", None) is builtin_base(cls) and builtin_base(cls) in (list, dict, set):
+            instance = create(cls)
+            arguments = tuple(self.consumable(self.settled(a)) for a in arguments)
+            keywords = {k: self.settled(v) for k, v in keywords.items()}
         else:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*arguments, **keywords)
@@ -213,7 +225,7 @@ class CallHandlers(BuiltinCallHandlers):
             else:
                 self.call(initialise, (instance, *arguments), keywords)
         elif arguments or keywords:
-            initialise(instance, *arguments, **keywords)
+            self.native(lambda: initialise(instance, *arguments, **keywords))
         return instance
 
     def _without_symbols_unless_python(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

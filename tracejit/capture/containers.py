@@ -23,6 +23,7 @@ from tracejit.capture.policies import (
     TRANSPARENT_TYPES,
     builtin_base,
     has_plain_state,
+    is_heap_type,
     is_user_instance,
 )  # fmt: skip
 from tracejit.capture.recorder import ABSENT
@@ -43,6 +44,19 @@ def _is_table(value: Any) -> bool:
         and len(value) > _LONG
         and all(type(v) in _SIMPLE_KEYS or (type(v) is float and v == v and v != 0.0) for v in value)
     )
+
+
+def _item(cls: type, text: str, key: str) -> str:
+    """The expression of an item, past the methods of a subclass: guards run no code of the program."""
+    return f"{builtin_base(cls).__name__}.__getitem__({text}, {key})" if is_heap_type(cls) else f"{text}[{key}]"
+
+
+def _length(cls: type, text: str) -> str:
+    return f"{builtin_base(cls).__name__}.__len__({text})" if is_heap_type(cls) else f"len({text})"
+
+
+def _elements(cls: type, text: str) -> str:
+    return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_heap_type(cls) else f"list({text})"
 
 
 class ContainerHandlers(AttributeHandlers):
@@ -97,19 +111,20 @@ class ContainerHandlers(AttributeHandlers):
             self.content_known.add(id(value))
             self.keep.append(value)
             text = self.sources[id(value)]
-            self.miss_if(f"len({text}) != {len(value)}")
+            self.miss_if(f"{_length(cls, text)} != {len(value)}")
             if _is_table(value):
                 self.miss_if(f"{text} != {self.constant(cls(value))} or list(map(type, {text})) != {self.constant(list(map(type, value)))}")
             elif isinstance(value, list):
                 for i, item in enumerate(list.__iter__(value)):
-                    self.read(item, f"{text}[{i}]")
+                    self.read(item, _item(cls, text, str(i)))
             elif isinstance(value, tuple):
                 for i, item in enumerate(tuple.__iter__(value)):
-                    self.read(item, f"{text}[{i}]")
+                    self.read(item, _item(cls, text, str(i)))
             elif isinstance(value, dict):
                 self._guard_dict(value, text)
             elif all(type(k) in PRIMITIVE_TYPES for k in value):
-                self.miss_if(f"list({text}) != {list(value)!r} or list(map(type, {text})) != {self.constant([type(k) for k in value])}")
+                types = self.constant([type(k) for k in value])
+                self.miss_if(f"{_elements(cls, text)} != {list(value)!r} or list(map(type, {text})) != {types}")
             else:
                 self.stop("container", "a set of objects")
         elif hasattr(cls, "__next__"):
@@ -126,13 +141,13 @@ class ContainerHandlers(AttributeHandlers):
             self.stop("container", "a dict with unusual keys")
             return
         if texts:
-            self.miss_if(f"list({text}) != [{', '.join(map(str, texts.values()))}]")
+            self.miss_if(f"{_elements(type(value), text)} != [{', '.join(map(str, texts.values()))}]")
         if not all(type(k) is str for k in texts):
-            self.miss_if(f"list(map(type, {text})) != {self.constant([type(k) for k in texts])}")
+            self.miss_if(f"list(map(type, {_elements(type(value), text)})) != {self.constant([type(k) for k in texts])}")
         for key, key_text in texts.items():
             place = (id(value), key)
             if place not in self.written:
-                self.read(dict.__getitem__(value, key), f"{text}[{key_text}]")
+                self.read(dict.__getitem__(value, key), _item(type(value), text, str(key_text)))
 
     def settled(self, value: Any) -> Any:
         """`value` for C code: symbolic numbers in it, and in local containers in it, replaced by guarded plain ones."""
@@ -155,27 +170,38 @@ class ContainerHandlers(AttributeHandlers):
         if isinstance(owner, Tensor):
             self.inspect(owner)
             return self.binary_native("__getitem__", owner, key)
-        if is_user_instance(owner) and not isinstance(owner, (list, tuple, dict)):
+        if is_user_instance(owner):
             method, _ = self.lookup(type(owner), "__getitem__")
             if type(method) is FunctionType:
                 return self.call(method, (owner, key), {})
         if isinstance(owner, type):
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
+        return self.plain_item(owner, key)
+
+    def plain_item(self, owner: Any, key: Any) -> Any:
+        """The `__getitem__` of a built-in container, past that of a subclass."""
         if self.is_outside(owner):
             return self._outside_item(owner, key)
         if isinstance(owner, dict) and (id(owner), key) in self.stored:
             return self.stored[id(owner), key]
         if not isinstance(owner, (list, tuple, dict, str, range, bytes, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
-        return owner[key]
+            return owner[key]
+        return builtin_base(type(owner)).__getitem__(owner, key)
+
+    def _overrides(self, cls: type) -> bool:
+        """Whether a subclass of dict looks items up in its own way."""
+        methods = ("__getitem__", "__missing__", "__contains__")
+        return is_heap_type(cls) and any(type(self.lookup(cls, name)[0]) is FunctionType for name in methods)
 
     def _outside_item(self, owner: Any, key: Any) -> Any:
         text = self.sources[id(owner)]
-        cls = type(owner)
+        cls: Any = type(owner)
+        base = builtin_base(cls)
         if type(key) is ObjectIdentity:
             self.stop("object_identity", "an item at id()")
-        if cls in _DICT_TYPES:
+        if base in _DICT_TYPES and not self._overrides(cls):
             key_text = self._key_text(key)
             if key_text is not None:
                 place = (id(owner), key)
@@ -184,7 +210,7 @@ class ContainerHandlers(AttributeHandlers):
                 if place in self.written:
                     return owner[key]
                 if key in owner:
-                    return self.read(owner[key], f"{text}[{key_text}]", symbolic=True)
+                    return self.read(base.__getitem__(owner, key), _item(cls, text, key_text), symbolic=True)
                 self._guard_absence(text, key_text)
                 if cls is collections.defaultdict and owner.default_factory is not None:
                     factory = self.get_attribute(owner, "default_factory")
@@ -195,7 +221,7 @@ class ContainerHandlers(AttributeHandlers):
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
         self.read_content(owner)
-        return owner[key]
+        return base.__getitem__(owner, key)
 
     def _guard_absence(self, text: str, key_text: str) -> None:
         if self.first_time("absent", text, key_text):
@@ -259,10 +285,11 @@ class ContainerHandlers(AttributeHandlers):
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
         element = concrete(element)
-        if is_user_instance(container) and not isinstance(container, (list, tuple, dict, set, frozenset, Tensor)):
+        if is_user_instance(container) and not isinstance(container, Tensor):
             method, _ = self.lookup(type(container), "__contains__")
             if type(method) is FunctionType:
                 return self.truth(self.call(method, (container, element), {}))
+        if is_user_instance(container) and not isinstance(container, (list, tuple, dict, set, frozenset, Tensor)):
             self.stop("container", f"a {type(container).__name__} (operator in)")
             return element in container
         if isinstance(container, Tensor):
@@ -304,7 +331,7 @@ class ContainerHandlers(AttributeHandlers):
         if isinstance(value, Tensor):
             self.inspect(value)
             return len(value)
-        if is_user_instance(value) and not isinstance(value, (list, tuple, dict)):
+        if is_user_instance(value):
             method, _ = self.lookup(type(value), "__len__")
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})
@@ -315,7 +342,7 @@ class ContainerHandlers(AttributeHandlers):
                 if id(value) in self.changed_unread:
                     self.stop("read_after_change", f"the length of a {type(value).__name__}")
                 else:
-                    self.miss_if(f"len({self.sources[id(value)]}) != {len(value)}")
+                    self.miss_if(f"{_length(type(value), self.sources[id(value)])} != {len(value)}")
         return len(value)
 
     # -- methods of containers
@@ -352,7 +379,7 @@ class ContainerHandlers(AttributeHandlers):
                 return self.get_item(owner, arguments[0])
             return arguments[1] if len(arguments) > 1 else None
         if name == "__getitem__":
-            return self.get_item(owner, arguments[0])
+            return self.plain_item(owner, concrete(arguments[0]))
         self.read_content(owner)
         for argument in arguments:
             self.read_content(argument, deep=True)
