@@ -151,7 +151,12 @@ def diagonal(m: Maker, x: Any) -> Any:
 
 def cat(m: Maker, x: Any) -> Any:
     dim = m.dim(x)
-    other = m.pick(lambda y: y.dtype is x.dtype and y.ndim == x.ndim and y.shape[:dim] + y.shape[dim + 1 :] == x.shape[:dim] + x.shape[dim + 1 :])
+
+
+    def others(y: Any) -> tuple[int, ...]:
+        return (*y.shape[:dim], *y.shape[dim + 1 :])
+
+    other = m.pick(lambda y: y.dtype is x.dtype and y.ndim == x.ndim and others(y) == others(x))
     return op("cat", x, other, x, dim=dim)
 
 

@@ -1,6 +1,6 @@
 """From a fusion group to a nest: loops, phases, stores.
 
-The loops of a group are its axes after *collapsing*: neighbouring axes that every access treats as one become one.  Inside the outer
+The loops of a group are its axes after collapsing (spaces.py).  Inside the outer
 loops, the inner axes are run through in *phases*: phase k computes the reductions that need the results of k reductions before them
 (softmax: maximum, sum, quotient).  Every phase is one pass, with all stores and reductions that belong to it.  A value of one phase that a
 later one needs is loaded if it was stored anyway, kept in a scratch row if it is expensive, computed again if it is cheap.
@@ -14,7 +14,6 @@ The result (`Scheduled`) names memory by root values; addresses are given in low
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +24,9 @@ from tracejit.codegen.elements import Elements, Scope, Scratch, Valued
 from tracejit.codegen.expr import Expr, Load, builder
 from tracejit.codegen.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Member
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Statement, Store
-from tracejit.codegen.values import Values, operand_positions
-from tracejit.codegen.views import ZERO, Position, Positions, Strided, contiguous, linear
+from tracejit.codegen.spaces import accesses, collapsed
+from tracejit.codegen.values import Values
+from tracejit.codegen.views import ZERO, Positions, Strided, contiguous, linear
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
@@ -90,27 +90,6 @@ def _combine(reducer: str, x: Expr, y: Expr) -> Expr:
     return builder.maximum(x, y) if reducer == "max" else builder.minimum(x, y)
 
 
-def collapsed(
-    extents: Sequence[int], barriers: AbstractSet[int], strides: Sequence[Mapping[int, int]], pinned: AbstractSet[int]
-) -> list[list[int]]:
-    """Runs of neighbouring axes that every access (strides by axis) treats as one.  Nothing joins across a barrier (an axis that starts
-    a run), or with a pinned axis."""
-    runs: list[list[int]] = []
-    for a in range(len(extents)):
-        joins = (
-            bool(runs)
-            and a not in barriers
-            and a not in pinned
-            and a - 1 not in pinned
-            and all(s.get(a - 1, 0) == s.get(a, 0) * extents[a] for s in strides)
-        )
-        if joins:
-            runs[-1].append(a)
-        else:
-            runs.append([a])
-    return runs
-
-
 class _Nest(Elements):
     def __init__(
         self, values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]
@@ -119,7 +98,7 @@ class _Nest(Elements):
         self.group = group
         self.stored = stored
         self.axes = group.axes
-        strides, pinned, barriers = _accesses(values, group, stored, inlined)
+        strides, pinned, barriers = accesses(values, group, stored, inlined)
         runs = collapsed(group.axes, barriers, strides, pinned)
         placing = {a: (k, int(a == run[-1])) for k, run in enumerate(runs) for a in run}
         sizes = tuple(product(group.axes[a] for a in run) for run in runs)
@@ -517,69 +496,3 @@ def _collect(statements: Sequence[Statement], stores: dict[str, list[Index]]) ->
         elif not isinstance(s, Let):
             exits = _collect(s.body, stores) or exits
     return exits
-
-
-def _accesses(
-    values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int]
-) -> tuple[list[Mapping[int, int]], set[int], set[int]]:
-    """(strides by axis of every access of a group, axes whose coordinate itself is used, axes that must start a loop)."""
-    assert group.axes is not None
-    extents = group.axes
-    strides: list[Mapping[int, int]] = []
-    pinned: set[int] = set()
-    barriers: set[int] = {0}
-    if group.inner is not None:
-        barriers.add(group.inner)
-    seen: set[Any] = set()
-
-    def access(layout: Strided, at: Positions) -> None:
-        strides.append(dict(linear(at, layout.strides).terms))
-
-    def pin(p: Position) -> None:
-        pinned.update(a for a, _ in p.terms)
-
-    def visit(v: int, at: Positions) -> None:
-        while True:
-            source = values.producer.get(values.root(v), -1)
-            if source not in group.members and source not in inlined:
-                access(values.strided[v], at)
-                return
-            if not values.is_view(v):
-                member(source, at)
-                return
-            if values.nodes[source].op.name == "full":
-                return
-            below = values.through(v, at, extents)
-            assert below is not None
-            v, at = below
-
-    def member(number: int, at: Positions) -> None:
-        m = group.members.get(number)
-        if (m is not None and m.out == at) or (number, at) in seen:
-            return
-        seen.add((number, at))
-        operands(number, at)
-
-    def operands(number: int, at: Positions) -> None:
-        node = values.nodes[number]
-        if node.op.name in ("arange", "eye"):
-            for p in at:
-                pin(p)
-        elif node.op.name in ("scatter_add", "scatter", "select_scatter"):
-            pin(at[node.attrs["dim"]])
-        for k, where in operand_positions(values, node, at, None):
-            visit(node.operands[k], where)  # type: ignore[arg-type]
-
-    for number, m in group.members.items():
-        operands(number, m.at)
-        node = values.nodes[number]
-        if m.reduced:
-            for a in m.reduced:
-                if a - 1 not in m.reduced:
-                    barriers.add(a)
-                if a + 1 not in m.reduced:
-                    barriers.add(a + 1)
-        if number in stored or m.level == LATE:
-            out = node.outputs[0]
-            access(Strided(out, 0, contiguous(values.shape(out))), m.out)
-    return strides, pinned, barriers

@@ -12,7 +12,8 @@ from typing import Any
 from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
-from tracejit.codegen.schedule import Argument, Scheduled, collapsed
+from tracejit.codegen.schedule import Argument, Scheduled
+from tracejit.codegen.spaces import collapsed
 from tracejit.codegen.values import Values, index_block
 from tracejit.codegen.views import Strided, strided_view
 from tracejit.core import dtypes

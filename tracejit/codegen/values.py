@@ -1,4 +1,4 @@
-"""The values of a graph as the scheduler sees them: producers, users, memory layouts, and which nodes a nest can hold.
+"""The values of a graph as the scheduler sees them: producers, memory layouts, and which nodes a nest can hold.
 
 `Values(graph, layouts)` normalises the graph without changing its meaning: dead nodes go, a view that would need a copy gets an explicit
 `clone`, and so does an output or final write that has no memory of its own.  After that every VIEW output has a `Strided` layout over a
@@ -33,7 +33,7 @@ _SPECIAL = frozenset(
 
 
 class Values:
-    """Producers, users and layouts of the values of one graph.
+    """Producers and layouts of the values of one graph.
 
     layouts: strides in elements of each tensor input.  `strided[v]` is where v's elements lie once v's root has memory.
     """
@@ -57,22 +57,15 @@ class Values:
         self.outputs: list[Operand] = []
         copies: dict[int, int] = {}
         for o in graph.outputs:
-            if not isinstance(o, int) or o not in self.strided or o in graph.inputs or (self.strided[o].root == o and o not in self.constants):
-                self.outputs.append(o)
-                continue
-            if o not in copies:  # a view, or a constant: the caller gets memory of its own
-                copies[o] = self._clone(o)
-            self.outputs.append(copies[o])
+            if isinstance(o, int) and o in self.strided and o not in graph.inputs and (self.strided[o].root != o or o in self.constants):
+                # A view, or a constant: the caller gets memory of its own.
+                o = copies[o] if o in copies else copies.setdefault(o, self._clone(o))
+            self.outputs.append(o)
         written = {target for target, _ in graph.writes}
         self.writes: list[tuple[int, int]] = []
         for target, v in graph.writes:
             root = self.strided[v].root
             self.writes.append((target, self._clone(v) if root in written and not (root == v == target) else v))
-        self.users: dict[int, list[int]] = {}
-        for i, node in enumerate(self.nodes):
-            for v in node.operands:
-                if isinstance(v, int):
-                    self.users.setdefault(v, []).append(i)
 
     def aval(self, v: int) -> Aval:
         """The aval of a tensor value."""
