@@ -35,6 +35,7 @@ from tracejit.ir.graph import Graph
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import verify
+from tracejit.passes.functionalise import functionalise
 from tracejit.passes.mincut import Network
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import optimise, prepare
@@ -338,7 +339,8 @@ def test_programs_of_views_writes_and_no_grad_are_differentiated_as_eager_mode_d
     try:
         expected = tracejit.autograd.grad([o for o, _ in roots], tensors, [g for _, g in roots], allow_unused=True)
     except RuntimeError as error:
-        assert p.stale, error
+        # A node whose result was overwritten as a whole is dead in the pure graph; eager mode enters it all the same, with zeros.
+        assert p.stale or functionalise(raw).stale, error
         return
     assert not p.stale
     direct = [arrays[p.graph.inputs.index(v)] for v in p.direct_inputs]

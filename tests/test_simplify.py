@@ -147,6 +147,26 @@ def test_what_is_exact_goes(name: str) -> None:
     assert left_of(function, X) == left
 
 
+def uniform(value: float, *shape: int) -> Any:
+    return op("full", value, shape=shape, dtype=dtypes.float32)
+
+
+def test_arithmetic_of_uniform_tensors_is_done_once_with_the_bits_of_their_dtype() -> None:
+    def program(x: Any) -> Any:
+        return x * (-(uniform(1.0) / 20.0) + uniform(0.1, 3)) + op("cast", uniform(1.0) > 0.5, dtype=dtypes.float32)
+
+    graph = trace(program, (f32(3),))
+    simple = dce(algebra(graph))
+    assert names(simple) == ["mul", "add"]
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    assert interpret(graph, [x])[0].tobytes() == interpret(simple, [x])[0].tobytes()
+
+
+def test_uniform_tensors_that_would_become_infinite_are_left_alone() -> None:
+    graph = trace(lambda x: x + uniform(1.0) / 0.0, (f32(3),))
+    assert "div" in names(algebra(graph))
+
+
 STAYS: dict[str, Callable[..., Any]] = {
     "plus zero": lambda x: x + 0.0,
     "minus negative zero": lambda x: x - (-0.0),

@@ -96,6 +96,10 @@ def _rewrite(scope: _Scope, node: Node) -> Rewrite:
     op = node.op
     if op.effect is Effect.IN_PLACE:
         return None
+    if op.name in _FOLDED:
+        folded = _fold(scope, node)
+        if folded is not None:
+            return folded
     if op.kind is Kind.ELEMENTWISE and op.name not in _KEEPS_SHAPES:
         for x in node.operands:
             if type(x) is int and x in scope.makers and scope.makers[x].op.name in ("expand", "full"):
@@ -114,11 +118,28 @@ def _rewrite(scope: _Scope, node: Node) -> Rewrite:
 _KEEPS_SHAPES = frozenset({"cast", "acc", "replace_data"})  # their output has the shape of an operand: nothing broadcasts
 _UNIFORM = frozenset({"reshape", "permute", "expand", "slice", "select", "diagonal", "clone", "flip"})
 _TAKES_LITERALS = frozenset({"add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"})
+_FOLDED = _TAKES_LITERALS | {"neg", "cast"}  # correctly rounded: the same bits now and at run time
 
 
 def _full(scope: _Scope, node: Node, value: Operand) -> Node:
     aval = scope.avals[node.outputs[0]]
     return Node(REGISTRY["full"], (value,), (("dtype", aval.dtype), ("shape", aval.shape)), node.outputs, node.line)
+
+
+def _fold(scope: _Scope, node: Node) -> Node | None:
+    """A node whose tensor operands are all uniform, evaluated now by the op itself; not if the result is infinite or NaN."""
+    numbers: list[Any] = []
+    for x in node.operands:
+        if isinstance(x, Literal):
+            numbers.append(x.value)
+            continue
+        made = scope.made_by(x, "full")
+        if made is None or not isinstance(made.operands[0], Literal):
+            return None
+        numbers.append(np.full((), made.operands[0].value, made.attrs["dtype"].numpy))
+    with np.errstate(all="ignore"):
+        value = np.asarray(node.op.evaluate(*numbers, **node.attrs)).item()
+    return _full(scope, node, Literal(value)) if math.isfinite(value) else None
 
 
 def _absorb(scope: _Scope, node: Node) -> Node | None:
@@ -216,12 +237,7 @@ def _(scope: _Scope, node: Node) -> Rewrite:
     same = scope.same(x, node)
     if same is not None:
         return same
-    made = scope.made_by(x, "full")
     target = scope.avals[node.outputs[0]].dtype
-    if made is not None and isinstance(made.operands[0], Literal):
-        number = made.operands[0].value
-        if type(number) is float and target.is_floating_point and float(scope.avals[x].dtype.numpy.type(number)) == number:  # type: ignore[index]
-            return _full(scope, node, made.operands[0])
     inner = scope.made_by(x, "cast")
     if inner is None or type(inner.operands[0]) is not int or not isinstance(scope.avals[inner.operands[0]], Aval):
         return None

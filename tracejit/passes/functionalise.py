@@ -173,6 +173,18 @@ class _Functionaliser:
             return self._emit("replace_data", (previous, contents), (), True)
         return contents
 
+    def _read_differentiably(self, v: int) -> int:
+        """Like `_read`, but gradients flow to the root even where a view on the way was made under no_grad."""
+        v = self._tensor(v)
+        contents = self._read(v)
+        view = self.views.get(v)
+        if view is None or view.op.name == "detach" or contents in self.builder.requires_grad:
+            return contents
+        base = self._read_differentiably(view.base)
+        if base not in self.builder.requires_grad:
+            return contents
+        return self._emit(view.op, (base, *view.operands), view.attributes, True, view.line)
+
     def _emit(
         self,
         op: Op | str,
@@ -221,7 +233,7 @@ class _Functionaliser:
         root = self.root[target]
         if target != root:
             view = self.views[target]
-            base = self._read(view.base)
+            base = self._read_differentiably(view.base) if differentiable else self._read(view.base)
             if view.op.name == "detach":  # the detached tensor has a place of its own on the tape: only contents are shared
                 plain = self._emit("detach", (contents,), (), False) if contents in self.builder.requires_grad else contents
                 self._store(view.base, base, plain, False)
