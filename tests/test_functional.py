@@ -21,7 +21,8 @@ ACTIVATIONS = [
     ("gelu", {}), ("gelu", {"approximate": "tanh"}),
     ("hardshrink", {}),
     ("hardsigmoid", {}), ("hardswish", {}), ("hardtanh", {}), ("hardtanh", {"min_val": -3.0, "max_val": 0.5}),
-    ("leaky_relu", {}), ("leaky_relu", {"negative_slope": 0.3}), ("logsigmoid", {}), ("mish", {}), ("relu", {}), ("relu6", {}), ("selu", {}),
+    ("leaky_relu", {}), ("leaky_relu", {"negative_slope": 0.3}), ("logsigmoid", {}), ("mish", {}), ("relu", {}), ("relu6", {}),
+    ("selu", {}),
     ("sigmoid", {}), ("silu", {}), ("softplus", {}), ("softplus", {"beta": 2.0, "threshold": 5.0}), ("softshrink", {}), ("softsign", {}),
     ("tanh", {}), ("tanhshrink", {}), ("threshold", {"threshold": 0.1, "value": -7.0}),
 ]  # fmt: skip
@@ -123,6 +124,7 @@ def test_normalisations_agree_with_torch() -> None:
     agree("normalize", x, p=2.0, dim=1)
     agree("normalize", x, p=3.0, dim=-1)
     agree("cosine_similarity", x, numbers(4, 6, 5, seed=3), dim=1)
+    agree("cosine_similarity", numbers(4, 1, 5), numbers(6, 5, seed=3), dim=1)
     agree("pairwise_distance", numbers(4, 3), numbers(4, 3, seed=1))
     agree("pairwise_distance", numbers(4, 3), numbers(4, 3, seed=1), p=1.0, keepdim=True)
     agree("local_response_norm", numbers(2, 5, 3), 3)
@@ -231,12 +233,35 @@ def test_a_query_that_sees_nothing_attends_to_zeros() -> None:
     ("sizes", "options"),
     [
         ((1, 2), {}), ((1, 2, 0, 3), {"value": 7.0}), ((-1, 2), {}), ((-1, -1, -2, 1), {"value": 1.5}), ((2, 3), {"mode": "reflect"}),
-        ((2, 1), {"mode": "replicate"}), ((2, 3), {"mode": "circular"}), ((1, 1, 2, 1), {"mode": "reflect"}),
+        ((2, 1), {"mode": "replicate"}), ((2, 3), {"mode": "circular"}),
+        ((-1, 2, -1, 1), {"mode": "circular"}), ((1, 1, 2, 1), {"mode": "reflect"}),
     ],
 )  # fmt: skip
 def test_pad_agrees_with_torch(sizes: tuple[int, ...], options: dict[str, object]) -> None:
     shape = (2, 3, 4, 5) if len(sizes) == 4 or not options else (2, 4, 5)
     agree("pad", numbers(*shape), sizes, **options)
+
+
+def test_images_are_rearranged_as_in_torch() -> None:
+    agree("unfold", numbers(2, 3, 6, 5), (2, 3), dilation=2, padding=1, stride=2)
+    agree("unfold", numbers(3, 4, 5), 2)
+    agree("pixel_shuffle", numbers(2, 8, 3, 4), 2)
+    agree("pixel_unshuffle", numbers(2, 2, 6, 4), 2)
+    with pytest.raises(RuntimeError, match="divisible by 4"):
+        F.pixel_shuffle(tracejit.zeros(1, 3, 2, 2), 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((2, 3, 5), {"size": 8}), ((2, 3, 5, 4), {"scale_factor": 1.7}), ((2, 3, 5, 4), {"size": (3, 9), "mode": "nearest-exact"}),
+        ((2, 3, 5), {"scale_factor": 2.5, "mode": "linear"}), ((2, 3, 5, 4), {"size": (7, 3), "mode": "bilinear"}),
+        ((2, 3, 5, 4), {"size": (7, 3), "mode": "bilinear", "align_corners": True}),
+        ((1, 2, 3, 4, 2), {"scale_factor": (2.0, 1.5, 0.5), "mode": "trilinear", "recompute_scale_factor": True}),
+    ],
+)  # fmt: skip
+def test_interpolation_agrees_with_torch(shape: tuple[int, ...], options: dict[str, object]) -> None:
+    agree("interpolate", numbers(*shape), **options)
 
 
 def test_padding_that_does_not_fit_is_an_error() -> None:

@@ -22,6 +22,15 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...]]] = [
     ("LogSoftmax", (), {"dim": 1}, (5, 4)), ("GLU", (), {}, (5, 4)), ("Flatten", (), {}, (5, 4, 3)), ("Unflatten", (1, (2, 2)), {}, (5, 4)),
     ("Identity", (), {}, (5, 4)), ("ReLU", (), {}, (5, 4)), ("Tanh", (), {}, (5, 4)), ("Sigmoid", (), {}, (5, 4)), ("SiLU", (), {}, (5, 4)),
     ("Softplus", (), {"beta": 2.0}, (5, 4)), ("ELU", (), {"alpha": 0.5}, (5, 4)), ("Hardtanh", (), {}, (5, 4)), ("Mish", (), {}, (5, 4)),
+    ("Conv1d", (4, 6, 3), {"stride": 2, "padding": 1}, (2, 4, 7)), ("Conv2d", (2, 4, (3, 2)), {"dilation": 2, "groups": 2}, (2, 2, 8, 7)),
+    ("Conv2d", (2, 3, 3), {"padding": "same", "bias": False}, (2, 2, 5, 4)), ("Conv3d", (1, 2, 2), {}, (1, 1, 3, 4, 3)),
+    ("ConvTranspose1d", (3, 2, 3), {"stride": 2}, (2, 3, 4)),
+    ("ConvTranspose2d", (3, 2, 3), {"stride": 2, "padding": 1, "output_padding": 1}, (2, 3, 4, 3)),
+    ("MaxPool1d", (2,), {}, (2, 3, 7)), ("MaxPool2d", (3,), {"stride": 2, "padding": 1}, (2, 3, 6, 5)),
+    ("AvgPool1d", (2,), {}, (2, 3, 7)), ("AvgPool2d", (3,), {"stride": 2, "padding": 1, "count_include_pad": False}, (2, 3, 6, 5)),
+    ("AdaptiveAvgPool1d", (3,), {}, (2, 3, 7)), ("AdaptiveAvgPool2d", ((2, 3),), {}, (2, 3, 7, 5)),
+    ("AdaptiveMaxPool2d", ((2, 3),), {}, (2, 3, 7, 5)), ("PixelShuffle", (2,), {}, (2, 8, 3, 2)),
+    ("Upsample", (), {"scale_factor": 2.0}, (2, 3, 3, 2)), ("Upsample", (), {"size": (5, 7), "mode": "bilinear"}, (2, 3, 3, 4)),
 ]  # fmt: skip
 
 

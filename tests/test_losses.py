@@ -149,6 +149,7 @@ def test_margin_losses_agree_with_torch(reduction: str) -> None:
     agree("margin_ranking_loss", a[:, 0], b[:, 0], signs, margin=0.2, reduction=reduction, gradients=False)
     agree("hinge_embedding_loss", a[:, 0], signs, margin=0.5, reduction=reduction, gradients=False)
     agree("cosine_embedding_loss", a, b, signs, margin=0.1, reduction=reduction, gradients=False)
+    agree("multi_margin_loss", a, classes(4, count=3), p=2, margin=0.8, reduction=reduction)
     agree("triplet_margin_loss", a, b, c, margin=0.7, swap=True, reduction=reduction)
 
 

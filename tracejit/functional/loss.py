@@ -14,6 +14,7 @@ from tracejit.functional.normalisation import cosine_similarity, pairwise_distan
 from tracejit.functional.support import reduced, sum_of_all
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
+from tracejit.ops.creation import arange
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p, relu
@@ -22,7 +23,8 @@ from tracejit.ops.public.softmax import log_softmax
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "gaussian_nll_loss",
-    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "nll_loss", "poisson_nll_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
+    "multi_margin_loss", "nll_loss", "poisson_nll_loss",
     "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
 ]  # fmt: skip
 
@@ -277,6 +279,25 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, *, margin: float 
 def _at_least_zero(x: Any) -> Any:
     """max(x, 0) with PyTorch's gradient of clamp_min: 1 at 0."""
     return where(x >= 0, x, 0.0 * x)
+
+
+def multi_margin_loss(
+    input: Any, target: Any, *, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
+) -> Any:
+    """The mean over the other classes i of max(0, margin - input[target] + input[i]) ** p, for scores (C,) or (N, C); p is 1 or 2."""
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
+    axis = _class_axis("multi_margin_loss", input, target, weight)
+    shape = (*target.shape, 1)
+    position = reshape(target, shape=shape)
+    excess = _at_least_zero(margin - indexing.gather(input, position, dim=axis) + input)
+    excess = excess if p == 1 else excess * excess
+    if weight is not None:
+        excess = excess * reshape(indexing.index_select(weight, target, dim=0), shape=shape)
+    classes = input.shape[axis]
+    others = position != arange(0, 1, length=classes, dtype=target.dtype)
+    loss = primitives.sum_(where(others, excess, 0.0), dims=(axis,), keepdim=False) / float(classes)
+    return reduced("multi_margin_loss", loss, reduction)
 
 
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import float32
-from tracejit.core.shapes import normalise_dim, product
+from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.functional.support import trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.copies import clone, pad
-from tracejit.ops.movement.views import reshape, slice_
+from tracejit.ops.movement.views import expand, reshape, slice_
 from tracejit.ops.public.norms import vector_norm
 
 __all__ = [
@@ -180,13 +180,11 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> A
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between x1 and x2 (which broadcast) along `dim`; each norm is at least eps."""
-    ndim = max(x1.ndim, x2.ndim)
-    at = normalise_dim("cosine_similarity", dim, ndim) - ndim
-    own1, own2 = (normalise_dim("cosine_similarity", at, x.ndim) for x in (x1, x2))
-    unit1 = x1 / maximum(vector_norm(x1, 2, (own1,) if x1.ndim else (), True), eps)
-    unit2 = x2 / maximum(vector_norm(x2, 2, (own2,) if x2.ndim else (), True), eps)
-    product_ = unit1 * unit2
-    return primitives.sum_(product_, dims=(at + ndim,) if ndim else (), keepdim=False)
+    shape = broadcast_shapes("cosine_similarity", tuple(x1.shape), tuple(x2.shape))
+    dims = (normalise_dim("cosine_similarity", dim, len(shape)),) if shape else ()
+    first, second = (x if tuple(x.shape) == shape else expand(x, shape=shape) for x in (x1, x2))
+    cosine = first / maximum(vector_norm(first, 2, dims, True), eps) * (second / maximum(vector_norm(second, 2, dims, True), eps))
+    return primitives.sum_(cosine, dims=dims, keepdim=False)
 
 
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:

@@ -66,6 +66,7 @@ def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
     places = range(-before, size + after)
     if mode == "replicate":
         return [min(max(p, 0), size - 1) for p in places]
-    if mode == "circular":
-        return [p % size for p in places]
+    if mode == "circular":  # negative sizes crop first
+        start, kept = max(0, -before), size + min(0, before) + min(0, after)
+        return [start + p % kept for p in range(-max(before, 0), kept + max(after, 0))]
     return [-p if p < 0 else 2 * (size - 1) - p if p >= size else p for p in places]

@@ -16,7 +16,6 @@ from tracejit.core.dtypes import float64
 from tracejit.ops.elementwise.special import erfinv
 from tracejit.ops.public.creation import eye
 from tracejit.ops.public.random import rand, randn, randperm
-from tracejit.tensor import Tensor
 from tracejit.tensor import tensor as make_tensor
 
 __all__ = [
@@ -47,54 +46,54 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
-def _fill(tensor: Tensor, values: Any) -> Tensor:
+def _fill(tensor: Any, values: Any) -> Any:
     with no_grad():
         return tensor.copy_(values)
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers from U(a, b)."""
     return _fill(tensor, rand(tuple(tensor.shape), generator=generator, dtype=tensor.dtype) * (b - a) + a)
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers from N(mean, std ** 2)."""
     return _fill(tensor, randn(tuple(tensor.shape), generator=generator, dtype=tensor.dtype) * std + mean)
 
 
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
-) -> Tensor:
+    tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Any:
     """Fill with numbers from N(mean, std ** 2) within [a, b], by the inverse of the distribution function."""
     low, high = (0.5 * (1.0 + math.erf((limit - mean) / std / math.sqrt(2.0))) for limit in (a, b))
     uniform = rand(tuple(tensor.shape), generator=generator, dtype=float64) * (2.0 * (high - low)) + (2.0 * low - 1.0)
     return _fill(tensor, (erfinv(uniform) * (std * math.sqrt(2.0)) + mean).clamp(a, b))
 
 
-def constant_(tensor: Tensor, val: float) -> Tensor:
+def constant_(tensor: Any, val: float) -> Any:
     """Fill with one number."""
     with no_grad():
         return tensor.fill_(val)
 
 
-def zeros_(tensor: Tensor) -> Tensor:
+def zeros_(tensor: Any) -> Any:
     """Fill with 0."""
     return constant_(tensor, 0.0)
 
 
-def ones_(tensor: Tensor) -> Tensor:
+def ones_(tensor: Any) -> Any:
     """Fill with 1."""
     return constant_(tensor, 1.0)
 
 
-def eye_(tensor: Tensor) -> Tensor:
+def eye_(tensor: Any) -> Any:
     """Fill a matrix with the identity.  Raises ValueError for any other number of dimensions."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     return _fill(tensor, eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype))
 
 
-def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+def dirac_(tensor: Any, groups: int = 1) -> Any:
     """Fill a convolution's weight (out, in, ...) so that it copies as many channels as it can, in each group.
 
     Raises ValueError for shapes that no convolution has."""
@@ -111,7 +110,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return _fill(tensor, make_tensor(values))
 
 
-def fans(tensor: Tensor) -> tuple[int, int]:
+def fans(tensor: Any) -> tuple[int, int]:
     """(fan in, fan out) of a weight (out, in, ...).  Raises ValueError below two dimensions."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -119,26 +118,26 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
     """Fill from U(-a, a) with a = gain * sqrt(6 / (fan in + fan out))."""
     bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(sum(fans(tensor)))))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
     """Fill from N(0, s ** 2) with s = gain * sqrt(2 / (fan in + fan out))."""
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(sum(fans(tensor)))), generator)
 
 
-def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
     return calculate_gain(nonlinearity, a) / math.sqrt(fans(tensor)[mode == "fan_out"])
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> Tensor:
+    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Any:
     """Fill from U(-b, b) with b = gain * sqrt(3 / fan), where gain = calculate_gain(nonlinearity, a); nothing to do for no elements."""
     if 0 in tensor.shape:
         return tensor
@@ -147,15 +146,15 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> Tensor:
+    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Any:
     """Fill from N(0, s ** 2) with s = gain / sqrt(fan), where gain = calculate_gain(nonlinearity, a); nothing to do for no elements."""
     if 0 in tensor.shape:
         return tensor
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
-def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     """Fill with gain times a random (semi-)orthogonal matrix of dimension 0 by all others.  Raises ValueError below two dimensions."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -166,10 +165,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     flat = randn((rows, columns), generator=generator, dtype=tensor.dtype).numpy()
     q, r = np.linalg.qr(flat.T if rows < columns else flat)
     q = q * np.sign(np.diagonal(r))  # makes the decomposition unique, hence the distribution uniform
-    return _fill(tensor, make_tensor(np.ascontiguousarray(q.T if rows < columns else q).reshape(tuple(tensor.shape))) * gain)
+    q = np.ascontiguousarray(q.T if rows < columns else q).reshape(tuple(tensor.shape))
+    return _fill(tensor, make_tensor((q * gain).astype(tensor.dtype.numpy)))
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
     """Fill a matrix from N(0, std ** 2), then set the fraction `sparsity` of each column to 0.
 
     Raises ValueError for any other number of dimensions."""

@@ -272,11 +272,12 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of all parameters: None, or zeros in place."""
         for parameter in self.parameters():
-            if set_to_none:
+            gradient: Any = parameter.grad if not set_to_none else None
+            if gradient is None:
                 parameter.grad = None
-            elif parameter.grad is not None:
-                parameter.grad = parameter.grad.detach()
-                parameter.grad.zero_()
+            else:
+                parameter.grad = gradient = gradient.detach()
+                gradient.zero_()
 
     def _convert(self: M, convert: Callable[[Tensor], Tensor]) -> M:
         """Replace the contents of parameters, their gradients and buffers, each once; the Parameter objects stay."""
@@ -328,7 +329,7 @@ class Module:
         Raises RuntimeError that lists every shape that does not fit and, if strict, every missing and unexpected key."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}")
-        own = self.state_dict(keep_vars=True)
+        own: dict[str, Any] = self.state_dict(keep_vars=True)
         missing = [key for key in own if key not in state_dict]
         unexpected = [key for key in state_dict if key not in own]
         errors = []

@@ -14,7 +14,7 @@ from tracejit.tensor import Tensor
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm", "parameters_to_vector", "vector_to_parameters"]
 
 
-def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
+def get_total_norm(tensors: Iterable[Any], norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
     """The norm of all tensors as if they were one vector.  Raises RuntimeError for NaN or infinity if asked to."""
     norms = [vector_norm(t.flatten(), norm_type, (0,), False) for t in tensors]
     if not norms:
@@ -27,11 +27,9 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
     return total
 
 
-def clip_grad_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
-) -> Any:
+def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
     """Scale the gradients in place so that their total norm is at most max_norm; returns the norm that they had."""
-    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    tensors: list[Any] = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     gradients = [p.grad for p in tensors if p.grad is not None]
     with no_grad():
         total = get_total_norm(gradients, norm_type, error_if_nonfinite)
@@ -41,22 +39,22 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+def clip_grad_value_(parameters: Any, clip_value: float) -> None:
     """Limit every element of the gradients to [-clip_value, clip_value], in place."""
-    tensors = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    tensors: list[Any] = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     with no_grad():
         for p in tensors:
             gradient = p.grad
             if gradient is not None:
-                gradient.copy_(gradient.clamp(-clip_value, clip_value))  # type: ignore[attr-defined]
+                gradient.copy_(gradient.clamp(-clip_value, clip_value))
 
 
-def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:
+def parameters_to_vector(parameters: Iterable[Any]) -> Any:
     """All parameters, flattened, as one vector."""
-    return cat([p.reshape(-1) for p in parameters])  # type: ignore[attr-defined]
+    return cat([p.reshape(-1) for p in parameters])
 
 
-def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     """Copy the elements of a vector into the parameters, in order.  Raises RuntimeError unless it has as many as they have together."""
     tensors = list(parameters)
     wanted = sum(p.numel() for p in tensors)
@@ -66,5 +64,5 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     with no_grad():
         for p in tensors:
             stop = start + p.numel()
-            p.copy_(vec[start:stop].reshape(tuple(p.shape)))  # type: ignore[index]
+            p.copy_(vec[start:stop].reshape(tuple(p.shape)))
             start = stop

@@ -139,9 +139,8 @@ class Optimizer:
 
 
 def _taken_over(state: Mapping[str, Any], parameter: Any) -> dict[str, Any]:
-    return {
-        key: value.detach().clone().to(parameter.dtype if value.is_floating_point() else None)
-        if isinstance(value, Tensor)
-        else value
-        for key, value in state.items()
-    }
+    return {key: _copied(value, parameter.dtype) if isinstance(value, Tensor) else value for key, value in state.items()}
+
+
+def _copied(value: Any, dtype: Any) -> Any:
+    return value.detach().clone().to(dtype if value.is_floating_point() else None)

@@ -1,0 +1,123 @@
+"""Rearrangements of images: interpolate, unfold into patches, pixel_shuffle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.shapes import product
+from tracejit.ops import indexing
+from tracejit.ops.creation import ArrayConstant, constant
+from tracejit.ops.movement.views import permute
+from tracejit.ops.public.convolution import padded, per_dimension, windows
+
+__all__ = ["interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold"]
+
+_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+
+
+def interpolate(
+    input: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+) -> Any:
+    """Resize the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by scale_factor.
+
+    mode: "nearest", "nearest-exact", or "linear", "bilinear", "trilinear" for one, two, three dimensions.  align_corners: the
+    corner elements, not their corners, keep their places.
+
+    Raises ValueError for wrong combinations, NotImplementedError for other modes."""
+    rank = input.ndim - 2
+    if mode not in ("nearest", "nearest-exact") and _LINEAR.get(mode) != rank:
+        raise NotImplementedError(f"interpolate(): mode {mode!r} does not exist for an input of shape {list(input.shape)}")
+    if align_corners is not None and mode not in _LINEAR:
+        raise ValueError(f"interpolate(): align_corners applies to the linear modes only, not to {mode!r}")
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate(): exactly one of size and scale_factor should be defined")
+    spatial = tuple(input.shape[2:])
+    if size is not None:
+        target = (size,) * rank if isinstance(size, int) else tuple(size)
+        steps = tuple(n / t if t else 0.0 for n, t in zip(spatial, target, strict=False))
+    else:
+        factors = (scale_factor,) * rank if isinstance(scale_factor, int | float) else tuple(scale_factor)  # type: ignore[arg-type]
+        target = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+        steps = tuple(
+            n / t if recompute_scale_factor and t else 1.0 / f for n, t, f in zip(spatial, target, factors, strict=True)
+        )
+    if len(target) != rank or min(target) < 1:
+        raise ValueError(f"interpolate(): expected a positive size for each of {rank} spatial dimensions, got {list(target)}")
+    out = input
+    for i in range(rank):
+        if mode in _LINEAR:
+            out = _linear(out, i + 2, target[i], steps[i], bool(align_corners))
+        else:
+            offset = 0.5 if mode == "nearest-exact" else 0.0
+            places = [min(math.floor((j + offset) * steps[i]), spatial[i] - 1) for j in range(target[i])]
+            out = indexing.index_select(out, indexing.constant_index(places), dim=i + 2)
+    return out
+
+
+def _linear(x: Any, dim: int, target: int, step: float, align_corners: bool) -> Any:
+    """Linear interpolation along one dimension."""
+    size = x.shape[dim]
+    j = np.arange(target)
+    if align_corners:
+        source = j * ((size - 1) / (target - 1) if target > 1 else 0.0)
+    else:
+        source = np.maximum((j + 0.5) * step - 0.5, 0.0)
+    low = np.minimum(source.astype(np.int64), size - 1)
+    high = np.minimum(low + 1, size - 1)
+    weight = (source - low).astype(x.dtype.numpy).reshape(-1, *(1,) * (x.ndim - 1 - dim))
+    first, second = (indexing.index_select(x, constant(array=ArrayConstant(places)), dim=dim) for places in (low, high))
+    return first * constant(array=ArrayConstant(1 - weight)) + second * constant(array=ArrayConstant(weight))
+
+
+def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """The patches of an (N, C, H, W) or (C, H, W) input as columns: (N, C * kh * kw, number of patches).
+
+    Raises RuntimeError for other ranks."""
+    if input.ndim not in (3, 4):
+        raise RuntimeError(f"unfold(): expected an input of 3 or 4 dimensions, got shape {list(input.shape)}")
+    size, spread, border, step = (
+        per_dimension("unfold", what, value, 2)
+        for what, value in (("kernel_size", kernel_size), ("dilation", dilation), ("padding", padding), ("stride", stride))
+    )
+    images = input.reshape(1, *input.shape) if input.ndim == 3 else input
+    patches = windows(padded(images, border, border, 0.0), 2, size, step, spread)
+    batch, channels, rows, columns = patches.shape[:4]
+    out = permute(patches, dims=(0, 1, 4, 5, 2, 3)).reshape(batch, channels * product(size), rows * columns)
+    return out if input.ndim == 4 else out.reshape(tuple(out.shape[1:]))
+
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    """(*, C * r * r, H, W) as (*, C, H * r, W * r) with r = upscale_factor.
+
+    Raises RuntimeError where the channels are no multiple of r * r."""
+    r = upscale_factor
+    if input.ndim < 3 or r < 1 or input.shape[-3] % (r * r):
+        raise RuntimeError(f"pixel_shuffle(): expected a number of channels divisible by {r * r}, got shape {list(input.shape)}")
+    *lead, channels, height, width = input.shape
+    n = len(lead)
+    blocks = input.reshape(*lead, channels // (r * r), r, r, height, width)
+    return permute(blocks, dims=(*range(n + 1), n + 3, n + 1, n + 4, n + 2)).reshape(
+        *lead, channels // (r * r), height * r, width * r
+    )
+
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+    """(*, C, H * r, W * r) as (*, C * r * r, H, W) with r = downscale_factor: the inverse of pixel_shuffle."""
+    r = downscale_factor
+    if input.ndim < 3 or r < 1 or input.shape[-2] % r or input.shape[-1] % r:
+        raise RuntimeError(f"pixel_unshuffle(): expected height and width divisible by {r}, got shape {list(input.shape)}")
+    *lead, channels, height, width = input.shape
+    n = len(lead)
+    blocks = input.reshape(*lead, channels, height // r, r, width // r, r)
+    return permute(blocks, dims=(*range(n + 1), n + 2, n + 4, n + 1, n + 3)).reshape(
+        *lead, channels * r * r, height // r, width // r
+    )
