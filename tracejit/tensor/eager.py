@@ -345,7 +345,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
-    if any(st == 0 and s > 1 for s, st in zip(array.shape, array.strides, strict=True)):
+    if array.size and any(st == 0 and s > 1 for s, st in zip(array.shape, array.strides, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )
