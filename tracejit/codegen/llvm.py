@@ -327,7 +327,7 @@ class NestEmitter(LoopEmitter):
                 text = code.op(f"and <{value.lanes} x i1> {text}, {mask}")
             text = code.call(f"llvm.vector.reduce.or.v{value.lanes}i1", "i1", (f"<{value.lanes} x i1>", text))
         number = self.scalars[s.code] if isinstance(s.code, Scalar) else str(s.code)
-        label = self.exits.setdefault(number, f"exit{len(self.exits)}")
+        label = self.exits.setdefault(number, f"return{len(self.exits)}")
         following = code.label("go")
         code.lines.append(f"br i1 {text}, label %{label}, label %{following}")
         code.begin(following)
