@@ -240,6 +240,16 @@ def test_remainders_of_any_length_write_exactly_their_elements(count: int, stati
     assert (result[1][count:] == 7.5).all()
 
 
+@pytest.mark.parametrize("target", [dtypes.bool_, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.float32], ids=lambda d: d.name)
+@pytest.mark.parametrize("count", [1, 2, 3, 17, 35])
+def test_narrowing_stores_do_not_touch_their_neighbours(target: DType, count: int) -> None:
+    out, i, s = Buffer("out", target), Axis("i"), Scalar("s", dtypes.int64)
+    value = b.cast(AxisValue(i) * ScalarParam(s) + 1, target)
+    nest = Nest("narrowing", (out,), (), (s,), (For(i, count, (Store(out, Index(((i, 1),)), value),), vector=True),))
+    result = assert_renderings_agree(nest, (np.zeros(64, target.numpy),), (), (2,))
+    assert (result[0][:count] != 0).all() and (result[0][count:] == 0).all()
+
+
 def test_strides_offsets_and_scalar_operands_reach_the_right_elements() -> None:
     rows, columns = 5, 21
     x = np.arange(400, dtype=np.float32)

@@ -204,10 +204,12 @@ class LoopEmitter:
             initial = runs[-1].merged
         if full != n:
             condition = None if static else ("slt", full, n)
-            if self.target.masked:
+            # A single element has no use for lanes; and LLVM 22 stores its neighbour too if the mask is known to have one lane and
+            # the value is truncated (x86, masked store to scalar store).
+            single = isinstance(extent, int) and extent % lanes == 1
+            if self.target.masked and not single:
                 runs.append(self.run(frame, lanes, full, n, condition, True, n, kinds, initial, body))
             else:
-                single = isinstance(extent, int) and extent % lanes == 1
                 runs.append(self.run(frame, 1, full, n, condition, single, None, kinds, initial, body))
         return runs
 
