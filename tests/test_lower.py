@@ -174,3 +174,23 @@ def test_pairs_that_must_not_overlap_are_written_arrays_with_all_others() -> Non
 def test_an_opaque_node_is_refused_here() -> None:
     with pytest.raises(ValueError, match="inv has no nest"):
         lower(trace(lambda x: op("inv", x), [f32(3, 3)]), {})
+
+
+def test_a_reshaped_result_is_written_straight_into_the_output() -> None:
+    lowered = lower(trace(lambda x: op("reshape", x * 2.0, shape=(2, 10)), [f32(4, 5)]), {})
+    assert len(lowered.spec.steps) == 1
+    assert lowered.spec.arrays[1].shape == (2, 10)
+
+
+def test_two_outputs_never_share_memory() -> None:
+    lowered = lower(trace(lambda x: (y := x * 2.0, op("reshape", y, shape=(20,)), op("reshape", y, shape=(2, 10))), [f32(4, 5)]), {})
+    assert len(lowered.spec.steps) == 2
+    assert len(lowered.fresh) == 3
+
+
+def test_the_gradient_of_a_weight_that_a_batch_shares_is_one_product() -> None:
+    def function(x: Any, g: Any) -> Any:
+        return op("sum", transpose_matrix(x) @ g, dims=(0,), keepdim=False)
+
+    (gemm,) = steps_of(trace(function, [f32(8, 4, 5), f32(8, 4, 6)]))
+    assert (gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.batch) == (5, 6, 32, True, ())

@@ -319,7 +319,7 @@ class _Lowering:
                     seen[v] = Output("scalar", scalars.index(v))
                 else:
                     seen[v] = Output("fresh", arrays + len(fresh))
-                    self.homes[v] = Address(array_slot(arrays + len(fresh)))
+                    self.homes[self.values.root(v)] = Address(array_slot(arrays + len(fresh)))
                     fresh.append(self.values.aval(v))
             outputs.append(seen[v])
         return fresh, outputs
@@ -334,13 +334,14 @@ class _Lowering:
         slot = array_slot(len(specs))
         specs.append(_bytes_spec(size))
         for v, at, aval in zip(self.residuals, where, avals, strict=True):
-            if v not in self.homes and v not in values.constants:
-                self.homes[v] = Address(slot, at)
+            root = values.root(v)
+            if root not in self.homes and root in values.producer:
+                self.homes[root] = Address(slot, at)
                 continue
             place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
             self.homes[place] = Address(slot, at)
             target = Strided(place, 0, contiguous(aval.shape))
-            self.units.append(_Unit("save", frozenset((v,)), frozenset(), copy=(target, values.strided[v], aval)))
+            self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=(target, values.strided[v], aval)))
         return size
 
     def _arena(self, slot: int) -> int:

@@ -2,16 +2,25 @@
 
 gemm takes row-major matrices, transposed or not, with any row stride that is at least a row's length.  `gemm_layout` tells whether a
 strided operand is one; where it is not, values.py puts a copy before the product.
+
+`rewritten_products` changes products on the graph so that one call does what would be several steps: a product that is used
+transposed only is computed transposed (the gradient of a weight that is stored transposed), and a batch of products that is summed is one
+product over all rows (the gradient of a weight that a batch shares).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tracejit.codegen.views import Strided
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import REGISTRY, Op
 from tracejit.core.shapes import product
+from tracejit.ir.graph import Graph, Node
 
-__all__ = ["Matrix", "Product", "gemm_layout", "plan_product"]
+__all__ = ["Matrix", "Product", "gemm_layout", "plan_product", "rewritten_products"]
 
 Shape = tuple[int, ...]
 
@@ -76,3 +85,131 @@ def _batch_stride(shape: Shape, strides: Shape, d: int, lead: int) -> int:
     """The stride of an operand along batch dimension d of the result; 0 where it broadcasts."""
     own = d - (lead - (len(shape) - 2))
     return 0 if own < 0 or shape[own] == 1 else strides[own]
+
+
+Avals = dict[int, Aval | ScalarAval]
+
+
+def rewritten_products(graph: Graph, nodes: list[Node], avals: Avals) -> tuple[list[Node], Avals]:
+    """Nodes and avals with better products; the values that the graph gives back keep their ids."""
+    pinned = {o for o in graph.outputs if isinstance(o, int)} | {v for _, v in graph.writes}
+    rewriter = _Rewriter(nodes, dict(avals), pinned)
+    rewriter.sum_batches()
+    rewriter.transpose()
+    return rewriter.nodes, rewriter.avals
+
+
+class _Rewriter:
+    def __init__(self, nodes: list[Node], avals: Avals, pinned: set[int]) -> None:
+        self.nodes = nodes
+        self.avals = avals
+        self.pinned = pinned
+        self.fresh = max(avals, default=0) + 1
+
+    def readers(self) -> dict[int, list[Node]]:
+        found: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            for o in node.operands:
+                if isinstance(o, int):
+                    found.setdefault(o, []).append(node)
+        return found
+
+    def aval(self, v: Any) -> Aval:
+        aval = self.avals[v]
+        assert isinstance(aval, Aval)
+        return aval
+
+    def view(self, out: list[Node], name: str, v: int, **attributes: Any) -> int:
+        """Append a view of v; the new value."""
+        op: Op = REGISTRY[name]
+        made, self.fresh = self.fresh, self.fresh + 1
+        self.avals[made] = op.infer(self.aval(v), **attributes)
+        out.append(Node(op, (v,), tuple(sorted(attributes.items())), (made,)))
+        return made
+
+    def sole_reader(self, readers: Mapping[int, list[Node]], v: int) -> Node | None:
+        found = readers.get(v, [])
+        return found[0] if len(found) == 1 and v not in self.pinned else None
+
+    def transpose(self) -> None:
+        """(a @ b) transposed, and used in no other way, is transposed b @ transposed a."""
+        readers = self.readers()
+        turned: dict[int, Node] = {}  # output of the permutation -> the product
+        dropped: set[int] = set()
+        for node in self.nodes:
+            if node.op.name == "matmul":
+                user = self.sole_reader(readers, node.outputs[0])
+                if user is not None and user.op.name == "permute" and user.attrs["dims"] == _swap(self.aval(node.outputs[0]).ndim):
+                    turned[user.outputs[0]] = node
+                    dropped.add(node.outputs[0])
+        out: list[Node] = []
+        for node in self.nodes:
+            key = node.outputs[0] if node.outputs else -1
+            if key in dropped:
+                continue
+            matmul = turned.get(key)
+            if matmul is None:
+                out.append(node)
+                continue
+            operands = tuple(self.view(out, "permute", o, dims=_swap(self.aval(o).ndim)) for o in reversed(matmul.operands))  # type: ignore[arg-type]
+            out.append(Node(matmul.op, operands, matmul.attributes, node.outputs, matmul.line))
+        self.nodes = out
+
+    def sum_batches(self) -> None:
+        """The sum over all batch dimensions of a @ b is one product whose inner dimension is batch and inner dimension together."""
+        readers = self.readers()
+        replaced: dict[int, Node] = {}  # output of the sum (or of the reshape behind it) -> the product
+        dropped: set[int] = set()
+        for node in self.nodes:
+            if node.op.name != "matmul":
+                continue
+            out = node.outputs[0]
+            rank = self.aval(out).ndim
+            user = self.sole_reader(readers, out)
+            if user is None or user.op.name != "sum" or rank < 3 or user.attrs["dims"] != tuple(range(rank - 2)):
+                continue
+            if not self.aval(out).dtype.is_floating_point or self.aval(out).size == 0:
+                continue
+            if any(self.aval(o).shape[:-2] != self.aval(out).shape[:-2] for o in node.operands):
+                continue
+            last = user
+            behind = self.sole_reader(readers, user.outputs[0])
+            if behind is not None and behind.op.name == "reshape" and behind.attrs["shape"] == self.aval(out).shape[-2:]:
+                dropped.add(user.outputs[0])
+                last = behind
+            dropped.add(out)
+            replaced[last.outputs[0]] = node
+        found: list[Node] = []
+        for node in self.nodes:
+            key = node.outputs[0] if node.outputs else -1
+            if key in dropped:
+                continue
+            matmul = replaced.get(key)
+            if matmul is None:
+                found.append(node)
+            else:
+                self._one_product(found, matmul, key)
+        self.nodes = found
+
+    def _one_product(self, out: list[Node], matmul: Node, result: int) -> None:
+        a, b = matmul.operands
+        assert isinstance(a, int) and isinstance(b, int)
+        rank = self.aval(a).ndim
+        m, k = self.aval(a).shape[-2:]
+        n = self.aval(b).shape[-1]
+        inner = product(self.aval(a).shape[:-2]) * k
+        rows = self.view(out, "permute", a, dims=(rank - 2, *range(rank - 2), rank - 1))
+        left = self.view(out, "reshape", rows, shape=(m, inner))
+        right = self.view(out, "reshape", b, shape=(inner, n))
+        if self.aval(result).shape == (m, n):
+            out.append(Node(matmul.op, (left, right), matmul.attributes, (result,), matmul.line))
+            return
+        made, self.fresh = self.fresh, self.fresh + 1
+        self.avals[made] = Aval((m, n), self.aval(a).dtype)
+        out.append(Node(matmul.op, (left, right), matmul.attributes, (made,), matmul.line))
+        out.append(Node(REGISTRY["reshape"], (made,), (("shape", self.aval(result).shape),), (result,)))
+
+
+def _swap(rank: int) -> Shape:
+    """The permutation that transposes matrices."""
+    return (*range(rank - 2), rank - 1, rank - 2)

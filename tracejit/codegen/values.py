@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracejit.codegen.products import gemm_layout
+from tracejit.codegen.products import gemm_layout, rewritten_products
 from tracejit.codegen.views import ZERO, Position, Positions, Strided, contiguous, strided_view, through_view
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Kind
@@ -45,22 +45,26 @@ class Values:
         self.nodes: list[Node] = []
         self.producer: dict[int, int] = {}
         self.strided: dict[int, Strided] = {}
-        self._fresh = max(self.avals, default=0) + 1  # the next unused value id
         for v in graph.inputs:
             aval = self.avals[v]
             if isinstance(aval, Aval):
                 self.strided[v] = Strided(v, 0, layouts.get(v, contiguous(aval.shape)))
         for v in self.constants:
             self._own(v)
-        for node in self._transposed_products(_live(graph), graph):
+        nodes, self.avals = rewritten_products(graph, _live(graph), self.avals)
+        self._fresh = max(self.avals, default=0) + 1  # the next unused value id
+        for node in nodes:
             self._take(node)
         self.outputs: list[Operand] = []
         copies: dict[int, int] = {}
+        taken = {o for o in graph.outputs if isinstance(o, int)}  # roots whose memory is an output
         for o in graph.outputs:
-            if isinstance(o, int) and o in self.strided and o not in graph.inputs and (self.strided[o].root != o or o in self.constants):
-                # A view, or a constant: the caller gets memory of its own.
-                o = copies[o] if o in copies else copies.setdefault(o, self._clone(o))
-            self.outputs.append(o)
+            if isinstance(o, int) and o in self.strided and o not in graph.inputs and o not in copies:
+                root = self.strided[o].root
+                if root in taken - {o} or root not in self.producer or not self._is_whole(o):
+                    copies[o] = self._clone(o)  # the caller gets memory of its own
+                taken.add(root)
+            self.outputs.append(copies.get(o, o) if isinstance(o, int) else o)
         written = {target for target, _ in graph.writes}
         self.writes: list[tuple[int, int]] = []
         for target, v in graph.writes:
@@ -94,6 +98,11 @@ class Values:
         assert isinstance(base, int)
         found = through_view(node, positions, self.shape(base), self.shape(v), extents)
         return None if found is None else (base, found)
+
+    def _is_whole(self, v: int) -> bool:
+        """Whether v is all of its root's memory in row-major order, maybe under another shape."""
+        layout, shape = self.strided[v], self.shape(v)
+        return layout == Strided(layout.root, 0, contiguous(shape)) and product(shape) == self.aval(layout.root).size
 
     def _own(self, v: int) -> None:
         self.strided[v] = Strided(v, 0, contiguous(self.shape(v)))
@@ -136,45 +145,6 @@ class Values:
             self._own(o)
         self._add(node)
 
-    def _transposed_products(self, nodes: list[Node], graph: Graph) -> list[Node]:
-        """(a @ b) transposed, and used in no other way, becomes transposed b @ transposed a: gemm then writes what the users read in order
-        (the gradient of a weight that is stored transposed)."""
-        readers: dict[int, list[Node]] = {}
-        for node in nodes:
-            for o in node.operands:
-                if isinstance(o, int):
-                    readers.setdefault(o, []).append(node)
-        pinned = {o for o in graph.outputs if isinstance(o, int)} | {v for _, v in graph.writes}
-        turned: dict[int, Node] = {}  # permute's output -> the product that makes it
-        dropped: set[int] = set()
-        for node in nodes:
-            if node.op.name != "matmul":
-                continue
-            (out,) = node.outputs
-            (user, *more) = readers.get(out, [node, node])
-            if more or out in pinned or user.op.name != "permute" or user.attrs["dims"] != _swap(len(self.shape(out))):
-                continue
-            turned[user.outputs[0]] = node
-            dropped.add(out)
-        found = []
-        for node in nodes:
-            if node.outputs and node.outputs[0] in dropped:
-                continue
-            product = turned.get(node.outputs[0]) if node.outputs else None
-            if product is None:
-                found.append(node)
-                continue
-            operands = []
-            for o in reversed(product.operands):
-                assert isinstance(o, int)
-                shape = self.shape(o)
-                view, self._fresh = self._fresh, self._fresh + 1
-                self.avals[view] = Aval((*shape[:-2], shape[-1], shape[-2]), self.aval(o).dtype)
-                found.append(Node(node.op, (o,), (("dims", _swap(len(shape))),), (view,)))
-                operands.append(view)
-            found.append(Node(product.op, tuple(operands), product.attributes, node.outputs, product.line))
-        return found
-
     def _readable_by_gemm(self, node: Node) -> Node:
         """A copy before a product for every operand that gemm cannot read in place."""
         operands = tuple(
@@ -182,11 +152,6 @@ class Values:
             for o in node.operands
         )
         return node if operands == node.operands else Node(node.op, operands, node.attributes, node.outputs, node.line)
-
-
-def _swap(rank: int) -> tuple[int, ...]:
-    """The permutation that transposes matrices."""
-    return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _live(graph: Graph) -> list[Node]:
