@@ -130,6 +130,32 @@ def property_and_fallback_attribute():
 
 
 @program()
+def attribute_access_intercepted_by_the_class():
+    log = []
+
+    class Spy:
+        def __init__(self):
+            self.k = 2.0
+
+        def __getattribute__(self, name):
+            log.append(name)
+            return object.__getattribute__(self, name)
+
+        def __setattr__(self, name, value):
+            log.append("set " + name)
+            super().__setattr__(name, value)
+
+    spy = Spy()
+
+    def fn(a):
+        y = a * spy.k
+        spy.k = 3.0
+        return y
+
+    return fn, [lambda f: f(x(1))] * 4, lambda: log
+
+
+@program()
 def class_attribute_inherited_then_shadowed():
     class Base:
         k = 2.0

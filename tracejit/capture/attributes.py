@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, is_heap_type, is_library_module
+from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, instance_dictionary, is_a, is_heap_type, is_library_module
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import is_symbolic, plain
 from tracejit.tensor import Tensor
@@ -28,6 +28,15 @@ _SLOT_DESCRIPTORS: tuple[type, ...] = (
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
+
+
+def _intercepts(cls: type) -> bool:
+    """Whether reading an attribute of an instance runs code of the program; guards must go past it."""
+    return cls.__getattribute__ is not object.__getattribute__ and type(cls.__getattribute__) is types.FunctionType
+
+
+def _dictionary_text(cls: type, expression: str) -> str:
+    return f"object.__getattribute__({expression}, '__dict__')" if _intercepts(cls) else f"{expression}.__dict__"
 
 
 class SuperProxy:
@@ -63,7 +72,7 @@ class AttributeHandlers(EffectHandlers):
             changeable = is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
             if name in dictionary:
                 value = dictionary[name]
-                if changeable and (isinstance(value, (property, staticmethod, classmethod)) or callable(value)):
+                if changeable and (is_a(value, (property, staticmethod, classmethod)) or callable(value)):
                     self.read(value, f"{self.constant(dictionary)}[{name!r}]", by_identity=True)
                 return value, dictionary
             if changeable and self.first_time("no class attribute", cls, name):
@@ -77,17 +86,17 @@ class AttributeHandlers(EffectHandlers):
         cls: Any = type(owner)
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
             return getattr(owner, name)
-        if isinstance(owner, Tensor):
+        if is_a(owner, Tensor):
             return self._tensor_attribute(owner, name)
         if cls is types.ModuleType:
             return self._module_attribute(owner, name)
-        if isinstance(owner, type):
+        if is_a(owner, type):
             return self._class_attribute(owner, name)
-        if isinstance(owner, enum.Enum):
+        if is_a(owner, enum.Enum):
             return self._native_getattr(owner, name)
-        if isinstance(owner, threading.local):
+        if is_a(owner, threading.local):
             return self._opaque_attribute(owner, name)
-        if not is_heap_type(cls) or isinstance(owner, (BaseException, types.MethodType, types.FunctionType)):
+        if not is_heap_type(cls) or is_a(owner, (BaseException, types.MethodType, types.FunctionType)):
             return self._builtin_attribute(owner, name)
         getter = cls.__getattribute__
         if getter is not object.__getattribute__ and type(getter) is types.FunctionType:
@@ -109,7 +118,7 @@ class AttributeHandlers(EffectHandlers):
         found, dictionary = self.lookup(cls, name)
         if found is not ABSENT and hasattr(type(found), "__set__"):
             return self._data_descriptor(owner, name, found)
-        instance = getattr(owner, "__dict__", None)
+        instance = instance_dictionary(owner)
         if instance is not None:
             key = (id(instance), name)
             if name in instance:
@@ -119,9 +128,8 @@ class AttributeHandlers(EffectHandlers):
                 if expression is None or key in self.written:
                     return instance[name]
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
-                return self.read(
-                    instance[name], f"{expression}.__dict__[{name!r}]" if hidden else f"{expression}.{name}", symbolic=True
-                )
+                text = f"{_dictionary_text(cls, expression)}[{name!r}]" if hidden or _intercepts(cls) else f"{expression}.{name}"
+                return self.read(instance[name], text, symbolic=True)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:
             return self._class_found(owner, cls, name, found, dictionary)
@@ -134,12 +142,12 @@ class AttributeHandlers(EffectHandlers):
     def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
         expression = self.sources.get(id(owner))
         if expression is not None and (id(instance), name) not in self.written and self.first_time("missing", expression, name):
-            self.miss_if(f"{name!r} in {expression}.__dict__")
+            self.miss_if(f"{name!r} in {_dictionary_text(type(owner), expression)}")
 
     def _data_descriptor(self, owner: Any, name: str, found: Any) -> Any:
-        if isinstance(found, property):
+        if is_a(found, property):
             return self.call(found.fget, (owner,), {}) if found.fget is not None else getattr(owner, name)
-        if isinstance(found, _SLOT_DESCRIPTORS):
+        if is_a(found, _SLOT_DESCRIPTORS):
             value = getattr(owner, name)
             key = (id(owner), name)
             if key in self.stored:
@@ -149,7 +157,7 @@ class AttributeHandlers(EffectHandlers):
                 return value
             if name == "__dict__":
                 if not self.is_outside(value):
-                    self.register(value, f"{expression}.__dict__")
+                    self.register(value, _dictionary_text(type(owner), expression))
                 return value
             return value if key in self.written else self.read(value, f"{expression}.{name}", symbolic=True)
         getter, _ = self.lookup(type(found), "__get__")
@@ -162,9 +170,9 @@ class AttributeHandlers(EffectHandlers):
         """A class attribute that is no data descriptor, read through an instance."""
         if type(found) is types.FunctionType:
             return types.MethodType(found, owner)
-        if isinstance(found, staticmethod):
+        if is_a(found, staticmethod):
             return found.__func__
-        if isinstance(found, classmethod):
+        if is_a(found, classmethod):
             return types.MethodType(found.__func__, cls)
         getter, _ = self.lookup(type(found), "__get__")
         if type(getter) is types.FunctionType:
@@ -187,7 +195,7 @@ class AttributeHandlers(EffectHandlers):
         self.inspect(tensor)
         if type(found) is types.FunctionType:
             return types.MethodType(found, tensor)
-        if isinstance(found, property) and not is_library_module(getattr(found.fget, "__module__", None)):
+        if is_a(found, property) and not is_library_module(getattr(found.fget, "__module__", None)):
             return self.call(found.fget, (tensor,), {})
         return self._native_getattr(tensor, name)
 
@@ -206,7 +214,7 @@ class AttributeHandlers(EffectHandlers):
         return value
 
     def _class_attribute(self, cls: type, name: str) -> Any:
-        if isinstance(cls, enum.EnumMeta):
+        if is_a(cls, enum.EnumMeta):
             value = self._native_getattr(cls, name)
             return self.read(value, f"{self.constant(cls)}.{name}")
         found, dictionary = self.lookup(cls, name)
@@ -214,7 +222,7 @@ class AttributeHandlers(EffectHandlers):
         if found is not ABSENT and (not callable(value) or type(value) not in (*C_CALLABLES, types.FunctionType, types.MethodType)):
             if value is found:
                 return self.read(found, f"{self.constant(dictionary)}[{name!r}]", symbolic=True)
-            self.read(found, f"{self.constant(dictionary)}[{name!r}]", by_identity=not isinstance(found, Tensor))
+            self.read(found, f"{self.constant(dictionary)}[{name!r}]", by_identity=not is_a(found, Tensor))
         return value
 
     def _opaque_attribute(self, owner: Any, name: str) -> Any:
@@ -232,13 +240,13 @@ class AttributeHandlers(EffectHandlers):
     def _builtin_attribute(self, owner: Any, name: str) -> Any:
         value = getattr(owner, name)
         expression = self.sources.get(id(owner))
-        if expression is not None and not (callable(value) and isinstance(value, C_CALLABLES)):
+        if expression is not None and not (callable(value) and is_a(value, C_CALLABLES)):
             return self.read(value, f"{expression}.{name}")
         return value
 
     def _super_attribute(self, proxy: SuperProxy, name: str) -> Any:
         instance = proxy.instance
-        cls = instance if isinstance(instance, type) else type(instance)
+        cls = instance if is_a(instance, type) else type(instance)
         mro = _class_mro(cls)
         self.lookup(cls, "__class__")  # guards the MRO
         found, _ = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
@@ -246,18 +254,18 @@ class AttributeHandlers(EffectHandlers):
             raise AttributeError(f"'super' object has no attribute {name!r}")
         if type(found) is types.FunctionType:
             return types.MethodType(found, instance)
-        if isinstance(found, types.WrapperDescriptorType) and not isinstance(instance, type):
+        if is_a(found, types.WrapperDescriptorType) and not is_a(instance, type):
             return types.MethodType(found, instance)  # object.__setattr__ and the like: called through the policy of the C function
         return getattr(super(proxy.cls, instance), name)
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         cls = type(owner)
-        if isinstance(owner, (type, types.ModuleType, types.FunctionType)):
+        if is_a(owner, (type, types.ModuleType, types.FunctionType)):
             self.stop("shared_store", cls.__name__)
             setattr(owner, name, plain(value))
             return
-        if not isinstance(owner, Tensor):
+        if not is_a(owner, Tensor):
             setter, _ = self.lookup(cls, "__setattr__")
             if type(setter) is types.FunctionType:
                 self.call(setter, (owner, name, value), {})
@@ -267,7 +275,7 @@ class AttributeHandlers(EffectHandlers):
     def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
         found, _ = self.lookup(type(owner), name)
-        if isinstance(found, property):
+        if is_a(found, property):
             if found.fset is None:
                 setattr(owner, name, plain(value))
             else:
@@ -286,7 +294,7 @@ class AttributeHandlers(EffectHandlers):
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         cls = type(owner)
-        if isinstance(owner, (type, types.ModuleType, types.FunctionType)):
+        if is_a(owner, (type, types.ModuleType, types.FunctionType)):
             self.stop("shared_store", cls.__name__)
             delattr(owner, name)
             return
@@ -298,7 +306,7 @@ class AttributeHandlers(EffectHandlers):
 
     def plain_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""
-        if self.is_outside(owner) and name not in getattr(owner, "__dict__", {}):
+        if self.is_outside(owner) and name not in (instance_dictionary(owner) or {}):
             self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
         elif self.is_outside(owner):
             self.instance_attribute(owner, name, fallback=False)

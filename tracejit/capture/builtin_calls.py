@@ -28,8 +28,9 @@ from tracejit.capture.policies import (
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
     PURE_MODULES,
+    is_a,
     is_user_instance,
-)  # fmt: skip
+)
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
@@ -53,13 +54,13 @@ class BuiltinCallHandlers(IterationHandlers):
             computed = self._computed_number(function, arguments)
             if computed is not None:
                 return computed
-        if isinstance(function, (MethodDescriptorType, WrapperDescriptorType)) and arguments:
+        if is_a(function, (MethodDescriptorType, WrapperDescriptorType)) and arguments:
             return self._call_descriptor(function, arguments, keywords)
         handler = _SPECIAL.get(function)
         if handler is not None and not keywords:
             return handler(self, *arguments)
         owner = getattr(function, "__self__", None)
-        if isinstance(owner, Tensor):
+        if is_a(owner, Tensor):
             self.inspect_all((owner, *arguments))
             return self.native(lambda: function(*arguments, **keywords))
         arguments = tuple(self.settled(a) for a in arguments)
@@ -69,11 +70,11 @@ class BuiltinCallHandlers(IterationHandlers):
             return self.binary(symbol, *arguments, in_place=in_place)
         if function in PURE_FUNCTIONS or getattr(function, "__module__", None) in PURE_MODULES:
             return self._call_pure(function, arguments, keywords)
-        if isinstance(owner, _CONTAINER_TYPES):
+        if is_a(owner, _CONTAINER_TYPES):
             return self.container_method(function, owner, arguments, keywords)
-        if isinstance(owner, (*_VALUE_TYPES, np.generic)) or (type(owner) is type and owner in _STATIC_OWNERS):
+        if is_a(owner, (*_VALUE_TYPES, np.generic)) or (type(owner) is type and owner in _STATIC_OWNERS):
             return self._value_method(function, arguments, keywords)
-        if isinstance(owner, GeneratorType) and not self.is_outside(owner):
+        if is_a(owner, GeneratorType) and not self.is_outside(owner):
             return function(*arguments, **keywords)
         name = getattr(function, "__name__", repr(function))
         if name in IMPURE:
@@ -116,7 +117,7 @@ class BuiltinCallHandlers(IterationHandlers):
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""
-        arguments = tuple(self.iterate(a) if isinstance(a, GeneratorType) else self.guarded_callback(a) for a in arguments)
+        arguments = tuple(self.iterate(a) if is_a(a, GeneratorType) else self.guarded_callback(a) for a in arguments)
         for value in (*arguments, *keywords.values()):
             if function.__name__ in ("format", "format_map"):
                 self.check_text(value)
@@ -130,10 +131,10 @@ class BuiltinCallHandlers(IterationHandlers):
         if function in _CONSUMERS and arguments:
             if len(arguments) == 1:
                 consumed = self.consumable(arguments[0])
-                arguments = (consumed if isinstance(consumed, (list, tuple, dict, set)) else list(consumed),)
-            if any(isinstance(a, Tensor) or is_user_instance(a) for a in self._elements(arguments)):
+                arguments = (consumed if is_a(consumed, (list, tuple, dict, set)) else list(consumed),)
+            if any(is_a(a, Tensor) or is_user_instance(a) for a in self._elements(arguments)):
                 return self._consume(function, arguments, keywords)
-        if function in (builtins.abs, builtins.round) and isinstance(arguments[0], Tensor):
+        if function in (builtins.abs, builtins.round) and is_a(arguments[0], Tensor):
             name = "__abs__" if function is builtins.abs else "__round__"
             return self.call(self.lookup(type(arguments[0]), name)[0], arguments, {})
         if function in (builtins.abs, builtins.round, builtins.divmod, builtins.pow) and is_user_instance(arguments[0]):
@@ -156,7 +157,7 @@ class BuiltinCallHandlers(IterationHandlers):
             return all(self.truth(e) for e in elements)
         if function is builtins.any:
             return any(self.truth(e) for e in elements)
-        if keywords or function is builtins.sorted or any(is_user_instance(e) and not isinstance(e, Tensor) for e in elements):
+        if keywords or function is builtins.sorted or any(is_user_instance(e) and not is_a(e, Tensor) for e in elements):
             return self.native(lambda: function(*arguments, **keywords))
         best = elements[0]
         for element in elements[1:]:
@@ -208,7 +209,7 @@ class BuiltinCallHandlers(IterationHandlers):
 
     def _class_test(self, function: Any, value: Any, classes: Any) -> bool:
         self.read_content(classes, deep=True)
-        candidates = classes if isinstance(classes, tuple) else (classes,)
+        candidates = classes if is_a(classes, tuple) else (classes,)
         if any(type(c) is not type for c in candidates):  # abstract classes: registrations count
             self.namespace["abstract_token"] = _abc.get_cache_token
             self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
@@ -253,14 +254,14 @@ class BuiltinCallHandlers(IterationHandlers):
             return self.formatted(arguments[0], ord("s"), "")
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
-        if cls in (int, float, complex, bytes) and arguments and (is_user_instance(arguments[0]) or isinstance(arguments[0], Tensor)):
+        if cls in (int, float, complex, bytes) and arguments and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
             method, _ = self.lookup(type(arguments[0]), f"__{cls.__name__}__")
             if type(method) is FunctionType:
                 return self.call(method, (arguments[0],), {})
         if cls is collections.defaultdict and arguments:
             arguments = (arguments[0], *(self.consumable(a) for a in arguments[1:]))
         elif cls in (list, tuple, set, frozenset, enumerate, zip, dict, collections.OrderedDict, collections.deque, collections.Counter):
-            arguments = tuple(self.consumable(a) if not isinstance(a, int) else a for a in arguments)
+            arguments = tuple(self.consumable(a) if not is_a(a, int) else a for a in arguments)
         else:
             for argument in arguments:
                 self.read_content(argument, deep=True)

@@ -25,6 +25,7 @@ from tracejit.capture.policies import (
     PURE_TYPES,
     REFUSED_LIBRARY,
     builtin_base,
+    is_a,
     is_heap_type,
     is_library_module,
 )
@@ -79,9 +80,9 @@ class CallHandlers(BuiltinCallHandlers):
             return self.call(self.inlined(function), arguments, keywords)
         if cls is functools.partial:
             return self._call_partial(function, arguments, keywords)
-        if isinstance(function, type):
+        if is_a(function, type):
             return self._call_class(function, arguments, keywords)
-        if isinstance(function, C_CALLABLES):
+        if is_a(function, C_CALLABLES):
             return self.call_builtin(function, arguments, keywords)
         method, _ = self.lookup(cls, "__call__")
         if type(method) is FunctionType:
@@ -143,7 +144,7 @@ class CallHandlers(BuiltinCallHandlers):
     def guarded_callback(self, value: Any) -> Any:
         """A callable that is handed to C code: calls of it come back to the recorder."""
         value = concrete(value)
-        if not callable(value) or isinstance(value, Tensor) or (isinstance(value, type) and not is_heap_type(value)):
+        if not callable(value) or is_a(value, Tensor) or (is_a(value, type) and not is_heap_type(value)):
             return value
         return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
 
@@ -154,11 +155,11 @@ class CallHandlers(BuiltinCallHandlers):
         if refusal is not None:
             self.stop(refusal, f"{function.__name__}()")
         values = (*arguments, *keywords.values())
-        if any(self._is_program_callable(v) for v in values) and isinstance(function, FunctionType):
+        if any(self._is_program_callable(v) for v in values) and is_a(function, FunctionType):
             return self.prepare(function)(*arguments, **keywords)
         arguments = tuple(a if is_symbolic(a) else self.settled(a) for a in arguments)
         keywords = {k: v if is_symbolic(v) else self.settled(v) for k, v in keywords.items()}
-        arguments = tuple(list(a) if isinstance(a, GeneratorType) else a for a in arguments)
+        arguments = tuple(list(a) if is_a(a, GeneratorType) else a for a in arguments)
         for value in (*arguments, *keywords.values()):
             self.read_content(value, deep=True)
         self.inspect_all((*arguments, *keywords.values()))
@@ -196,7 +197,7 @@ class CallHandlers(BuiltinCallHandlers):
             return self.native(lambda: make(*arguments, **keywords))
         initialise, _ = self.lookup(cls, "__init__")
         create, _ = self.lookup(cls, "__new__")
-        if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not isinstance(create, staticmethod):
+        if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not is_a(create, staticmethod):
             return cls(*arguments, **keywords)
         if self.lookup(type(cls), "__call__")[0] is not type.__call__:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
@@ -204,7 +205,7 @@ class CallHandlers(BuiltinCallHandlers):
         return self._construct(cls, create, initialise, arguments, keywords)
 
     def _construct(self, cls: Any, create: Any, initialise: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if isinstance(create, staticmethod):
+        if is_a(create, staticmethod):
             instance = self.call(create.__func__, (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
             instance = object.__new__(cls)
@@ -215,7 +216,7 @@ class CallHandlers(BuiltinCallHandlers):
         else:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*arguments, **keywords)
-        if not isinstance(instance, cls):
+        if cls not in type(instance).__mro__:
             return instance
         if type(initialise) is FunctionType:
             if initialise.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):

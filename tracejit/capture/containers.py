@@ -23,9 +23,10 @@ from tracejit.capture.policies import (
     TRANSPARENT_TYPES,
     builtin_base,
     has_plain_state,
+    is_a,
     is_heap_type,
     is_user_instance,
-)  # fmt: skip
+)
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
@@ -71,7 +72,7 @@ class ContainerHandlers(AttributeHandlers):
             return repr(key)
         if id(key) in self.sources and type(key).__hash__ is object.__hash__:
             return self.sources[id(key)]
-        if isinstance(key, IDENTITY_TYPES):
+        if is_a(key, IDENTITY_TYPES):
             return self.constant(key)
         return None
 
@@ -84,18 +85,18 @@ class ContainerHandlers(AttributeHandlers):
         if self.stopped or is_symbolic(value) or id(value) in seen:
             return
         cls = type(value)
-        if cls in PRIMITIVE_TYPES or isinstance(value, (Tensor, np.generic)):
+        if cls in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
             return
         seen.add(id(value))
         self._settle_places(value)
         outside = self.is_outside(value)
         if outside and id(value) not in self.content_known:
             self._guard_content(value, cls)
-        if deep and isinstance(value, dict):
+        if deep and is_a(value, dict):
             for key, item in list(value.items()):
                 self._read_content(key, True, seen)
                 self._read_content(item, True, seen)
-        elif deep and isinstance(value, (list, tuple, set, frozenset)):
+        elif deep and is_a(value, (list, tuple, set, frozenset)):
             for item in list(value):
                 self._read_content(item, True, seen)
 
@@ -104,7 +105,7 @@ class ContainerHandlers(AttributeHandlers):
             concrete(self.stored.pop(place))
 
     def _guard_content(self, value: Any, cls: type) -> None:
-        if isinstance(value, (list, tuple, set, frozenset, dict)):
+        if is_a(value, (list, tuple, set, frozenset, dict)):
             if id(value) in self.changed_unread:
                 self.stop("read_after_change", f"a {cls.__name__}")
                 return
@@ -114,13 +115,13 @@ class ContainerHandlers(AttributeHandlers):
             self.miss_if(f"{_length(cls, text)} != {len(value)}")
             if _is_table(value):
                 self.miss_if(f"{text} != {self.constant(cls(value))} or list(map(type, {text})) != {self.constant(list(map(type, value)))}")
-            elif isinstance(value, list):
+            elif is_a(value, list):
                 for i, item in enumerate(list.__iter__(value)):
                     self.read(item, _item(cls, text, str(i)))
-            elif isinstance(value, tuple):
+            elif is_a(value, tuple):
                 for i, item in enumerate(tuple.__iter__(value)):
                     self.read(item, _item(cls, text, str(i)))
-            elif isinstance(value, dict):
+            elif is_a(value, dict):
                 self._guard_dict(value, text)
             elif all(type(k) in PRIMITIVE_TYPES for k in value):
                 types = self.constant([type(k) for k in value])
@@ -130,8 +131,8 @@ class ContainerHandlers(AttributeHandlers):
         elif hasattr(cls, "__next__"):
             self.stop("external_iterator", f"a {cls.__name__}")
         elif not (
-            cls in TRANSPARENT_TYPES or isinstance(value, IDENTITY_TYPES) or has_plain_state(cls)
-            or isinstance(value, (int, float, str, bytes, BaseException, FunctionType))
+            cls in TRANSPARENT_TYPES or is_a(value, IDENTITY_TYPES) or has_plain_state(cls)
+            or is_a(value, (int, float, str, bytes, BaseException, FunctionType))
         ):  # fmt: skip
             self.stop("container", f"a {cls.__module__}.{cls.__name__}")
 
@@ -166,15 +167,15 @@ class ContainerHandlers(AttributeHandlers):
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
-        key = concrete(key) if not isinstance(owner, Tensor) else key
-        if isinstance(owner, Tensor):
+        key = concrete(key) if not is_a(owner, Tensor) else key
+        if is_a(owner, Tensor):
             self.inspect(owner)
             return self.binary_native("__getitem__", owner, key)
         if is_user_instance(owner):
             method, _ = self.lookup(type(owner), "__getitem__")
             if type(method) is FunctionType:
                 return self.call(method, (owner, key), {})
-        if isinstance(owner, type):
+        if is_a(owner, type):
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
@@ -183,9 +184,9 @@ class ContainerHandlers(AttributeHandlers):
         """The `__getitem__` of a built-in container, past that of a subclass."""
         if self.is_outside(owner):
             return self._outside_item(owner, key)
-        if isinstance(owner, dict) and (id(owner), key) in self.stored:
+        if is_a(owner, dict) and (id(owner), key) in self.stored:
             return self.stored[id(owner), key]
-        if not isinstance(owner, (list, tuple, dict, str, range, bytes, np.generic)):
+        if not is_a(owner, (list, tuple, dict, str, range, bytes, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
             return owner[key]
         return builtin_base(type(owner)).__getitem__(owner, key)
@@ -228,14 +229,14 @@ class ContainerHandlers(AttributeHandlers):
             self.miss_if(f"{key_text} in {text}")
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
-        if isinstance(owner, Tensor):
+        if is_a(owner, Tensor):
             store, _ = self.lookup(type(owner), "__setitem__")
             self.read_content((key, value), deep=True)
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
             return
         key = concrete(key)
-        if is_user_instance(owner) and not isinstance(owner, (list, dict)):
+        if is_user_instance(owner) and not is_a(owner, (list, dict)):
             method, _ = self.lookup(type(owner), "__setitem__")
             if type(method) is FunctionType:
                 self.call(method, (owner, key, value), {})
@@ -285,14 +286,14 @@ class ContainerHandlers(AttributeHandlers):
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
         element = concrete(element)
-        if is_user_instance(container) and not isinstance(container, Tensor):
+        if is_user_instance(container) and not is_a(container, Tensor):
             method, _ = self.lookup(type(container), "__contains__")
             if type(method) is FunctionType:
                 return self.truth(self.call(method, (container, element), {}))
-        if is_user_instance(container) and not isinstance(container, (list, tuple, dict, set, frozenset, Tensor)):
+        if is_user_instance(container) and not is_a(container, (list, tuple, dict, set, frozenset, Tensor)):
             self.stop("container", f"a {type(container).__name__} (operator in)")
             return element in container
-        if isinstance(container, Tensor):
+        if is_a(container, Tensor):
             self.inspect(container)
             return element in container
         if self.is_outside(container):
@@ -306,7 +307,7 @@ class ContainerHandlers(AttributeHandlers):
                         self.miss_if(f"{key_text} not in {text}")
                 return element in container
             self.read_content(container, deep=True)
-        elif isinstance(container, GeneratorType) and self.is_outside(container):
+        elif is_a(container, GeneratorType) and self.is_outside(container):
             self.stop("external_iterator", "a generator")
         else:
             self.read_content(container, deep=True)
@@ -328,7 +329,7 @@ class ContainerHandlers(AttributeHandlers):
         return self.native(lambda: found(left, right))
 
     def length(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             self.inspect(value)
             return len(value)
         if is_user_instance(value):
@@ -336,9 +337,9 @@ class ContainerHandlers(AttributeHandlers):
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})
         if self.is_outside(value):
-            if type(value) not in TRANSPARENT_TYPES and not isinstance(value, (list, tuple, dict)):
+            if type(value) not in TRANSPARENT_TYPES and not is_a(value, (list, tuple, dict)):
                 self.read_content(value)
-            elif isinstance(value, (list, dict, set)) and id(value) not in self.content_known and self.first_time("len", id(value)):
+            elif is_a(value, (list, dict, set)) and id(value) not in self.content_known and self.first_time("len", id(value)):
                 if id(value) in self.changed_unread:
                     self.stop("read_after_change", f"the length of a {type(value).__name__}")
                 else:
@@ -366,7 +367,7 @@ class ContainerHandlers(AttributeHandlers):
 
     def consumable(self, value: Any) -> Any:
         """An iterable for C code."""
-        if isinstance(value, (list, tuple, dict, set, frozenset, str, range)):
+        if is_a(value, (list, tuple, dict, set, frozenset, str, range)):
             self.read_content(value)
             return value
         return self.iterate(value)
@@ -374,7 +375,7 @@ class ContainerHandlers(AttributeHandlers):
     def _reading_method(
         self, function: Any, name: str, owner: Any, outside: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        if name == "get" and outside and isinstance(owner, dict):
+        if name == "get" and outside and is_a(owner, dict):
             if self.contains(arguments[0], owner):
                 return self.get_item(owner, arguments[0])
             return arguments[1] if len(arguments) > 1 else None
@@ -390,18 +391,18 @@ class ContainerHandlers(AttributeHandlers):
             return self.set_item(arguments[1], owner, arguments[0])
         if name == "__delitem__":
             return self.delete_item(owner, arguments[0])
-        if isinstance(owner, dict) and name in ("setdefault", "pop") and self._key_text(arguments[0]) is not None and not keywords:
+        if is_a(owner, dict) and name in ("setdefault", "pop") and self._key_text(arguments[0]) is not None and not keywords:
             return self._dict_method(name, owner, *arguments)
         if keywords:
             self.stop("container", f"{type(owner).__name__}.{name} with keywords")
             return function(*arguments, **keywords)
         if name in ("append", "add"):
             self.note_change(owner)
-        elif name in ("extend", "update") and len(arguments) == 1 and isinstance(arguments[0], (list, tuple, dict, set)):
+        elif name in ("extend", "update") and len(arguments) == 1 and is_a(arguments[0], (list, tuple, dict, set)):
             self.read_content(arguments[0])
             self.note_change(owner)
-            arguments = (arguments[0].copy() if not isinstance(arguments[0], tuple) else arguments[0],)
-            if isinstance(owner, dict):
+            arguments = (arguments[0].copy() if not is_a(arguments[0], tuple) else arguments[0],)
+            if is_a(owner, dict):
                 for key, value in dict(arguments[0]).items():
                     self.set_item(value, owner, key)
                 return None

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tracejit.capture.policies import builtin_base, is_heap_type
+from tracejit.capture.policies import builtin_base, instance_dictionary, is_heap_type
 from tracejit.capture.recorder import ABSENT, Recorder
 from tracejit.capture.symbols import is_symbolic, plain
 
@@ -155,7 +155,7 @@ class EffectHandlers(Recorder):
 
     # -- attributes
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:
-        instance = getattr(owner, "__dict__", None)
+        instance = instance_dictionary(owner)
         slot = instance is None or (name not in instance and value is not ABSENT)
         place: Place = (id(owner) if slot else id(instance), name)
         if self.is_outside(owner):

@@ -11,7 +11,7 @@ from types import FunctionType, GeneratorType
 from typing import Any
 
 from tracejit.capture.operators import OperatorHandlers
-from tracejit.capture.policies import DICT_VIEWS, is_library_module, is_user_instance
+from tracejit.capture.policies import DICT_VIEWS, is_a, is_library_module, is_user_instance
 from tracejit.tensor import Tensor
 
 __all__ = ["IterationHandlers", "RecordedContext"]
@@ -24,12 +24,12 @@ class IterationHandlers(OperatorHandlers):
 
     def iterate(self, value: Any, depth: int = 0) -> Any:
         """An iterable that Python's own loop may consume; `depth`: how deep its elements are unpacked."""
-        if isinstance(value, (str, range, bytes)):
+        if is_a(value, (str, range, bytes)):
             return value
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             self.inspect(value)
             return self.native(lambda: list(value)) if value.ndim else value
-        if isinstance(value, _CONTAINERS) and not self._has_own_iterator(value):
+        if is_a(value, _CONTAINERS) and not self._has_own_iterator(value):
             self.read_content(value)
             return self._unpacked(value, depth) if depth else value
         iterator = self.iterator(value)
@@ -55,7 +55,7 @@ class IterationHandlers(OperatorHandlers):
 
     def iterator(self, value: Any) -> Any:
         """iter(value)."""
-        if is_user_instance(value) and not isinstance(value, (list, tuple, dict, Tensor)):
+        if is_user_instance(value) and not is_a(value, (list, tuple, dict, Tensor)):
             method, _ = self.lookup(type(value), "__iter__")
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})
@@ -64,14 +64,14 @@ class IterationHandlers(OperatorHandlers):
             elif type(self.lookup(type(value), "__getitem__")[0]) is FunctionType:
                 return self._by_index(value)
             return iter(value)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             return iter(self.iterate(value))
         if self.is_outside(value):
-            if isinstance(value, _CONTAINERS):
+            if is_a(value, _CONTAINERS):
                 self.read_content(value)
-            elif not isinstance(value, (str, range, bytes)):
+            elif not is_a(value, (str, range, bytes)):
                 self.stop("external_iterator", f"a {type(value).__name__}")
-        elif isinstance(value, (*_CONTAINERS, *DICT_VIEWS)):
+        elif is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
             self.read_content(value)
         return iter(value)
 
@@ -96,26 +96,26 @@ class IterationHandlers(OperatorHandlers):
                 if default:
                     return default[0]
                 raise
-        if self.is_outside(iterator) or (not isinstance(iterator, GeneratorType) and not hasattr(iterator, "__next__")):
+        if self.is_outside(iterator) or (not is_a(iterator, GeneratorType) and not hasattr(iterator, "__next__")):
             self.stop("external_iterator", f"a {type(iterator).__name__}")
         return next(iterator, *default)
 
     def unpack(self, value: Any, depth: int) -> Any:
         """Something that Python may unpack `depth` levels deep."""
-        if depth <= 0 or isinstance(value, (str, bytes, range)):
+        if depth <= 0 or is_a(value, (str, bytes, range)):
             return value
-        if isinstance(value, (list, tuple)) and not self._has_own_iterator(value):
+        if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
             self.read_content(value)
             if depth > 1:
                 for element in value:
-                    if isinstance(element, (list, tuple)):
+                    if is_a(element, (list, tuple)):
                         self.unpack(element, depth - 1)
             return value
         return self.iterate(value, depth - 1)
 
     def mapping(self, value: Any) -> Any:
         """A mapping for `**value`."""
-        if isinstance(value, dict):
+        if is_a(value, dict):
             self.read_content(value)
             return value
         keys = self.call(self.get_attribute(value, "keys"), (), {})

@@ -23,9 +23,10 @@ from tracejit.capture.policies import (
     SWAPPED,
     TRANSPARENT_TYPES,
     UNARY,
+    is_a,
     is_library_module,
     is_user_instance,
-)  # fmt: skip
+)
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
 from tracejit.core.dtypes import DType
@@ -49,7 +50,7 @@ class OperatorHandlers(ContainerHandlers):
             if is_symbolic(left) or is_symbolic(right):
                 return self._symbolic_binary(symbol, left, right)
             return compute(left, right)
-        if isinstance(left, Tensor) or isinstance(right, Tensor):
+        if is_a(left, Tensor) or is_a(right, Tensor):
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result
@@ -59,10 +60,10 @@ class OperatorHandlers(ContainerHandlers):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
                 return result
-        if in_place and isinstance(left, (list, dict, set)) and self.is_outside(left):
+        if in_place and is_a(left, (list, dict, set)) and self.is_outside(left):
             return self._in_place_container(symbol, left, right)
         left, right = self.settled(left), self.settled(right)
-        if symbol == "%" and isinstance(left, (str, bytes)):
+        if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
         self.read_content(left, deep=True)
         self.read_content(right, deep=True)
@@ -83,24 +84,24 @@ class OperatorHandlers(ContainerHandlers):
             (left, (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)),
             (right, () if type(left) is type(right) else (f"__{reflected}__",)),
         ):
-            if isinstance(operand, Tensor):
+            if is_a(operand, Tensor):
                 self.inspect(operand)
                 for method in methods:
                     found, _ = self.lookup(type(operand), method)
                     if type(found) is FunctionType and not is_library_module(found.__globals__.get("__name__")):
                         return ABSENT
-            elif not (_is_simple(operand) or isinstance(operand, (list, tuple, np.generic))):
+            elif not (_is_simple(operand) or is_a(operand, (list, tuple, np.generic))):
                 return ABSENT
-            elif isinstance(operand, (list, tuple)):
+            elif is_a(operand, (list, tuple)):
                 self.read_content(operand, deep=True)
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         return self.native(lambda: compute(left, right))
 
     def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
-        if isinstance(left, list) and symbol == "+":
+        if is_a(left, list) and symbol == "+":
             self.call(left.extend, (list(self.iterate(right)),), {})
             return left
-        if isinstance(left, dict) and symbol == "|":
+        if is_a(left, dict) and symbol == "|":
             self.call(left.update, (right,), {})
             return left
         self.stop("container", f"operator {symbol}= on a {type(left).__name__}")
@@ -139,7 +140,7 @@ class OperatorHandlers(ContainerHandlers):
 
     # -- unary, comparison, truth
     def unary(self, name: str, value: Any) -> Any:
-        if isinstance(value, Tensor) or is_user_instance(value):
+        if is_a(value, Tensor) or is_user_instance(value):
             method, _ = self.lookup(type(value), f"__{name}__")
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})
@@ -156,7 +157,7 @@ class OperatorHandlers(ContainerHandlers):
         cls = type(value)
         if cls is bool or cls in PRIMITIVE_TYPES or is_symbolic(value):
             return bool(value)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             self.inspect(value)
             return self.native(lambda: bool(value))
         if is_user_instance(value):
@@ -168,7 +169,7 @@ class OperatorHandlers(ContainerHandlers):
                 return result
             if method is ABSENT and type(self.lookup(cls, "__len__")[0]) is FunctionType:
                 return bool(self.length(value))
-        if isinstance(value, (list, dict, set)):
+        if is_a(value, (list, dict, set)):
             return bool(self.length(value) > 0)
         self.read_content(value)
         return bool(value)
@@ -181,7 +182,7 @@ class OperatorHandlers(ContainerHandlers):
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         value = concrete(value)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             self.inspect(value)
         elif is_user_instance(value):
             names = ["__repr__"]
@@ -202,20 +203,20 @@ class OperatorHandlers(ContainerHandlers):
 
 def _has_stable_text(value: Any) -> bool:
     """Whether the text of a value depends on its guarded content alone: no addresses, no Python code of the program."""
-    if type(value) in TRANSPARENT_TYPES and not isinstance(value, (list, tuple, dict, set, frozenset)):
+    if type(value) in TRANSPARENT_TYPES and not is_a(value, (list, tuple, dict, set, frozenset)):
         return True
-    if isinstance(value, dict):
+    if is_a(value, dict):
         return all(_has_stable_text(k) and _has_stable_text(v) for k, v in value.items())
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if is_a(value, (list, tuple, set, frozenset)):
         return (not is_user_instance(value) and all(map(_has_stable_text, value))) or _is_record(value)
-    if isinstance(value, BaseException):
+    if is_a(value, BaseException):
         return type(value).__module__ == "builtins" and all(map(_has_stable_text, value.args))
-    return isinstance(value, (Tensor, np.generic, np.dtype, DType, enum.Enum, type, types.ModuleType)) or is_symbolic(value)
+    return is_a(value, (Tensor, np.generic, np.dtype, DType, enum.Enum, type, types.ModuleType)) or is_symbolic(value)
 
 
 def _is_record(value: Any) -> bool:
     """A named tuple with its own standard text."""
-    return isinstance(value, tuple) and hasattr(type(value), "_fields") and all(map(_has_stable_text, value))
+    return is_a(value, tuple) and hasattr(type(value), "_fields") and all(map(_has_stable_text, value))
 
 
 def _is_simple(value: Any) -> bool:

@@ -42,8 +42,11 @@ __all__ = [
     "SPECIAL_NAMES",
     "SWAPPED",
     "TRANSPARENT_TYPES",
-    "UNARY", "builtin_base",
+    "UNARY",
+    "builtin_base",
     "has_plain_state",
+    "instance_dictionary",
+    "is_a",
     "is_library_module",
     "is_user_instance",
 ]  # fmt: skip
@@ -154,6 +157,20 @@ def is_heap_type(cls: type) -> bool:
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
+def is_a(value: object, classes: type | tuple[type, ...]) -> bool:
+    """isinstance by the type alone: it asks no `__class__`, which may be code of the program."""
+    return issubclass(type(value), classes)
+
+
+def instance_dictionary(value: object) -> dict[str, Any] | None:
+    """`value.__dict__` past any `__getattribute__`; None where there is none."""
+    try:
+        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found
+
+
 def builtin_base(cls: Any) -> Any:
     """The first class of the MRO that is written in C: what the memory of an instance looks like."""
     return next(base for base in cls.__mro__ if not is_heap_type(base))
@@ -168,4 +185,4 @@ def has_plain_state(cls: Any) -> bool:
 def is_user_instance(value: object) -> bool:
     """Whether special methods of `value` may be Python code of the program."""
     cls = type(value)
-    return is_heap_type(cls) and cls.__module__ != "builtins" and not isinstance(value, (enum.Enum, np.generic, DType))
+    return is_heap_type(cls) and cls.__module__ != "builtins" and not issubclass(cls, (enum.Enum, np.generic, DType))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state, is_a
 from tracejit.capture.symbols import ObjectIdentity, is_symbolic
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.tensor import Size, Tensor
@@ -50,14 +50,14 @@ class Recipes:
         cls = type(value)
         if cls in (int, bool, str, type(None)):
             return repr(value)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             return self._tensor(value)
         if cls is ObjectIdentity:
             recorder.namespace["id"] = id
             return f"id({self.text(value.owner)})"
-        if cls in PRIMITIVE_TYPES or isinstance(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
+        if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
             return recorder.constant(value)
-        if cls in (tuple, Size) or (isinstance(value, tuple) and hasattr(cls, "_fields")):
+        if cls in (tuple, Size) or (is_a(value, tuple) and hasattr(cls, "_fields")):
             return self._tuple(value, cls)
         if cls in (list, dict, set, collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque):
             return self._container(value, cls)
@@ -103,7 +103,7 @@ class Recipes:
 
     def _container(self, value: Any, cls: type) -> str:
         variable = self._define(value, self._empty(value, cls))
-        if isinstance(value, dict):
+        if is_a(value, dict):
             for key, item in value.items():
                 self.lines.append(f"{variable}[{self.text(key)}] = {self._stored(value, key, item)}")
         else:
@@ -125,7 +125,7 @@ class Recipes:
             has_plain_state(cls)
             and cls.__new__ is object.__new__
             and hasattr(value, "__dict__")
-            and not any(isinstance(v, types.MemberDescriptorType) for base in cls.__mro__ for v in vars(base).values())
+            and not any(is_a(v, types.MemberDescriptorType) for base in cls.__mro__ for v in vars(base).values())
             and not hasattr(cls, "__next__")
         )
 

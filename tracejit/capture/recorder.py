@@ -25,7 +25,7 @@ import numpy as np
 
 from tracejit.capture import reasons
 from tracejit.capture.convert import is_instrumented
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, has_plain_state
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, has_plain_state, is_a
 from tracejit.capture.reasons import Reason
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.dtypes import default_dtype
@@ -149,13 +149,13 @@ class Recorder:
             self.lines.append(f"if {self._differs(number._text, value)}: return MISS")
 
     def number_text(self, value: int | float) -> str:
-        if isinstance(value, float) and not math.isfinite(value):
+        if is_a(value, float) and not math.isfinite(value):
             return self.constant(value)
         return f"({value!r})" if value < 0 or (value == 0 and math.copysign(1.0, value) < 0) else repr(value)
 
     def _differs(self, text: str, value: Any) -> str:
         """A condition that holds where `text`, known to be of the type of `value`, is another value."""
-        if isinstance(value, float):
+        if is_a(value, float):
             if value != value:
                 return f"{text} == {text}"
             if value == 0:
@@ -163,7 +163,7 @@ class Recorder:
             if math.isinf(value):
                 return f"{text} != {'' if value > 0 else '-'}inf"
             return f"{text} != {value!r}"
-        if isinstance(value, complex):
+        if is_a(value, complex):
             return f"repr({text}) != {repr(value)!r}"
         return f"{text} != {value!r}"
 
@@ -189,7 +189,7 @@ class Recorder:
         cls = type(value)
         if symbolic and (cls is int or cls is float) and value == value:
             return self._read_number(value, expression)
-        if cls in PRIMITIVE_TYPES or isinstance(value, np.generic):
+        if cls in PRIMITIVE_TYPES or is_a(value, np.generic):
             self.guard_value(value, expression)
             return value
         known = self.sources.get(id(value))
@@ -205,7 +205,7 @@ class Recorder:
         variable = self.variable()
         self.sources[id(value)] = variable
         self.lines.append(f"{variable} = {expression}")
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             source = self.tensors[id(value)] = TensorSource(value, variable, argument)
             self.lines.append(source)
         elif cls is FunctionType:
@@ -216,7 +216,7 @@ class Recorder:
             self.miss_if(f"type({variable}) is not {self.constant(cls)}")
             if cls not in (tuple, frozenset, slice):
                 self.paths.append(variable)
-        if isinstance(value, (tuple, frozenset)):
+        if is_a(value, (tuple, frozenset)):
             self.read_content(value)
         return value
 
@@ -230,23 +230,23 @@ class Recorder:
     def _has_path(self, value: Any) -> bool:
         """Whether an equal fresh object at the same place would do."""
         cls: Any = type(value)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             return True
         if cls is FunctionType:
             return value.__closure__ is not None
-        if isinstance(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
+        if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
             return False
         return cls is slice or has_plain_state(cls) or builtin_base(cls) in _CONTAINER_TYPES
 
     def guard_value(self, value: Any, expression: str) -> None:
         """A guard that `expression` is this simple value, by type and bits."""
-        if value is None or isinstance(value, bool) or value is Ellipsis or value is NotImplemented:
+        if value is None or is_a(value, bool) or value is Ellipsis or value is NotImplemented:
             self.miss_if(f"{expression} is not {value!r}")
             return
         variable = self.variable()
         self.lines.append(f"{variable} = {expression}")
-        cls = self.constant(type(value)) if isinstance(value, np.generic) else type(value).__name__
-        if isinstance(value, np.generic):
+        cls = self.constant(type(value)) if is_a(value, np.generic) else type(value).__name__
+        if is_a(value, np.generic):
             self.miss_if(f"type({variable}) is not {cls} or repr({variable}) != {repr(value)!r}")
         else:
             self.miss_if(f"type({variable}) is not {cls} or {self._differs(variable, value)}")
@@ -261,11 +261,11 @@ class Recorder:
     def inspect_all(self, values: Iterable[Any]) -> None:
         """The same for every tensor in nested local containers."""
         for value in values:
-            if isinstance(value, Tensor):
+            if is_a(value, Tensor):
                 self.inspect(value)
-            elif isinstance(value, (list, tuple)):
+            elif is_a(value, (list, tuple)):
                 self.inspect_all(value)
-            elif isinstance(value, dict):
+            elif is_a(value, dict):
                 self.inspect_all(value.values())
 
     # -- what handlers call of each other
