@@ -17,6 +17,7 @@ machine code live as long as the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,31 +32,39 @@ from tracejit.runtime.host import HostProgram
 from tracejit.runtime.interpret import InterpretedProgram
 from tracejit.runtime.reference import ReferenceRunner
 
-__all__ = ["BACKENDS", "Program", "build"]
+__all__ = ["BACKENDS", "Fragment", "Program", "build"]
 
 BACKENDS = ("llvm", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
 
 
 class Program:
-    """A compiled graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes."""
+    """A compiled graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes; `inline` gives
+    the statements of a run to a caller that generates code itself."""
 
-    __slots__ = ("_keep", "lowered", "machine_calls", "run", "seconds")
+    __slots__ = ("_constants", "_free", "_owner", "_runner", "_template", "lowered", "machine_calls", "run", "seconds")
 
     def __init__(self, lowered: Lowered, backend: str) -> None:
         self.lowered = lowered
         self.machine_calls = 1
-        constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
+        self._constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
+        self._free: list[Frame] = []
+        self._owner: Any
+        self._runner: Callable[[int], int]
         if backend == "reference":
-            runner = ReferenceRunner(lowered, constants)
+            reference = ReferenceRunner(lowered, self._constants)
             self.seconds = 0.0
-            self._keep: Any = constants, runner
-            self.run: Runner = _generate(lowered, runner.template, runner.call, constants)
+            self._owner, self._template, self._runner = reference, reference.template, reference.call
         else:
             compiled = compile_program(lowered.spec)
             self.seconds = compiled.seconds
-            self._keep = constants, compiled
-            self.run = _generate(lowered, compiled.template, compiled.run, constants)
+            self._owner, self._template, self._runner = compiled, compiled.template, compiled.run
+        operands = [f"a{i}" for i in range(lowered.arrays)], [f"s{i}" for i in range(len(lowered.scalars))]
+        self.run: Runner = _run_function(lowered, self.inline(*operands))
+
+    def inline(self, arrays: Sequence[str], scalars: Sequence[str]) -> Fragment:
+        """The statements of one run on operands given as expressions."""
+        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars)
 
     def source(self) -> str:
         """The nests as plain Python."""
@@ -94,59 +103,82 @@ def _constant(array: Any) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array).reshape(np.shape(array))
 
 
-def _generate(lowered: Lowered, template: np.ndarray[Any, Any], call: Callable[[int], int], constants: Sequence[tuple[int, Any]]) -> Runner:
-    """Write and execute the `run` function of a program."""
-    environment: dict[str, Any] = {"call": call, "empty": np.empty, "Frame": Frame, "free": []}
-    environment["new"] = lambda: Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
-    lines = [
-        "def run(arrays, scalars):",
-        "    try:",
-        "        frame = pop()",
-        "    except IndexError:",
-        "        frame = new()",
-    ]
-    environment["pop"] = environment["free"].pop
-    environment["push"] = environment["free"].append
-    fresh = []
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Straight-line statements that run a program inside a larger generated function: they define `results` (names), or leave by
+    `return leave[code]` (a mapping from MISMATCH and exit numbers to what to return).  `environment` are the globals they need."""
+
+    lines: tuple[str, ...]
+    environment: dict[str, Any]
+    results: tuple[str, ...]
+
+
+def _fragment(
+    lowered: Lowered,
+    template: np.ndarray[Any, Any],
+    call: Callable[[int], int],
+    constants: Sequence[tuple[int, Any]],
+    free: list[Frame],
+    arrays: Sequence[str],
+    scalars: Sequence[str],
+) -> Fragment:
+    """The statements of one run.  `arrays` and `scalars` are expressions of the operands; names that begin with p_ are used up."""
+    environment: dict[str, Any] = {"p_call": call, "p_empty": np.empty, "p_pop": free.pop, "p_push": free.append}
+    environment["p_new"] = lambda: Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
+    lines = ["try:", "    p_frame = p_pop()", "except IndexError:", "    p_frame = p_new()"]
+    bound = list(arrays)
+    names = {}
     for k, aval in enumerate(lowered.fresh):
-        environment[f"shape{k}"] = aval.shape
-        environment[f"dtype{k}"] = aval.dtype.numpy
-        lines.append(f"    o{k} = empty(shape{k}, dtype{k})")
-        fresh.append(f"o{k}")
-    names = {lowered.arrays + k: f"o{k}" for k in range(len(fresh))}
+        environment[f"p_shape{k}"] = aval.shape
+        environment[f"p_dtype{k}"] = aval.dtype.numpy
+        lines.append(f"p_o{k} = p_empty(p_shape{k}, p_dtype{k})")
+        names[lowered.arrays + k] = f"p_o{k}"
+        bound.append(f"p_o{k}")
     if lowered.slab_size is not None:
-        environment["slab_size"] = lowered.slab_size
-        environment["uint8"] = np.dtype(np.uint8)
-        lines.append("    slab = empty(slab_size, uint8)")
-        fresh.append("slab")
-    lines.append(f"    bound = (*arrays, {', '.join(fresh)})" if fresh else "    bound = tuple(arrays)")
-    lines.append("    integers = frame.integers")
-    lines.append("    integers[0] = id(bound)")
+        environment["p_slab_size"] = lowered.slab_size
+        environment["p_uint8"] = np.dtype(np.uint8)
+        lines.append("p_slab = p_empty(p_slab_size, p_uint8)")
+        bound.append("p_slab")
+    lines.append(f"p_bound = ({''.join(b + ', ' for b in bound)})")
+    lines.append("p_integers = p_frame.integers")
+    lines.append("p_integers[0] = id(p_bound)")
     if lowered.scalars:
-        lines.append("    floats = frame.floats")
-        lines.append("    try:")
+        lines += ["p_floats = p_frame.floats", "try:"]
         for k, (slot, python_type) in enumerate(lowered.scalars):
-            lines.append(f"        {'floats' if python_type is float else 'integers'}[{slot}] = scalars[{k}]")
-        lines.append("    except ValueError:  # an integer that has no 64 bits")
-        lines.append("        push(frame)")
-        lines.append("        return 0")
-    lines.append("    code = call(frame.address)")
-    lines.append("    push(frame)")
-    lines.append("    if code:")
-    lines.append(f"        return 0 if code == {MISMATCH} else code")
+            lines.append(f"    {'p_floats' if python_type is float else 'p_integers'}[{slot}] = {scalars[k]}")
+        lines += ["except ValueError:  # an integer that has no 64 bits", "    p_push(p_frame)", f"    return leave[{MISMATCH}]"]
+    lines += ["p_code = p_call(p_frame.address)", "p_push(p_frame)", "if p_code:", "    return leave[p_code]"]
     results = []
     for k, output in enumerate(lowered.outputs):
         if output.source == "fresh":
             results.append(names[output.number])
         elif output.source == "literal":
-            environment[f"literal{k}"] = output.value
-            results.append(f"literal{k}")
+            environment[f"p_literal{k}"] = output.value
+            results.append(f"p_literal{k}")
         else:
-            results.append(f"{'arrays' if output.source == 'input' else 'scalars'}[{output.number}]")
+            results.append((arrays if output.source == "input" else scalars)[output.number])
     if lowered.slab_size is not None:
-        results.append("slab")
-    lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
-    code = "\n".join(lines)
-    exec(compile(code, "<tracejit program>", "exec"), environment)
+        results.append("p_slab")
+    return Fragment(tuple(lines), environment, tuple(results))
+
+
+class _Codes(dict[int, int]):
+    """What `run` returns for a code of the machine program: 0 for a mismatch, else the exit's number."""
+
+    def __missing__(self, code: int) -> int:
+        return 0 if code == MISMATCH else code
+
+
+def _run_function(lowered: Lowered, fragment: Fragment) -> Runner:
+    """`run(arrays, scalars)` around a fragment whose operands are a0, a1 ... and s0, s1 ..."""
+    lines = ["def run(arrays, scalars):"]
+    if lowered.arrays:
+        lines.append(f"    {''.join(f'a{i}, ' for i in range(lowered.arrays))}= arrays")
+    if lowered.scalars:
+        lines.append(f"    {''.join(f's{i}, ' for i in range(len(lowered.scalars)))}= scalars")
+    lines += [f"    {line}" for line in fragment.lines]
+    lines.append(f"    return ({''.join(r + ', ' for r in fragment.results)})")
+    environment = {**fragment.environment, "leave": _Codes()}
+    exec(compile("\n".join(lines), "<tracejit program>", "exec"), environment)
     run: Runner = environment["run"]
     return run
