@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core.dtypes import bool_
 from tracejit.ops.creation import zero_gradient
-from tracejit.ops.declare import elementwise
+from tracejit.ops.declare import FLOAT, elementwise
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.samples import binary, unary
 
@@ -87,7 +87,7 @@ def signbit(x: Any) -> Any:
     return np.signbit(x) if _is_float(x) else np.less(x, 0)
 
 
-@elementwise(lambda b, x, y: b.copysign(x, y), samples=binary())
+@elementwise(lambda b, x, y: b.copysign(x, y), promotion=FLOAT, samples=binary())
 def copysign(x: Any, y: Any) -> Any:
     """Elementwise magnitude of x with the sign of y."""
     return np.copysign(x, y)

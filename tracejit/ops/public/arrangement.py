@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -300,14 +301,14 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
     """Views of pieces along `dim`: n pieces of sizes that differ by at most 1, or pieces that end at the indices given."""
     at = normalise_dim("tensor_split", dim, input.ndim)
     size = input.shape[at]
-    if isinstance(indices_or_sections, int):
-        n = indices_or_sections
+    if isinstance(indices_or_sections, int) or getattr(indices_or_sections, "ndim", 1) == 0:
+        n = int(indices_or_sections)
         if n <= 0:
             raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
         return split(input, [size // n + (i < size % n) for i in range(n)], at)
     given = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else list(indices_or_sections)
     bounds = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in given), size]
-    return tuple(views.slice_(input, dim=at, start=a, stop=max(a, b), step=1) for a, b in zip(bounds, bounds[1:], strict=False))
+    return tuple(views.slice_(input, dim=at, start=a, stop=max(a, b), step=1) for a, b in itertools.pairwise(bounds))
 
 
 @public()
@@ -317,7 +318,9 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
     length = input.shape[at] if input.ndim else 1
     if step < 1 or not 0 <= size <= length:
         raise RuntimeError(f"unfold(): size {size} must be between 0 and the dimension's size {length}, and step {step} positive")
-    return views.unfold(input if input.ndim else reshape(input, 1), dim=at, size=size, step=step, dilation=1)
+    if not input.ndim:
+        return views.slice_(reshape(input, 1), dim=0, start=0, stop=size, step=1)
+    return views.unfold(input, dim=at, size=size, step=step, dilation=1)
 
 
 @public(method=False)

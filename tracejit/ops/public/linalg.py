@@ -57,7 +57,7 @@ def mv(input: Any, vec: Any) -> Any:
     return matmul(input, vec)
 
 
-@public()
+@public(aliases=("vdot",))
 def dot(input: Any, tensor: Any) -> Any:
     """Inner product of two vectors of one length."""
     _exactly("dot", 1, input, tensor)
@@ -76,7 +76,13 @@ def outer(input: Any, vec2: Any) -> Any:
 @public()
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2)."""
-    product = mm(mat1, mat2)
+    return combined(input, mm(mat1, mat2), beta, alpha)
+
+
+def combined(input: Any, product: Any, beta: float, alpha: float) -> Any:
+    """beta * input + alpha * product, in the dtype of the product."""
+    if not product.dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     if alpha != 1:
         product = product * alpha
     return product + (input if beta == 1 else input * beta)

@@ -13,6 +13,7 @@ from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.linalg import transpose_matrix
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
+from tracejit.ops.public.linalg import combined
 from tracejit.ops.public.movement import expand
 from tracejit.ops.reduce import sum_
 
@@ -176,19 +177,13 @@ def diagonal_of(a: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 @public()
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (batch1 @ batch2), batched."""
-    product = linalg.matmul(batch1, batch2)
-    if alpha != 1:
-        product = product * alpha
-    return product + (input if beta == 1 else input * beta)
+    return combined(input, linalg.matmul(batch1, batch2), beta, alpha)
 
 
 @public()
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat @ vec)."""
-    product = mat @ vec
-    if alpha != 1:
-        product = product * alpha
-    return product + (input if beta == 1 else input * beta)
+    return combined(input, mat @ vec, beta, alpha)
 
 
 @public()

@@ -16,6 +16,7 @@ from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
+from tracejit.ops.public.elementwise import div
 from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows, windows_of
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max_pool"]
@@ -135,11 +136,16 @@ def avg_pool(
     x = padded(input, low, high, 0.0)
     total = _window_sums(x, rank, size, step, outputs)
     if divisor_override is not None:
-        return total / divisor_override
+        return _divided(total, divisor_override)
     counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad)
     if counts.size and (counts == counts.flat[0]).all():
-        return total / float(counts.flat[0])
-    return total / constant(array=ArrayConstant(counts.astype(input.dtype.numpy)))
+        return _divided(total, int(counts.flat[0]))
+    return _divided(total, constant(array=ArrayConstant(counts.astype(input.dtype.numpy))))
+
+
+def _divided(total: Any, count: Any) -> Any:
+    """The quotient; of integers without its fraction."""
+    return total / count if total.dtype.is_floating_point else div(total, count, rounding_mode="trunc")
 
 
 def _window_sums(x: Any, rank: int, size: tuple[int, ...], step: tuple[int, ...], outputs: tuple[int, ...]) -> Any:

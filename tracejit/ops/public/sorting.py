@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tracejit.core.dtypes import int32
 from tracejit.core.shapes import normalise_dim, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops import sorting
+from tracejit.ops.creation import full
 from tracejit.ops.elementwise import comparison, rounding
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather
 from tracejit.ops.movement.views import detach, reshape, select, slice_
 from tracejit.ops.public.derive import public
@@ -130,16 +133,27 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @public(method=False)
-def searchsorted(sorted_sequence: Any, input: Any, *, right: bool = False, side: str | None = None) -> Any:
-    """Where each element of `input` would be inserted into the sorted last dimension of `sorted_sequence` (int64)."""
+def searchsorted(
+    sorted_sequence: Any, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Any:
+    """Where each element of `input` would be inserted into the sorted last dimension of `sorted_sequence`; `sorter` holds the positions that
+    sort it if it is not sorted.  int64, or int32 on request."""
+    if not hasattr(input, "ndim"):
+        input = full(input, shape=(), dtype=sorted_sequence.dtype)
+    if sorter is not None:
+        sorted_sequence = gather(sorted_sequence, sorter, dim=sorted_sequence.ndim - 1)
     if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != input.shape[:-1]:
         raise RuntimeError(
             f"searchsorted(): boundaries of shape {list(sorted_sequence.shape)} need values with the same leading sizes, got {list(input.shape)}"
         )
-    return sorting.searchsorted(detach(sorted_sequence), detach(input), right=right or side == "right")
+    return _narrowed(sorting.searchsorted(detach(sorted_sequence), detach(input), right=right or side == "right"), out_int32)
+
+
+def _narrowed(positions: Any, narrow: bool) -> Any:
+    return cast(positions, dtype=int32) if narrow else positions
 
 
 @public(method=False)
-def bucketize(input: Any, boundaries: Any, *, right: bool = False) -> Any:
-    """Which bucket between the sorted 1-D `boundaries` each element falls into (int64)."""
-    return sorting.searchsorted(detach(boundaries), detach(input), right=right)
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """Which bucket between the sorted 1-D `boundaries` each element falls into; int64, or int32 on request."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
