@@ -335,6 +335,16 @@ def _record(
         node.storages = tuple([(s, s.version) for s in stores])
 
 
+def _may_overlap(array: np.ndarray[Any, Any]) -> bool:
+    """Whether two elements may share memory, as in an expanded tensor or in windows: some stride is within the reach of the smaller ones."""
+    reach = 0
+    for stride, size in sorted((abs(st), s) for s, st in zip(array.shape, array.strides, strict=True) if s > 1):
+        if stride <= reach or stride == 0:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
 def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
     target, value = operands
     array = target._array
@@ -345,7 +355,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
-    if array.size and any(st == 0 and s > 1 for s, st in zip(array.shape, array.strides, strict=True)):
+    if not array.flags.c_contiguous and array.size and _may_overlap(array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )

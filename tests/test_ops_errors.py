@@ -1,0 +1,80 @@
+"""Public functions reject what PyTorch rejects, with its error types and with messages that name the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracejit as t
+import tracejit.nn.functional as F  # noqa: F401  (reached as t.nn.functional below)
+
+x = t.arange(6, dtype=t.float32).reshape(2, 3)
+n = t.tensor([1, 2, 3])
+b = t.tensor([True, False])
+WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
+    ("shapes that do not broadcast", RuntimeError, "broadcast", lambda: x + t.zeros(2)),
+    ("bool minus bool", RuntimeError, "sub", lambda: b - b),
+    ("minus bool", RuntimeError, "neg", lambda: -b),
+    ("integer to a negative power", RuntimeError, "pow", lambda: n**-1),
+    ("bits of floats", RuntimeError, "bitwise_and", lambda: t.bitwise_and(x, x)),
+    ("shifts of floats", RuntimeError, "bitwise_left_shift", lambda: x << 1),
+    ("a rounding mode", RuntimeError, "rounding_mode", lambda: t.div(x, 2, rounding_mode="up")),
+    ("clamp without limits", RuntimeError, "clamp", lambda: x.clamp()),
+    ("a condition of numbers", RuntimeError, "where", lambda: t.where(x, x, x)),
+    ("addcdiv of integers", RuntimeError, "addcdiv", lambda: t.addcdiv(n, n, n)),
+    ("a float alpha of integers", RuntimeError, "alpha", lambda: t.add(n, n, alpha=1.5)),
+    ("lerp of two dtypes", RuntimeError, "lerp", lambda: t.lerp(x, x.double(), 0.5)),
+    ("mean of integers", RuntimeError, "mean", lambda: n.mean()),
+    ("a dimension out of range", IndexError, "dimension out of range", lambda: x.sum(2)),
+    ("a dimension twice", RuntimeError, "twice", lambda: x.sum((0, 0))),
+    ("the maximum of nothing", IndexError, "amax", lambda: t.zeros(0).amax()),
+    ("the position of the maximum of nothing", IndexError, "argmax", lambda: t.zeros(0).argmax()),
+    ("a shape of another size", RuntimeError, "reshape", lambda: x.reshape(4)),
+    ("two unknown sizes", RuntimeError, "reshape", lambda: x.reshape(-1, -1)),
+    ("a view that needs a copy", RuntimeError, "view", lambda: x.t().view(6)),
+    ("a repeated dimension", RuntimeError, "permute", lambda: x.permute(0, 0)),
+    ("joining different widths", RuntimeError, "cat", lambda: t.cat([x, t.zeros(2, 2)])),
+    ("joining nothing", RuntimeError, "cat", lambda: t.cat([])),
+    ("stacking different shapes", RuntimeError, "stack", lambda: t.stack([x, n])),
+    ("an index out of range", IndexError, "out of bounds", lambda: x[2]),
+    ("too many indices", IndexError, "too many", lambda: x[0, 0, 0]),
+    ("a position out of range", IndexError, "out of bounds", lambda: x[t.tensor([2])]),
+    ("gathering out of range", IndexError, "gather", lambda: x.gather(1, t.tensor([[3]]))),
+    ("gathering at floats", RuntimeError, "gather", lambda: x.gather(1, x)),
+    ("selecting out of range", IndexError, "index_select", lambda: x.index_select(0, t.tensor([2]))),
+    ("scattering another dtype", RuntimeError, "scatter_add", lambda: x.scatter_add(1, t.tensor([[0]]), t.tensor([[1]]))),
+    ("a mask of numbers", RuntimeError, "masked_select", lambda: x.masked_select(n)),
+    ("more than there are", RuntimeError, "topk", lambda: x.topk(4)),
+    ("splitting into wrong sections", RuntimeError, "split", lambda: x.split([1, 3], 1)),
+    ("a matrix product of two widths", RuntimeError, "matmul", lambda: x @ x),
+    ("a matrix product of two dtypes", RuntimeError, "matmul", lambda: x @ x.t().double()),
+    ("a batched product of matrices", RuntimeError, "bmm", lambda: t.bmm(x, x)),
+    ("the triangle of a vector", RuntimeError, "tril", lambda: n.tril()),
+    ("the trace of a vector", RuntimeError, "trace", lambda: n.trace()),
+    ("an unknown subscript", RuntimeError, "einsum", lambda: t.einsum("ij->ik", x)),
+    ("subscripts of another rank", RuntimeError, "einsum", lambda: t.einsum("i->i", x)),
+    ("sizes of one subscript", RuntimeError, "einsum", lambda: t.einsum("ij,ij->i", x, t.zeros(2, 2))),
+    ("the inverse of a singular matrix", t.linalg.LinAlgError, "inv", lambda: t.linalg.inv(t.zeros(2, 2))),
+    ("the inverse of a rectangle", RuntimeError, "linalg.inv", lambda: t.linalg.inv(x)),
+    ("the inverse of integers", RuntimeError, "linalg.inv", lambda: t.linalg.inv(t.ones(2, 2, dtype=t.int64))),
+    ("a factor of an indefinite matrix", t.linalg.LinAlgError, "cholesky", lambda: t.linalg.cholesky(-t.eye(2))),
+    ("the norm of integers", RuntimeError, "norm", lambda: n.norm()),
+    ("channels that do not fit", RuntimeError, "conv2d", lambda: t.conv2d(t.zeros(1, 2, 5, 5), t.zeros(4, 3, 3, 3))),
+    ("a kernel larger than the input", RuntimeError, "conv1d", lambda: t.conv1d(t.zeros(1, 2, 3), t.zeros(4, 2, 5))),
+    ("padding of more than half a window", RuntimeError, "max_pool1d", lambda: t.nn.functional.max_pool1d(t.zeros(1, 1, 5), 2, padding=2)),
+    ("another device", RuntimeError, "device", lambda: t.zeros(2, device="cuda")),
+    ("a negative size", RuntimeError, "zeros", lambda: t.zeros(-1)),
+    ("steps in the wrong direction", RuntimeError, "arange", lambda: t.arange(0, 3, -1)),
+    ("writing a float into integers", RuntimeError, "result type", lambda: n.clone().mul_(1.5)),
+    ("writing a larger shape", RuntimeError, "shape", lambda: n.clone().add_(t.zeros(2, 3, dtype=t.int64))),
+    ("writing through windows", RuntimeError, "single memory location", lambda: n.clone().unfold(0, 2, 1).add_(1)),
+    ("an array as operand", TypeError, "numpy", lambda: t.add(x, n.numpy())),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "call"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_wrong_arguments_raise_the_error_that_torch_raises(kind: type[Exception], message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(kind, match=message):
+        call()
