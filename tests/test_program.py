@@ -20,7 +20,8 @@ from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
-from tracejit.runtime.program import BACKENDS, build
+from tracejit.runtime.debug import plan, step_times
+from tracejit.runtime.program import BACKENDS, Program, build
 from tracejit.runtime.slab import pack, unpack
 
 MACHINE = ("llvm", "reference")
@@ -333,3 +334,18 @@ def test_every_primitive_equals_its_evaluation_on_its_samples(primitive: Any, ba
 
             with np.errstate(all="ignore"):
                 assert_like_oracle(trace(function, avals), inputs, backend)
+
+
+def test_step_times_name_every_step_and_leave_the_right_results() -> None:
+    graph = sgd_step(4, 6, 5, 3)
+    program = build(graph, {})
+    assert isinstance(program, Program)
+    arrays, scalars = split(inputs_for(graph))
+    times = step_times(program.lowered, arrays, scalars, rounds=1)
+    assert [text for text, _ in times] == list(program.lowered.text)
+    assert all(0 < t < 1e6 for _, t in times)
+    expected = inputs_for(graph)
+    interpret(graph, expected)
+    for actual, wanted in zip(arrays, split(expected)[0], strict=True):
+        assert_close(actual, wanted)
+    assert "slot 1: input float32[4, 6]" in plan(program.lowered)
