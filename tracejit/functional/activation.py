@@ -55,6 +55,8 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     """`input` limited to [min_val, max_val]; the gradient at the limits is 0.  Raises ValueError if min_val > max_val."""
     if min_val > max_val:
         raise ValueError(f"hardtanh(): min_val must not exceed max_val, got {min_val} and {max_val}")
+    if not input.dtype.is_floating_point:
+        min_val, max_val = int(min_val), int(max_val)
     return placed(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
 
 
@@ -78,24 +80,23 @@ def prelu(input: Any, weight: Any) -> Any:
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input) - 1) elsewhere."""
-    positive = input > 0
-    return placed(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
+    negative = input <= 0
+    return placed(input, where(negative, expm1(where(negative, input, 0.0)) * alpha, input), inplace)
 
 
 def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
-    positive = input > 0
-    return placed(
-        input, where(positive, input * _SELU_SCALE, expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)), inplace
-    )
+    negative = input <= 0
+    curve = expm1(where(negative, input, 0.0)) * (_SELU_ALPHA * _SELU_SCALE)
+    return placed(input, where(negative, curve, input * _SELU_SCALE), inplace)
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere.  Raises RuntimeError for alpha == 0."""
     if alpha == 0:
         raise RuntimeError("celu(): alpha must not be 0")
-    positive = input > 0
-    return placed(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
+    negative = input <= 0
+    return placed(input, where(negative, expm1(where(negative, input, 0.0) / alpha) * alpha, input), inplace)
 
 
 def gelu(input: Any, approximate: str = "none") -> Any:

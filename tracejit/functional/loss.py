@@ -278,7 +278,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, *, margin: float 
 
 def _at_least_zero(x: Any) -> Any:
     """max(x, 0) with PyTorch's gradient of clamp_min: 1 at 0."""
-    return where(x >= 0, x, 0.0 * x)
+    return where(x < 0, 0.0, x)
 
 
 def multi_margin_loss(
@@ -287,6 +287,10 @@ def multi_margin_loss(
     """The mean over the other classes i of max(0, margin - input[target] + input[i]) ** p, for scores (C,) or (N, C); p is 1 or 2."""
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
+    if input.ndim == 0:
+        input = reshape(input, shape=(1,))
+    if input.ndim == 1 and tuple(target.shape) == (1,):
+        target = reshape(target, shape=())
     axis = _class_axis("multi_margin_loss", input, target, weight)
     shape = (*target.shape, 1)
     position = reshape(target, shape=shape)

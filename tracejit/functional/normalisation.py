@@ -8,9 +8,12 @@ from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import float32
+from tracejit.core.op import Promotion
+from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.functional.support import trailing_dims
 from tracejit.ops import reduce as primitives
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.copies import clone, pad
@@ -182,7 +185,8 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between x1 and x2 (which broadcast) along `dim`; each norm is at least eps."""
     shape = broadcast_shapes("cosine_similarity", tuple(x1.shape), tuple(x2.shape))
     dims = (normalise_dim("cosine_similarity", dim, len(shape)),) if shape else ()
-    first, second = (x if tuple(x.shape) == shape else expand(x, shape=shape) for x in (x1, x2))
+    dtype = common_dtype((x1, x2), Promotion.FLOAT)
+    first, second = (expand(x if x.dtype is dtype else cast(x, dtype=dtype), shape=shape) for x in (x1, x2))
     cosine = first / maximum(vector_norm(first, 2, dims, True), eps) * (second / maximum(vector_norm(second, 2, dims, True), eps))
     return primitives.sum_(cosine, dims=dims, keepdim=False)
 
