@@ -60,9 +60,15 @@ class Group:
     def is_nest(self) -> bool:
         return self.axes is not None
 
-    def span(self) -> tuple[int, int]:
-        """Numbers of the first and last node."""
-        return min(self.members), max(self.members)
+    @property
+    def first(self) -> int:
+        """The number of the first node."""
+        return min(self.members)
+
+    @property
+    def last(self) -> int:
+        """The number of the last node."""
+        return max(self.members)
 
     # --- joining
 
@@ -247,6 +253,12 @@ def matches(shape: Shape, axes: Shape, limit: int = 6) -> list[Positions]:
     return found
 
 
+def _sources(values: Values, number: int) -> tuple[int, ...]:
+    """The nodes whose memory node `number` reads."""
+    found = (values.producer.get(values.root(o)) for o in values.nodes[number].operands if values.is_tensor(o))  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(p for p in found if p is not None))
+
+
 class _Partition:
     """State of one run of `partition`."""
 
@@ -254,31 +266,30 @@ class _Partition:
         self.values = values
         self.home: dict[int, Group] = {}  # node number -> group
         self.groups: list[Group] = []
+        self.sources = [_sources(values, number) for number in range(len(values.nodes))]
 
     def operand_groups(self, number: int) -> list[Group]:
         """The distinct groups that node `number` reads from, views looked through."""
-        found: list[Group] = []
-        for o in self.values.nodes[number].operands:
-            if self.values.is_tensor(o):
-                home = self.home.get(self.values.producer.get(self.values.root(o), -1))  # type: ignore[arg-type]
-                if home is not None and home not in found:
-                    found.append(home)
-        return found
+        homes = [self.home[p] for p in self.sources[number] if p in self.home]
+        return homes if len(homes) < 2 else list(dict.fromkeys(homes))
 
     def depends(self, sources: list[Group], target: Group) -> bool:
         """Whether any of `sources` is, or needs, `target`."""
-        first = target.span()[0]
+        first = target.first
         seen: set[int] = set()
         stack = list(sources)
         while stack:
             g = stack.pop()
             if g is target:
                 return True
-            if id(g) in seen or g.span()[1] < first:
+            if id(g) in seen or g.last < first:
                 continue
             seen.add(id(g))
             for n in g.members:
-                stack.extend(h for h in self.operand_groups(n) if h is not g)
+                for p in self.sources[n]:
+                    h = self.home.get(p)
+                    if h is not None and h is not g:
+                        stack.append(h)
         return False
 
     def can_merge(self, g: Group, h: Group) -> bool:
@@ -376,7 +387,7 @@ class _Partition:
 
     def place(self, number: int) -> None:
         candidates = [g for g in self.operand_groups(number) if g.is_nest]
-        candidates.sort(key=lambda g: (len(g.axes or ()), g.span()[1]), reverse=True)
+        candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
         home = next((found for g in candidates if (found := self.join(g, number)) is not None), None)
         if home is None:
             home = self.seed(number)
@@ -447,6 +458,6 @@ def _ordered(work: _Partition) -> list[Group]:
             for n in x.members:
                 stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
 
-    for g in sorted(work.groups, key=lambda g: g.span()[0]):
+    for g in sorted(work.groups, key=lambda g: g.first):
         visit(g)
     return order
