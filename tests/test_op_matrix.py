@@ -36,7 +36,9 @@ def samples(op: Op) -> list[Case]:
     assert op.samples is not None, f"{op.name} has no samples"
     plain = list(op.samples())
     if op.promotion in (Promotion.COMMON, Promotion.FLOAT):
-        narrow = [(tuple(x.astype(np.float32) if is_floating(x) else x for x in operands), attributes) for operands, attributes in plain]
+        narrow = [
+            (tuple(x.astype(np.float32) if is_floating(x) else x for x in operands), attributes) for operands, attributes in plain
+        ]
         plain += [case for case in narrow[:2] if any(is_floating(x) for x in case[0])]
     return plain
 
@@ -177,7 +179,9 @@ def differentiable_function(op: Op, case: Case) -> tuple[Callable[..., Any], lis
 
     def function(*given: Any) -> Any:
         values = iter(given)
-        arguments = [next(values) if is_floating(x) else tracejit.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]
+        arguments = [
+            next(values) if is_floating(x) else tracejit.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands
+        ]
         if "symmetric" in op.traits:
             arguments[0] = (arguments[0] + arguments[0].mT) * 0.5
         if op.effect is Effect.IN_PLACE:
@@ -194,7 +198,9 @@ def test_first_and_second_derivatives_agree_with_differences(op: Op) -> None:
     for case in op.samples():  # type: ignore[misc]
         function, tensors = differentiable_function(op, case)
         outputs = as_tuple(function(*tensors))
-        if tensors and any(y.requires_grad and y.dtype is tracejit.float64 for y in outputs):  # float32 is too coarse for differences
+        if tensors and any(
+            y.requires_grad and y.dtype is tracejit.float64 for y in outputs
+        ):  # float32 is too coarse for differences
             assert gradcheck(function, tensors)
             assert gradgradcheck(function, tensors, atol=1e-4)
             checked += 1

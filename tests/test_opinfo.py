@@ -23,22 +23,25 @@ with warnings.catch_warnings():
     from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLES = 3
-NAMES = """
-abs neg sign sqrt rsqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-sigmoid erf erfc floor ceil round trunc isnan isinf isfinite signbit nan_to_num add sub mul div true_divide floor_divide remainder fmod pow atan2
-maximum minimum fmax fmin logaddexp lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and
-bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift clamp where masked_fill copysign hypot xlogy heaviside
-__getitem__ __radd__ __rsub__ __rmul__ __rdiv__ __rpow__ __rmod__ sum nansum mean prod var std amax amin aminmax max min argmax argmin all any
-count_nonzero logsumexp cumsum cumprod norm dist linalg.norm linalg.vector_norm linalg.matrix_norm median kthvalue gather scatter scatter_add index_select
-index_add index_put index_fill index_copy masked_select take_along_dim take nonzero argwhere sort msort argsort searchsorted reshape view flatten
-ravel unflatten permute transpose movedim squeeze unsqueeze expand repeat tile repeat_interleave cat stack vstack hstack dstack column_stack
-split tensor_split chunk unbind narrow select flip fliplr flipud rot90 roll tril triu trace diag diag_embed diagonal unfold meshgrid to clone
-matmul mm bmm mv dot vdot inner outer kron cross addmm addmv baddbmm einsum tensordot linalg.inv linalg.solve linalg.det linalg.cholesky
-linalg.slogdet linalg.solve_triangular linalg.matrix_power linalg.multi_dot linalg.vecdot nn.functional.conv1d nn.functional.conv2d
-nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.max_pool1d nn.functional.max_pool2d
-nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
-nn.functional.adaptive_max_pool2d zeros ones full eye arange linspace zeros_like ones_like full_like new_zeros new_full
-""".split()
+_TEXT = """
+abs neg sign sqrt rsqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh
+acosh atanh sigmoid erf erfc floor ceil round trunc isnan isinf isfinite signbit nan_to_num add sub mul div true_divide
+floor_divide remainder fmod pow atan2 maximum minimum fmax fmin logaddexp lerp addcmul addcdiv eq ne lt le gt ge logical_and
+logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift clamp
+where masked_fill copysign hypot xlogy heaviside __getitem__ __radd__ __rsub__ __rmul__ __rdiv__ __rpow__ __rmod__ sum nansum
+mean prod var std amax amin aminmax max min argmax argmin all any count_nonzero logsumexp cumsum cumprod norm dist linalg.norm
+linalg.vector_norm linalg.matrix_norm median kthvalue gather scatter scatter_add index_select index_add index_put index_fill
+index_copy masked_select take_along_dim take nonzero argwhere sort msort argsort searchsorted reshape view flatten ravel
+unflatten permute transpose movedim squeeze unsqueeze expand repeat tile repeat_interleave cat stack vstack hstack dstack
+column_stack split tensor_split chunk unbind narrow select flip fliplr flipud rot90 roll tril triu trace diag diag_embed
+diagonal unfold meshgrid to clone matmul mm bmm mv dot vdot inner outer kron cross addmm addmv baddbmm einsum tensordot
+linalg.inv linalg.solve linalg.det linalg.cholesky linalg.slogdet linalg.solve_triangular linalg.matrix_power linalg.multi_dot
+linalg.vecdot nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
+nn.functional.conv_transpose2d nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.avg_pool1d
+nn.functional.avg_pool2d nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d nn.functional.adaptive_max_pool2d
+zeros ones full eye arange linspace zeros_like ones_like full_like new_zeros new_full
+"""
+NAMES = frozenset(_TEXT.split())
 # What PyTorch leaves open, or does by its own numerics, is not compared: (name, variant) -> why
 LEFT_OUT = {
     ("scatter", ""): "reduce='multiply' is not offered",
@@ -79,7 +82,11 @@ def counterpart(op: Any) -> Any:
     function = op.op
     if inspect.isfunction(function) and function.__module__.startswith("torch.testing"):
         adapted = types.FunctionType(
-            function.__code__, {**function.__globals__, "torch": tracejit}, function.__name__, function.__defaults__, function.__closure__
+            function.__code__,
+            {**function.__globals__, "torch": tracejit},
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
         )
         adapted.__kwdefaults__ = function.__kwdefaults__
         return adapted
@@ -104,7 +111,9 @@ def compare(op: Any, sample: Any) -> None:
     assert len(actual) == len(wanted)
     for i, (a, w) in enumerate(zip(actual, wanted, strict=True)):
         same(a, w, f"output {i}")
-    given = list(zip(leaves(everything, tracejit.Tensor), leaves([sample.input, sample.args, sample.kwargs], torch.Tensor), strict=True))
+    given = list(
+        zip(leaves(everything, tracejit.Tensor), leaves([sample.input, sample.args, sample.kwargs], torch.Tensor), strict=True)
+    )
     places = [i for i, (a, w) in enumerate(zip(actual, wanted, strict=True)) if a.requires_grad and w.requires_grad]
     inputs = [pair for pair in given if pair[1].requires_grad]
     if not places or not inputs:
@@ -114,7 +123,9 @@ def compare(op: Any, sample: Any) -> None:
     ours = tracejit.autograd.grad(
         [actual[i] for i in places], [a for a, _ in inputs], [tracejit.tensor(c) for c in cotangents], allow_unused=True
     )
-    theirs = torch.autograd.grad([wanted[i] for i in places], [w for _, w in inputs], list(map(torch.from_numpy, cotangents)), allow_unused=True)
+    theirs = torch.autograd.grad(
+        [wanted[i] for i in places], [w for _, w in inputs], list(map(torch.from_numpy, cotangents)), allow_unused=True
+    )
     for i, (a, w) in enumerate(zip(ours, theirs, strict=True)):
         if a is not None and w is not None:
             same(a, w, f"gradient {i}")

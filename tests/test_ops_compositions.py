@@ -26,9 +26,11 @@ def equal(actual: t.Tensor, wanted: Any) -> None:
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
-        ("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 2, 3), (2, 3, 2)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]),
+        ("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 2, 3), (2, 3, 2)]),
+        ("ii->i", [(3, 3)]), ("ii", [(3, 3)]),
         ("ij->ji", [(2, 3)]), ("i,j->ij", [(2,), (3,)]), ("ij,ij->", [(2, 3), (2, 3)]), ("...ij,...jk->...ik", [(2, 1, 2, 3), (4, 3, 2)]),
-        ("i,i->", [(3,), (3,)]), ("ij,j,i->", [(2, 3), (3,), (2,)]), ("bhqd,bhkd->bhqk", [(2, 2, 3, 2), (2, 2, 4, 2)]), ("ijk,k->ij", [(2, 3, 4), (4,)]),
+        ("i,i->", [(3,), (3,)]), ("ij,j,i->", [(2, 3), (3,), (2,)]), ("bhqd,bhkd->bhqk", [(2, 2, 3, 2), (2, 2, 4, 2)]),
+        ("ijk,k->ij", [(2, 3, 4), (4,)]),
         ("ab,cd->", [(2, 2), (3, 2)]), ("a...->...", [(2, 3)]),
     ],
 )  # fmt: skip
@@ -53,7 +55,9 @@ def convolved(x: Any, w: Any, stride: int, padding: int, dilation: int, groups: 
     out = np.zeros((x.shape[0], outputs, rows, columns))
     for o, i, j in itertools.product(range(outputs), range(rows), range(columns)):
         g = o // (outputs // groups)
-        window = x[:, g * inner : (g + 1) * inner, i * stride :, j * stride :][:, :, : dilation * (kh - 1) + 1 : dilation, : dilation * (kw - 1) + 1 : dilation]
+        window = x[:, g * inner : (g + 1) * inner, i * stride :, j * stride :][
+            :, :, : dilation * (kh - 1) + 1 : dilation, : dilation * (kw - 1) + 1 : dilation
+        ]
         out[:, o, i, j] = (window * w[o]).sum((1, 2, 3))
     return out
 
@@ -76,7 +80,11 @@ def test_the_transposed_convolution_is_the_adjoint(stride: int, padding: int, di
 
 
 def test_convolutions_are_differentiable_twice() -> None:
-    x, w, b = wrapped(random.standard_normal((1, 2, 4))), wrapped(random.standard_normal((2, 2, 2))), wrapped(random.standard_normal(2))
+    x, w, b = (
+        wrapped(random.standard_normal((1, 2, 4))),
+        wrapped(random.standard_normal((2, 2, 2))),
+        wrapped(random.standard_normal(2)),
+    )
     for function in (lambda *a: t.conv1d(*a, stride=2, padding=1), lambda *a: t.conv_transpose1d(*a, stride=2, padding=1)):
         assert gradcheck(function, (x, w, b))
         assert gradgradcheck(function, (x, w, b))

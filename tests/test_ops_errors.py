@@ -63,7 +63,12 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
     ("the norm of integers", RuntimeError, "norm", lambda: n.norm()),
     ("channels that do not fit", RuntimeError, "conv2d", lambda: t.conv2d(t.zeros(1, 2, 5, 5), t.zeros(4, 3, 3, 3))),
     ("a kernel larger than the input", RuntimeError, "conv1d", lambda: t.conv1d(t.zeros(1, 2, 3), t.zeros(4, 2, 5))),
-    ("padding of more than half a window", RuntimeError, "max_pool1d", lambda: t.nn.functional.max_pool1d(t.zeros(1, 1, 5), 2, padding=2)),
+    (
+        "padding of more than half a window",
+        RuntimeError,
+        "max_pool1d",
+        lambda: t.nn.functional.max_pool1d(t.zeros(1, 1, 5), 2, padding=2),
+    ),
     ("another device", RuntimeError, "device", lambda: t.zeros(2, device="cuda")),
     ("a negative size", RuntimeError, "zeros", lambda: t.zeros(-1)),
     ("steps in the wrong direction", RuntimeError, "arange", lambda: t.arange(0, 3, -1)),

@@ -82,7 +82,11 @@ def test_normal_numbers_have_the_moments_and_tails_of_the_normal_distribution(dt
 
 def test_normal_numbers_match_the_transform_computed_with_library_functions() -> None:
     bits = philox.words(9, 4, 500)
-    pairs = ((bits.reshape(-1, 2)[:, 0] | (bits.reshape(-1, 2)[:, 1] << np.uint64(32))) >> np.uint64(11)).reshape(-1, 2).astype(np.float64)
+    pairs = (
+        ((bits.reshape(-1, 2)[:, 0] | (bits.reshape(-1, 2)[:, 1] << np.uint64(32))) >> np.uint64(11))
+        .reshape(-1, 2)
+        .astype(np.float64)
+    )
     radius = np.sqrt(-2 * np.log((pairs[:, 0] + 1) * 2.0**-53))
     angle = pairs[:, 1] * 2.0**-53 * 2 * np.pi
     expected = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)

@@ -3,12 +3,25 @@
 from tracejit.ops.decompositions import LinAlgError, det, inv
 from tracejit.ops.public.linalg import matmul
 from tracejit.ops.public.linear_algebra import cholesky_ as cholesky
-from tracejit.ops.public.linear_algebra import cross, eigh, eigvalsh, matrix_power, multi_dot, qr, slogdet, solve, solve_triangular, svd, svdvals, vecdot
+from tracejit.ops.public.linear_algebra import (
+    cross,
+    eigh,
+    eigvalsh,
+    matrix_power,
+    multi_dot,
+    qr,
+    slogdet,
+    solve,
+    solve_triangular,
+    svd,
+    svdvals,
+    vecdot,
+)
 from tracejit.ops.public.linear_algebra import diagonal_of as diagonal
 from tracejit.ops.public.norms import linalg_norm as norm
 from tracejit.ops.public.norms import matrix_norm, vector_norm
 
 __all__ = [
-    "LinAlgError", "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm",
-    "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "multi_dot",
+    "norm", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "vecdot", "vector_norm",
 ]  # fmt: skip

@@ -43,7 +43,9 @@ def _values(tensors: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     return [np.array(y.detach().numpy()) for y in tensors]
 
 
-def _numerical(function: Function, arguments: list[Any], i: int, array: np.ndarray[Any, Any], eps: float) -> list[np.ndarray[Any, Any]]:
+def _numerical(
+    function: Function, arguments: list[Any], i: int, array: np.ndarray[Any, Any], eps: float
+) -> list[np.ndarray[Any, Any]]:
     """Per output the matrix (elements of the input, elements of the output) of central differences."""
     rows: list[list[np.ndarray[Any, Any]]] = []
     for position in np.ndindex(*array.shape):
@@ -83,7 +85,9 @@ def gradcheck(
     arguments = list(_as_tuple(inputs))
     places = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
     if not places:
-        raise ValueError("gradcheck(): expects at least one input tensor to require gradient, but none of them have requires_grad=True")
+        raise ValueError(
+            "gradcheck(): expects at least one input tensor to require gradient, but none of them have requires_grad=True"
+        )
     for i in places:
         array = np.array(arguments[i].detach().numpy())
         arguments[i] = _fresh(array)

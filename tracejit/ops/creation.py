@@ -19,7 +19,9 @@ __all__ = ["ArrayConstant", "arange", "constant", "eye", "full", "zero_gradient"
 @custom(
     Kind.CREATION,
     lambda value, shape, dtype: Aval(shape, dtype),
-    samples=cases((1.5, {"shape": (2, 3), "dtype": float32}), (2, {"shape": (), "dtype": int64}), (True, {"shape": (0, 2), "dtype": bool_})),
+    samples=cases(
+        (1.5, {"shape": (2, 3), "dtype": float32}), (2, {"shape": (), "dtype": int64}), (True, {"shape": (0, 2), "dtype": bool_})
+    ),
 )
 def full(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """A tensor of one number."""
@@ -39,7 +41,11 @@ def zero_gradient(c: Any, i: int) -> Any:
 @custom(
     Kind.CREATION,
     lambda start, step, length, dtype: Aval((length,), dtype),
-    samples=cases((0, 1, {"length": 5, "dtype": int64}), (0.5, 0.25, {"length": 3, "dtype": float32}), (2, -1, {"length": 0, "dtype": float64})),
+    samples=cases(
+        (0, 1, {"length": 5, "dtype": int64}),
+        (0.5, 0.25, {"length": 3, "dtype": float32}),
+        (2, -1, {"length": 0, "dtype": float64}),
+    ),
     traits=("not differentiable",),
 )
 def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:

@@ -76,7 +76,11 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
 
 
 def reduction(
-    reducer: str, *, result: dtypes.DType | None = None, name: str | None = None, samples: Callable[[], Iterable[Any]] | None = None
+    reducer: str,
+    *,
+    result: dtypes.DType | None = None,
+    name: str | None = None,
+    samples: Callable[[], Iterable[Any]] | None = None,
 ) -> Callable[[Body], Op]:
     """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative)."""
 
@@ -84,9 +88,7 @@ def reduction(
         def rule(x: Aval, dims: tuple[int, ...], keepdim: bool) -> Aval:
             return Aval(reduced_shape(x.shape, dims, keepdim), result or x.dtype)
 
-        return Op(
-            name or body.__name__.rstrip("_"), Kind.REDUCTION, body, shape_rule=rule, reducer=reducer, samples=samples
-        )
+        return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body, shape_rule=rule, reducer=reducer, samples=samples)
 
     return declare
 

@@ -209,7 +209,8 @@ def _(c: Any, g: Any) -> Any:
     samples=cases((_positive_definite(3, 3),), (_positive_definite(2, 2, 2),), (floats(0, 2, 2),)),
 )
 def cholesky(x: Any) -> Any:
-    """Lower triangular L with L @ L.T = x for symmetric positive definite matrices (the lower triangle is read).  Raises LinAlgError for others."""
+    """Lower triangular L with L @ L.T = x for symmetric positive definite matrices, whose lower triangle is read.
+    Raises LinAlgError for others."""
     return _lapack("cholesky", np.linalg.cholesky, x)
 
 
@@ -316,7 +317,11 @@ def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
 
 
 @custom(
-    Kind.OPAQUE, _qr_rule, multiple=True, traits=("checked",), samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),))
+    Kind.OPAQUE,
+    _qr_rule,
+    multiple=True,
+    traits=("checked",),
+    samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),)),
 )
 def qr(x: Any) -> Any:
     """Reduced QR decomposition: (Q, R) with orthonormal columns in Q and R upper triangular."""
@@ -327,7 +332,9 @@ def qr(x: Any) -> Any:
 def _(c: Any, gq: Any, gr: Any) -> Any:
     q, r = c.outputs
     if c.avals[0].shape[-2] < c.avals[0].shape[-1]:
-        raise RuntimeError(f"linalg.qr(): the derivative needs at least as many rows as columns, got shape {list(c.avals[0].shape)}")
+        raise RuntimeError(
+            f"linalg.qr(): the derivative needs at least as many rows as columns, got shape {list(c.avals[0].shape)}"
+        )
     skew = None if gr is None else matmul(r, transpose_matrix(gr))
     if gq is not None:
         turn = matmul(transpose_matrix(gq), q)

@@ -34,7 +34,10 @@ def _dynamic(*avals: Any, **attributes: Any) -> Aval:
 
 
 @custom(
-    Kind.OPAQUE, _dynamic, traits=("dynamic shape", "not differentiable"), samples=cases((integers(4),), (integers(2, 3).T,), (integers(0, 2),))
+    Kind.OPAQUE,
+    _dynamic,
+    traits=("dynamic shape", "not differentiable"),
+    samples=cases((integers(4),), (integers(2, 3).T,), (integers(0, 2),)),
 )
 def nonzero(x: Any) -> Any:
     """Positions of nonzero elements, int64, of shape (count, ndim), in row-major order."""
@@ -76,7 +79,8 @@ def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
     _index_rule,
     traits=("raises",),
     samples=cases(
-        (floats(4), integers(3, low=-4), {"dims": (0,)}), (floats(2, 3, 2).T, integers(2, 1), integers(3, low=-2, high=2), {"dims": (1, 2)}),
+        (floats(4), integers(3, low=-4), {"dims": (0,)}),
+        (floats(2, 3, 2).T, integers(2, 1), integers(3, low=-2, high=2), {"dims": (1, 2)}),
         (floats(3, 2, 3), integers(2), integers(2, seed=1), {"dims": (0, 2)}), (floats(3, 2), integers(0), {"dims": (0,)}),
     ),
 )  # fmt: skip
@@ -143,7 +147,11 @@ def _along(index: Any, dim: int) -> tuple[Any, ...]:
     Kind.GATHER,
     lambda x, index, dim: Aval(x.shape[:dim] + index.shape + x.shape[dim + 1 :], x.dtype),
     traits=("raises",),
-    samples=cases((floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(2, 2, high=2), {"dim": 1}), (floats(3, 2), integers(0), {"dim": 0})),
+    samples=cases(
+        (floats(4), integers(6, high=4), {"dim": 0}),
+        (floats(2, 3).T, integers(2, 2, high=2), {"dim": 1}),
+        (floats(3, 2), integers(0), {"dim": 0}),
+    ),
 )
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
@@ -161,7 +169,10 @@ def _(c: Any, g: Any) -> Any:
     Kind.SCATTER,
     lambda base, index, src, dim: base,
     traits=("raises",),
-    samples=cases((floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, integers(2, 2, high=2), floats(3, 2, 2, seed=1), {"dim": 1})),
+    samples=cases(
+        (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
+        (floats(2, 3).T, integers(2, 2, high=2), floats(3, 2, 2, seed=1), {"dim": 1}),
+    ),
 )
 def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
@@ -185,7 +196,8 @@ def _(c: Any, g: Any) -> Any:
     lambda x, index, dim: Aval(index.shape, x.dtype),
     traits=("raises",),
     samples=cases(
-        (floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), {"dim": 1}), (floats(3, 2), integers(1, 2), {"dim": 0}),
+        (floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), {"dim": 1}),
+        (floats(3, 2), integers(1, 2), {"dim": 0}),
         (floats(), integers(high=1), {"dim": 0}), (floats(3, 2), integers(0, 2), {"dim": 0}),
     ),
 )  # fmt: skip
@@ -209,7 +221,8 @@ def _(c: Any, g: Any) -> Any:
     lambda base, index, src, dim: base,
     traits=("raises",),
     samples=cases(
-        (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), floats(3, 4, seed=1), {"dim": 1}),
+        (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
+        (floats(2, 3).T, integers(3, 4, high=2), floats(3, 4, seed=1), {"dim": 1}),
         (floats(3, 2), integers(1, 2), floats(2, 3, seed=1), {"dim": 0}), (floats(), integers(high=1), floats(seed=1), {"dim": 0}),
     ),
 )  # fmt: skip
@@ -245,7 +258,8 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     lambda base, index, src, dim: base,
     traits=("raises",),
     samples=cases(
-        (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, np.array([[1], [0], [1]]), floats(3, 1, seed=1), {"dim": 1}),
+        (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}),
+        (floats(2, 3).T, np.array([[1], [0], [1]]), floats(3, 1, seed=1), {"dim": 1}),
         (floats(3, 2), np.array([[0, 2]]), floats(2, 3, seed=1), {"dim": 0}), (floats(), np.array(0), floats(seed=1), {"dim": 0}),
     ),
 )  # fmt: skip

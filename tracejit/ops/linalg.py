@@ -30,7 +30,9 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
             f"the last size of the first is {a.shape[-1]}, the second-to-last of the second {b.shape[-2]}; they must be equal"
         )
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"matmul(): expected both operands to have one dtype, got {a.dtype.name} and {b.dtype.name}; convert one with .to()")
+        raise RuntimeError(
+            f"matmul(): expected both operands to have one dtype, got {a.dtype.name} and {b.dtype.name}; convert one with .to()"
+        )
     batch = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
     return Aval((*batch, a.shape[-2], b.shape[-1]), a.dtype)
 

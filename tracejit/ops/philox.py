@@ -55,7 +55,7 @@ def blocks_for(count: int, wide: bool) -> int:
 
 
 def words(seed: int, offset: int, blocks: int) -> Array:
-    """uint64[blocks, 4]: the 32-bit words of counters offset, offset + 1, ... (64 bits, the upper 64 being 0) under the 64-bit key `seed`."""
+    """uint64[blocks, 4]: the 32-bit words of counters offset, offset + 1, ... (64 bits, the upper 64 being 0), keyed by `seed`."""
     key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
     if blocks <= FEW:
         first = offset & 0xFFFFFFFFFFFFFFFF
@@ -99,7 +99,9 @@ def normal(seed: int, offset: int, count: int, double: bool) -> Array:
     for start in range(0, blocks, CHUNK):
         stop = min(start + CHUNK, blocks)
         bits = words(seed, offset + start, stop - start)
-        out[start * pairs : stop * pairs] = _pairs_of_normals((_wide(bits) >> np.uint64(11) if double else bits).reshape(-1, 2), 53 if double else 32)
+        out[start * pairs : stop * pairs] = _pairs_of_normals(
+            (_wide(bits) >> np.uint64(11) if double else bits).reshape(-1, 2), 53 if double else 32
+        )
     return out.reshape(-1)[:count]
 
 

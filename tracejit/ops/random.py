@@ -1,8 +1,8 @@
 """Random draws.
 
 The state of a generator is a tensor, int64[2]: the seed and the counter.  A draw is a primitive that reads the state; the counter then
-moves on by an ordinary in-place write of `random_advance`'s result to that tensor.  So the order of draws is the order of writes and reads of
-one tensor, in a trace as in eager mode, and a program that draws commits the new counter with its other writes.
+moves on by an ordinary in-place write of `random_advance`'s result to that tensor.  So the order of draws is the order of
+writes and reads of one tensor, in a trace as in eager mode, and a program that draws commits the new counter with its other writes.
 
 A draw of n elements uses ceil(n / 4) counter values for float32 and ceil(n / 2) for wider elements, whatever the shape.
 """
@@ -48,7 +48,13 @@ def random_normal(state: Any, shape: Shape, dtype: DType) -> Any:
     return philox.normal(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
 
 
-@custom(Kind.RANDOM, lambda state, shape: Aval(shape, dtypes.int64), effect=Effect.RANDOM, traits=("not differentiable",), samples=_states())
+@custom(
+    Kind.RANDOM,
+    lambda state, shape: Aval(shape, dtypes.int64),
+    effect=Effect.RANDOM,
+    traits=("not differentiable",),
+    samples=_states(),
+)
 def random_integers(state: Any, shape: Shape) -> Any:
     """int64 numbers in [0, 2**63)."""
     return philox.positive_integers(int(state[0]), int(state[1]), product(shape)).reshape(shape)

@@ -38,11 +38,19 @@ def _samples() -> Samples:
 
 
 def _truth_samples() -> Samples:
-    return cases((bools(5), {"dims": (0,), "keepdim": False}), (bools(2, 3).T, {"dims": (0, 1), "keepdim": True}), (bools(0, 2), {"dims": (0,), "keepdim": False}))
+    return cases(
+        (bools(5), {"dims": (0,), "keepdim": False}),
+        (bools(2, 3).T, {"dims": (0, 1), "keepdim": True}),
+        (bools(0, 2), {"dims": (0,), "keepdim": False}),
+    )
 
 
 def _position_samples() -> Samples:
-    return cases((floats(5), {"dim": 0, "keepdim": False}), (floats(2, 3).T, {"dim": 1, "keepdim": True}), (floats(), {"dim": 0, "keepdim": False}))
+    return cases(
+        (floats(5), {"dim": 0, "keepdim": False}),
+        (floats(2, 3).T, {"dim": 1, "keepdim": True}),
+        (floats(), {"dim": 0, "keepdim": False}),
+    )
 
 
 @reduction("sum", name="sum", samples=_samples())
@@ -94,7 +102,9 @@ def _(c: Any, g: Any) -> Any:
     last = len(rest)
     before = exclusive(cumprod(flat, dim=last), last, 1.0)
     after = flip(exclusive(cumprod(flip(flat, dims=(last,)), dim=last), last, 1.0), dims=(last,))
-    others = permute(reshape(before * after, shape=tuple(shape[d] for d in order)), dims=tuple(order.index(i) for i in range(len(order))))
+    others = permute(
+        reshape(before * after, shape=tuple(shape[d] for d in order)), dims=tuple(order.index(i) for i in range(len(order)))
+    )
     return _spread(g, shape, dims, c.attributes["keepdim"]) * others
 
 
@@ -109,7 +119,9 @@ def _share_of_extreme(c: Any, g: Any) -> Any:
 
 def _require_elements(name: str, x: Any, dims: Dims) -> None:
     if any(x.shape[d] == 0 for d in dims):
-        raise IndexError(f"{name}(): expected reduction dimensions {dims} to have elements, got a tensor of shape {list(x.shape)}")
+        raise IndexError(
+            f"{name}(): expected reduction dimensions {dims} to have elements, got a tensor of shape {list(x.shape)}"
+        )
 
 
 @reduction("max", samples=_samples())
@@ -155,13 +167,16 @@ def _position(find: Any) -> Any:
         _require_elements(find.__name__, x, (dim,))
         return find(x, axis=dim, keepdims=keepdim)
 
-    evaluate.__doc__ = (
-        f"Position of the {'largest' if find is np.argmax else 'smallest'} element along `dim`: the first of equals, or the first NaN."
-    )
+    extreme = "largest" if find is np.argmax else "smallest"
+    evaluate.__doc__ = f"Position of the {extreme} element along `dim`: the first of equals, or the first NaN."
     return evaluate
 
 
-argmax = custom(Kind.REDUCTION, _position_rule, name="argmax", samples=_position_samples(), traits=("not differentiable",))(_position(np.argmax))
+argmax = custom(Kind.REDUCTION, _position_rule, name="argmax", samples=_position_samples(), traits=("not differentiable",))(
+    _position(np.argmax)
+)
 argmax.reducer = "argmax"
-argmin = custom(Kind.REDUCTION, _position_rule, name="argmin", samples=_position_samples(), traits=("not differentiable",))(_position(np.argmin))
+argmin = custom(Kind.REDUCTION, _position_rule, name="argmin", samples=_position_samples(), traits=("not differentiable",))(
+    _position(np.argmin)
+)
 argmin.reducer = "argmin"

@@ -59,7 +59,9 @@ def unary(low: float = -2.0, high: float = 2.0, **attributes: Any) -> Samples:
     return make
 
 
-def binary(low: float = -2.0, high: float = 2.0, other_low: float | None = None, other_high: float | None = None, number: Any = 1.5) -> Samples:
+def binary(
+    low: float = -2.0, high: float = 2.0, other_low: float | None = None, other_high: float | None = None, number: Any = 1.5
+) -> Samples:
     """Two floating-point operands, the second in [other_low, other_high), and a number in the place of either."""
     below = low if other_low is None else other_low
     above = high if other_high is None else other_high

@@ -45,7 +45,11 @@ def exclusive(x: Any, dim: int, first: float) -> Any:
     return pad(slice_(x, dim=dim, start=0, stop=n - 1, step=1), first, low=low, high=(0,) * len(low))
 
 
-@custom(Kind.OPAQUE, lambda a, b, dim: b, samples=cases((floats(4), floats(4, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 2), {"dim": 1})))
+@custom(
+    Kind.OPAQUE,
+    lambda a, b, dim: b,
+    samples=cases((floats(4), floats(4, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 2), {"dim": 1})),
+)
 def linear_recurrence(a: Any, b: Any, dim: int) -> Any:
     """y[0] = b[0], y[k] = a[k] * y[k - 1] + b[k] along `dim`.  a[0] plays no part."""
     out = np.array(b, order="C")
@@ -58,7 +62,9 @@ def linear_recurrence(a: Any, b: Any, dim: int) -> Any:
 @linear_recurrence.vjp(saves=("0 out", "0"))
 def _(c: Any, g: Any) -> Any:
     dim = c.attributes["dim"]
-    ga = gb = flip(linear_recurrence(exclusive(flip(c.inputs[0], dims=(dim,)), dim, 0.0), flip(g, dims=(dim,)), dim=dim), dims=(dim,))
+    ga = gb = flip(
+        linear_recurrence(exclusive(flip(c.inputs[0], dims=(dim,)), dim, 0.0), flip(g, dims=(dim,)), dim=dim), dims=(dim,)
+    )
     if c.needs[0]:
         ga = gb * exclusive(c.outputs[0], dim, 0.0)
     return ga, gb

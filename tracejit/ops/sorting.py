@@ -18,7 +18,11 @@ __all__ = ["argsort", "searchsorted"]
 @custom(
     Kind.OPAQUE,
     lambda x, dim, descending: Aval(x.shape, int64),
-    samples=cases((floats(5), {"dim": 0, "descending": False}), (floats(2, 3).T, {"dim": 1, "descending": True}), (floats(0, 2), {"dim": 0, "descending": False})),
+    samples=cases(
+        (floats(5), {"dim": 0, "descending": False}),
+        (floats(2, 3).T, {"dim": 1, "descending": True}),
+        (floats(0, 2), {"dim": 0, "descending": False}),
+    ),
     traits=("not differentiable",),
 )
 def argsort(x: Any, dim: int, descending: bool) -> Any:

@@ -16,7 +16,9 @@ def _require_bits(name: str, *operands: Any) -> None:
     for x in operands:
         kind = np.asarray(x).dtype.kind
         if kind == "f":
-            raise RuntimeError(f"{name}(): expected integer or bool tensors, got {np.asarray(x).dtype}; convert with .long() first")
+            raise RuntimeError(
+                f"{name}(): expected integer or bool tensors, got {np.asarray(x).dtype}; convert with .long() first"
+            )
 
 
 @elementwise(lambda b, x, y: b.bit_and(x, y), samples=integer_binary())

@@ -10,7 +10,21 @@ from tracejit.core.dtypes import bool_
 from tracejit.ops.declare import BOOL, elementwise
 from tracejit.ops.samples import binary, bools, cases, floats, truth_binary
 
-__all__ = ["eq", "ge", "gt", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "maximum", "minimum", "ne", "where"]
+__all__ = [
+    "eq",
+    "ge",
+    "gt",
+    "le",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "lt",
+    "maximum",
+    "minimum",
+    "ne",
+    "where",
+]
 
 
 @elementwise(lambda b, x, y: b.eq(x, y), result=bool_, samples=binary())
@@ -51,7 +65,10 @@ def ge(x: Any, y: Any) -> Any:
 
 def _choices() -> Any:
     return cases(
-        (bools(4), floats(4), floats(4, seed=1)), (bools(2, 3).T, floats(3, 1), 0.5), (bools(3), 0.0, floats(2, 3)), (bools(0, 2), floats(2), 1.0)
+        (bools(4), floats(4), floats(4, seed=1)),
+        (bools(2, 3).T, floats(3, 1), 0.5),
+        (bools(3), 0.0, floats(2, 3)),
+        (bools(0, 2), floats(2), 1.0),
     )
 
 
@@ -60,7 +77,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     """Elements of x where condition (bool) holds, of y elsewhere; all three broadcast."""
     if getattr(condition, "dtype", None) != np.bool_:
         raise RuntimeError(
-            f"where(): expected condition to be a bool tensor, got {getattr(condition, 'dtype', type(condition).__name__)}; compare it first, e.g. condition != 0"
+            f"where(): expected condition to be a bool tensor, got {getattr(condition, 'dtype', type(condition).__name__)}; "
+            "compare it first, e.g. condition != 0"
         )
     out = np.where(condition, x, y)
     for operand in (x, y):  # np.where makes a float64 of Python floats where both operands are weak scalars
@@ -123,7 +141,9 @@ def logical_xor(x: Any, y: Any) -> Any:
     return np.logical_xor(x, y)
 
 
-@elementwise(lambda b, x: b.logical_not(x), promotion=BOOL, result=bool_, samples=cases((bools(4),), (bools(2, 3).T,), (bools(0, 2),)))
+@elementwise(
+    lambda b, x: b.logical_not(x), promotion=BOOL, result=bool_, samples=cases((bools(4),), (bools(2, 3).T,), (bools(0, 2),))
+)
 def logical_not(x: Any) -> Any:
     """Elementwise logical not of truth values."""
     return np.logical_not(x)

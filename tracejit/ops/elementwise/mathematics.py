@@ -223,7 +223,9 @@ def pow_(x: Any, y: Any) -> Any:
     """Elementwise power.  Raises RuntimeError for integers raised to a negative Python integer, as PyTorch does; to negative elements of
     an integer tensor they give the integer part of the quotient (0 for 0)."""
     if type(y) is int and y < 0 and getattr(x, "dtype", np.dtype(float)).kind in "iu":
-        raise RuntimeError("pow(): integers to negative integer powers are not allowed; convert the base to a floating-point dtype")
+        raise RuntimeError(
+            "pow(): integers to negative integer powers are not allowed; convert the base to a floating-point dtype"
+        )
     if type(y) in (int, float) and y == 2:
         return np.multiply(x, x)
     if isinstance(y, np.ndarray) and y.dtype.kind == "i" and y.size and y.min() < 0:

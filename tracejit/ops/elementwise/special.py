@@ -76,7 +76,10 @@ def _(c: Any, g: Any) -> Any:
     return g * polygamma(c.inputs[0], n=1)
 
 
-@elementwise(promotion=FLOAT, samples=cases((floats(4, low=0.5, high=3.0), {"n": 1}), (floats(2, 3, low=0.5, high=3.0).T, {"n": 2}), (floats(0), {"n": 1})))
+@elementwise(
+    promotion=FLOAT,
+    samples=cases((floats(4, low=0.5, high=3.0), {"n": 1}), (floats(2, 3, low=0.5, high=3.0).T, {"n": 2}), (floats(0), {"n": 1})),
+)
 def polygamma(x: Any, n: int) -> Any:
     """Elementwise n-th derivative of digamma."""
     x = np.asarray(x)

@@ -35,7 +35,9 @@ def _cat_rule(*xs: Aval, dim: int) -> Aval:
     Kind.MOVEMENT,
     _cat_rule,
     samples=cases(
-        (floats(2), floats(3, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 1, seed=1), floats(3, 0), {"dim": 1}), (floats(0, 2), {"dim": 0})
+        (floats(2), floats(3, seed=1), {"dim": 0}),
+        (floats(2, 3).T, floats(3, 1, seed=1), floats(3, 0), {"dim": 1}),
+        (floats(0, 2), {"dim": 0}),
     ),
 )
 def cat(*xs: Any, dim: int) -> Any:
@@ -53,7 +55,11 @@ def _(c: Any, g: Any) -> Any:
     return tuple(out)
 
 
-@custom(Kind.MOVEMENT, lambda x, dims: x, samples=cases((floats(4), {"dims": (0,)}), (floats(2, 3).T, {"dims": (0, 1)}), (floats(0), {"dims": ()})))
+@custom(
+    Kind.MOVEMENT,
+    lambda x, dims: x,
+    samples=cases((floats(4), {"dims": (0,)}), (floats(2, 3).T, {"dims": (0, 1)}), (floats(0), {"dims": ()})),
+)
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """A copy with the elements along `dims` in reverse order."""
     return np.flip(x, dims).copy()
@@ -71,7 +77,11 @@ def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) 
 @custom(
     Kind.MOVEMENT,
     _pad_rule,
-    samples=cases((floats(3), 0.5, {"low": (1,), "high": (2,)}), (floats(2, 3).T, 0.0, {"low": (0, 1), "high": (2, 0)}), (floats(), 1.0, {"low": (), "high": ()})),
+    samples=cases(
+        (floats(3), 0.5, {"low": (1,), "high": (2,)}),
+        (floats(2, 3).T, 0.0, {"low": (0, 1), "high": (2, 0)}),
+        (floats(), 1.0, {"low": (), "high": ()}),
+    ),
 )
 def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     """`x` with low[d] elements of `value` before and high[d] after it along each dimension d; none negative."""

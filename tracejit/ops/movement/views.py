@@ -19,7 +19,8 @@ from tracejit.ops.declare import custom, view
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = [
-    "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "select", "select_scatter", "slice_", "slice_scatter", "unfold",
+    "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "select", "select_scatter", "slice_", "slice_scatter",
+    "unfold",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -27,7 +28,12 @@ Shape = tuple[int, ...]
 
 @view(
     lambda x, shape: Aval(shape, x.dtype),
-    samples=cases((floats(6), {"shape": (2, 3)}), (floats(2, 3), {"shape": (3, 1, 2)}), (floats(), {"shape": (1, 1)}), (floats(0, 2), {"shape": (4, 0)})),
+    samples=cases(
+        (floats(6), {"shape": (2, 3)}),
+        (floats(2, 3), {"shape": (3, 1, 2)}),
+        (floats(), {"shape": (1, 1)}),
+        (floats(0, 2), {"shape": (4, 0)}),
+    ),
 )
 def reshape(x: Any, shape: Shape) -> Any:
     """The same elements in row-major order under another shape of the same size."""
@@ -41,7 +47,12 @@ def _(c: Any, g: Any) -> Any:
 
 @view(
     lambda x, dims: Aval(tuple(x.shape[d] for d in dims), x.dtype),
-    samples=cases((floats(2, 3), {"dims": (1, 0)}), (floats(2, 3, 2).T, {"dims": (2, 0, 1)}), (floats(), {"dims": ()}), (floats(0, 2), {"dims": (1, 0)})),
+    samples=cases(
+        (floats(2, 3), {"dims": (1, 0)}),
+        (floats(2, 3, 2).T, {"dims": (2, 0, 1)}),
+        (floats(), {"dims": ()}),
+        (floats(0, 2), {"dims": (1, 0)}),
+    ),
 )
 def permute(x: Any, dims: Shape) -> Any:
     """Dimensions in another order."""
@@ -56,7 +67,12 @@ def _(c: Any, g: Any) -> Any:
 
 @view(
     lambda x, shape: Aval(shape, x.dtype),
-    samples=cases((floats(3), {"shape": (2, 3)}), (floats(1, 3).T, {"shape": (3, 2)}), (floats(), {"shape": (2, 2)}), (floats(1), {"shape": (0,)})),
+    samples=cases(
+        (floats(3), {"shape": (2, 3)}),
+        (floats(1, 3).T, {"shape": (3, 2)}),
+        (floats(), {"shape": (2, 2)}),
+        (floats(1), {"shape": (0,)}),
+    ),
 )
 def expand(x: Any, shape: Shape) -> Any:
     """Broadcast to `shape` without copying; the result cannot be written to."""
@@ -145,7 +161,11 @@ def select_scatter(base: Any, value: Any, index: int, dim: int) -> Any:
 def _(c: Any, g: Any) -> Any:
     index, dim = c.inputs[2], c.attributes["dim"]
     zeros = full(0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
-    return select_scatter(g, zeros, index, dim=dim) if c.needs[0] else None, select(g, index, dim=dim) if c.needs[1] else None, None
+    return (
+        select_scatter(g, zeros, index, dim=dim) if c.needs[0] else None,
+        select(g, index, dim=dim) if c.needs[1] else None,
+        None,
+    )
 
 
 def _diagonal_rule(x: Aval, offset: int, dim1: int, dim2: int) -> Aval:
@@ -179,7 +199,8 @@ def _(c: Any, g: Any) -> Any:
     Kind.MOVEMENT,
     lambda base, value, **attributes: base,
     samples=cases(
-        (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}), (floats(2, 3, 4), floats(3, 2, seed=1), {"offset": -1, "dim1": 2, "dim2": 0})
+        (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}),
+        (floats(2, 3, 4), floats(3, 2, seed=1), {"offset": -1, "dim1": 2, "dim2": 0}),
     ),
 )
 def diagonal_scatter(base: Any, value: Any, offset: int, dim1: int, dim2: int) -> Any:
@@ -226,7 +247,8 @@ def _(c: Any, g: Any) -> Any:
     Kind.OPAQUE,
     lambda x, dim, length, step, dilation: Aval((*x.shape[:dim], length, *x.shape[dim + 1 : -1]), x.dtype),
     samples=cases(
-        (floats(3, 3), {"dim": 0, "length": 7, "step": 2, "dilation": 1}), (floats(2, 2, 3).T, {"dim": 0, "length": 6, "step": 1, "dilation": 2}),
+        (floats(3, 3), {"dim": 0, "length": 7, "step": 2, "dilation": 1}),
+        (floats(2, 2, 3).T, {"dim": 0, "length": 6, "step": 1, "dilation": 2}),
     ),
 )  # fmt: skip
 def fold(x: Any, dim: int, length: int, step: int, dilation: int) -> Any:

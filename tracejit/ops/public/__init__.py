@@ -20,6 +20,6 @@ from tracejit.ops.public import (
 from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 
 __all__ = [
-    "FUNCTIONS", "IN_PLACE", "METHODS", "arrangement", "convolution", "creation", "einsum", "elementwise", "indexing", "linalg", "linear_algebra",
-    "movement", "norms", "pooling", "random", "reduce", "softmax", "sorting",
+    "FUNCTIONS", "IN_PLACE", "METHODS", "arrangement", "convolution", "creation", "einsum", "elementwise", "indexing", "linalg",
+    "linear_algebra", "movement", "norms", "pooling", "random", "reduce", "softmax", "sorting",
 ]  # fmt: skip

@@ -77,13 +77,17 @@ def repeat(input: Any, *repeats: Any) -> Any:
     counts = shape_of("repeat", repeats)
     lead = len(counts) - input.ndim
     if lead < 0:
-        raise RuntimeError(f"repeat(): number of dimensions of repeat dims {len(counts)} can not be smaller than that of the tensor, {input.ndim}")
+        raise RuntimeError(
+            f"repeat(): number of dimensions of repeat dims {len(counts)} can not be smaller than that of the tensor, {input.ndim}"
+        )
     if any(n < 0 for n in counts):
         raise RuntimeError(f"repeat(): repeats must not be negative, got {list(counts)}")
     shape = (1,) * lead + tuple(input.shape)
     spread = tuple(s for n, size in zip(counts, shape, strict=True) for s in (n, size))
     single = views.reshape(input, shape=tuple(s for size in shape for s in (1, size)))
-    return views.reshape(copies.clone(views.expand(single, shape=spread)), shape=tuple(n * s for n, s in zip(counts, shape, strict=True)))
+    return views.reshape(
+        copies.clone(views.expand(single, shape=spread)), shape=tuple(n * s for n, s in zip(counts, shape, strict=True))
+    )
 
 
 @public()
@@ -107,7 +111,9 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
     counts = [int(n) for n in repeats.tolist()] if repeats.ndim else [int(repeats)]
     counts = counts * size if len(counts) == 1 else counts
     if len(counts) != size:
-        raise RuntimeError(f"repeat_interleave(): repeats must have as many elements as dimension {at} has, {size}; got {len(counts)}")
+        raise RuntimeError(
+            f"repeat_interleave(): repeats must have as many elements as dimension {at} has, {size}; got {len(counts)}"
+        )
     return indexing.index_select(input, indexing.constant_index([i for i, n in enumerate(counts) for _ in range(n)]), dim=at)
 
 
@@ -238,7 +244,10 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
         xs[0], xs[1] = xs[1], xs[0]
     shape = tuple(x.shape[0] for x in xs)
     rank = len(xs)
-    out = [views.expand(views.reshape(x, shape=tuple(x.shape[0] if d == i else 1 for d in range(rank))), shape=shape) for i, x in enumerate(xs)]
+    out = [
+        views.expand(views.reshape(x, shape=tuple(x.shape[0] if d == i else 1 for d in range(rank))), shape=shape)
+        for i, x in enumerate(xs)
+    ]
     if swap:
         out = [transpose(x, 0, 1) for x in out]
         out[0], out[1] = out[1], out[0]

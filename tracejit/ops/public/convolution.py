@@ -57,15 +57,22 @@ def padded(x: Any, low: tuple[int, ...], high: tuple[int, ...], value: float) ->
 
 def _check(name: str, rank: int, x: Any, weight: Any, bias: Any, channels: int, outputs: int, groups: int) -> None:
     if x.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(f"{name}(): expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, but got input of size {list(x.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, but got input of size {list(x.shape)}"
+        )
     if weight.ndim != rank + 2:
         raise RuntimeError(f"{name}(): expected a weight of {rank + 2} dimensions, got shape {list(weight.shape)}")
     if x.dtype is not weight.dtype or (bias is not None and bias.dtype is not x.dtype):
-        raise RuntimeError(f"{name}(): input, weight and bias must have one dtype, got {x.dtype.name} and {weight.dtype.name}; convert one with .to()")
+        raise RuntimeError(
+            f"{name}(): input, weight and bias must have one dtype, got {x.dtype.name} and {weight.dtype.name}; convert one with .to()"
+        )
     if groups <= 0:
         raise RuntimeError(f"{name}(): groups must be positive, got {groups}")
     if x.shape[-rank - 1] != channels:
-        raise RuntimeError(f"{name}(): given groups={groups} and weight of size {list(weight.shape)}, expected {channels} input channels, got {list(x.shape)}")
+        raise RuntimeError(
+            f"{name}(): given groups={groups} and weight of size {list(weight.shape)}, expected {channels} input channels, "
+            f"got input of size {list(x.shape)}"
+        )
     if outputs % groups or channels % groups:
         raise RuntimeError(f"{name}(): channels must be divisible by groups={groups}, got {channels} in and {outputs} out")
     if bias is not None and tuple(bias.shape) != (outputs,):
@@ -104,10 +111,16 @@ def convolution(
     kernel = tuple(weight.shape[2:])
     low, high = _padding(name, padding, rank, kernel, steps, gaps)
     if x.ndim == rank + 1:
-        return views.select(convolution(name, rank, views.reshape(x, shape=(1, *x.shape)), weight, bias, stride, padding, dilation, groups), 0, dim=0)
+        return views.select(
+            convolution(name, rank, views.reshape(x, shape=(1, *x.shape)), weight, bias, stride, padding, dilation, groups),
+            0,
+            dim=0,
+        )
     x = padded(x, low, high, 0.0)
     if any(s < g * (k - 1) + 1 for s, g, k in zip(x.shape[2:], gaps, kernel, strict=True)):
-        raise RuntimeError(f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {list(x.shape[2:])}")
+        raise RuntimeError(
+            f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {list(x.shape[2:])}"
+        )
     batch, outputs = x.shape[0], weight.shape[0]
     if max(kernel) > 1 or max(steps) > 1:
         x = windows(x, rank, kernel, steps, gaps)
@@ -131,7 +144,16 @@ def _flat(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def transposed_convolution(
-    name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Sizes, padding: Sizes, output_padding: Sizes, groups: int, dilation: Sizes
+    name: str,
+    rank: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    groups: int,
+    dilation: Sizes,
 ) -> Any:
     """The adjoint of `convolution` with weight (C, outputs / groups, *kernel).  Raises RuntimeError for shapes that do not fit."""
     _check(name, rank, x, weight, bias, weight.shape[0], weight.shape[1] * groups, groups)
@@ -165,7 +187,9 @@ def transposed_convolution(
 def _make(rank: int) -> None:
     name, adjoint = f"conv{rank}d", f"conv_transpose{rank}d"
 
-    def conv(input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Any = 0, dilation: Sizes = 1, groups: int = 1) -> Any:
+    def conv(
+        input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Any = 0, dilation: Sizes = 1, groups: int = 1
+    ) -> Any:
         return convolution(name, rank, input, weight, bias, stride, padding, dilation, groups)
 
     def conv_transpose(
@@ -181,7 +205,9 @@ def _make(rank: int) -> None:
         return transposed_convolution(adjoint, rank, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
     conv.__name__, conv_transpose.__name__ = name, adjoint
-    conv.__doc__ = f"Cross-correlation over {rank} spatial dimension(s); input (N, C, ...) or (C, ...), weight (outputs, C / groups, ...)."
+    conv.__doc__ = (
+        f"Cross-correlation over {rank} spatial dimension(s); input (N, C, ...) or (C, ...), weight (outputs, C / groups, ...)."
+    )
     conv_transpose.__doc__ = f"The adjoint of conv{rank}d with respect to its input; weight (C, outputs / groups, ...)."
     public(method=False)(conv)
     public(method=False)(conv_transpose)

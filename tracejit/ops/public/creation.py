@@ -44,7 +44,9 @@ def empty(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, req
 
 
 @public(method=False)
-def full(size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def full(
+    size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A tensor of one number; `dtype` defaults to that of the number."""
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), device, requires_grad)
@@ -70,14 +72,18 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 
 
 @public(method=False)
-def full_like(input: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def full_like(
+    input: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A tensor of one number of the shape and dtype of `input`."""
     require_cpu("full_like", device)
     return _finish(creation.full(fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad)
 
 
 @public(function=False)
-def new_full(input: Any, size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def new_full(
+    input: Any, size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A tensor of one number, of the given size and the dtype of `input`."""
     return _filled("new_full", (size,), fill_value, dtype or input.dtype, device, requires_grad)
 
@@ -90,7 +96,9 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
         bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
     start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if step == 0 or (end - start) * step < 0:
-        raise RuntimeError(f"arange(): upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}")
+        raise RuntimeError(
+            f"arange(): upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
+        )
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(b, float) for b in (start, end, step)) else dtypes.int64
     length = max(0, math.ceil((end - start) / step))
@@ -98,7 +106,9 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
 
 
 @public(method=False)
-def linspace(start: Any, end: Any, steps: int, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """`steps` numbers at equal distance from start to end, both included."""
     require_cpu("linspace", device)
     if steps < 0:
@@ -124,7 +134,9 @@ def _number(name: str, value: Any) -> Any:
 
 
 @public(method=False)
-def eye(n: int, m: int | None = None, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def eye(
+    n: int, m: int | None = None, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """Ones on the diagonal of an (n, m) matrix, zeros elsewhere."""
     require_cpu("eye", device)
     if n < 0 or (m is not None and m < 0):

@@ -38,7 +38,9 @@ def _expand(labels: list[Any], x: Any, position: int) -> list[Any]:
     named = [s for s in labels if s != _ELLIPSIS]
     count = x.ndim - len(named)
     if count < 0 or (count and _ELLIPSIS not in labels):
-        raise RuntimeError(f"einsum(): operand {position} has {x.ndim} dimensions, its subscripts name {len(named)}; use '...' for others")
+        raise RuntimeError(
+            f"einsum(): operand {position} has {x.ndim} dimensions, its subscripts name {len(named)}; use '...' for others"
+        )
     if _ELLIPSIS not in labels:
         return named
     i = labels.index(_ELLIPSIS)
@@ -52,7 +54,9 @@ def _distinct(labels: list[Any], x: Any) -> tuple[list[Any], Any]:
             i = labels.index(s)
             j = labels.index(s, i + 1)
             if x.shape[i] != x.shape[j]:
-                raise RuntimeError(f"einsum(): subscript {s} is repeated for sizes {x.shape[i]} and {x.shape[j]}, which must be equal")
+                raise RuntimeError(
+                    f"einsum(): subscript {s} is repeated for sizes {x.shape[i]} and {x.shape[j]}, which must be equal"
+                )
             x = views.diagonal(x, offset=0, dim1=i, dim2=j)
             labels = [t for k, t in enumerate(labels) if k not in (i, j)] + [s]
     return labels, x
@@ -99,7 +103,9 @@ def _contract(a: list[Any], x: Any, b: list[Any], y: Any, keep: set[Any]) -> tup
     out = batch + rows + columns
     shape = tuple(sizes[s] for s in out)
     if not inner:
-        left = views.reshape(_arranged(a, x, [[s] for s in batch + rows], sizes), shape=tuple(sizes[s] for s in batch + rows) + (1,) * len(columns))
+        left = views.reshape(
+            _arranged(a, x, [[s] for s in batch + rows], sizes), shape=tuple(sizes[s] for s in batch + rows) + (1,) * len(columns)
+        )
         spread = tuple(sizes[s] for s in batch) + (1,) * len(rows) + tuple(sizes[s] for s in columns)
         return out, left * views.reshape(_arranged(b, y, [[s] for s in batch + columns], sizes), shape=spread)
     product_ = linalg.matmul(_arranged(a, x, [batch, rows, inner], sizes), _arranged(b, y, [batch, inner, columns], sizes))
@@ -110,7 +116,8 @@ def _contract(a: list[Any], x: Any, b: list[Any], y: Any, keep: set[Any]) -> tup
 def einsum(equation: Any, *operands: Any) -> Any:
     """Sum of products by Einstein's convention: einsum("ij,jk->ik", a, b), or einsum(a, [0, 1], b, [1, 2], [0, 2]).
 
-    Without "->" the output has the subscripts that appear once, in alphabetical order.  Raises RuntimeError for an equation that does not fit."""
+    Without "->" the output has the subscripts that appear once, in alphabetical order.
+    Raises RuntimeError for an equation that does not fit."""
     if not isinstance(equation, str):
         return _from_sublists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], tuple | list):
@@ -150,7 +157,9 @@ def _evaluate(terms: list[list[Any]], target: list[Any] | None, operands: tuple[
         labels, x = _contract(labels, x, *reduced[i], keep=set(out) | later)
     labels, x = _summed(labels, x, set(out))
     missing = [s for s in out if s not in labels]
-    x = views.permute(views.reshape(x, shape=(*x.shape, *(1,) * len(missing))), dims=tuple([*labels, *missing].index(s) for s in out))
+    x = views.permute(
+        views.reshape(x, shape=(*x.shape, *(1,) * len(missing))), dims=tuple([*labels, *missing].index(s) for s in out)
+    )
     shape = tuple(sizes[s] for s in out)
     return x if tuple(x.shape) == shape else views.expand(x, shape=shape)
 

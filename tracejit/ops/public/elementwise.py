@@ -15,8 +15,8 @@ from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import derive_binary, derive_unary, public
 
 for _op in (
-    mathematics.exp, mathematics.exp2, mathematics.expm1, mathematics.log, mathematics.log2, mathematics.log10, mathematics.log1p, mathematics.sqrt,
-    mathematics.rsqrt, mathematics.reciprocal, mathematics.sigmoid, mathematics.relu, trigonometry.sin, trigonometry.cos, trigonometry.tan,
+    mathematics.exp, mathematics.exp2, mathematics.expm1, mathematics.log, mathematics.log2, mathematics.log10, mathematics.log1p,
+    mathematics.sqrt, mathematics.rsqrt, mathematics.reciprocal, mathematics.sigmoid, mathematics.relu, trigonometry.sin, trigonometry.cos, trigonometry.tan,
     trigonometry.sinh, trigonometry.cosh, trigonometry.tanh, special.erf, special.erfc, special.erfinv, special.lgamma, special.digamma,
     comparison.logical_not, bitwise.bitwise_not,
 ):  # fmt: skip
@@ -34,8 +34,8 @@ derive_binary(arithmetic.mul, "mul", "multiply")
 derive_binary(mathematics.pow_, "pow")
 for _op in (
     comparison.logical_and, comparison.logical_or, comparison.logical_xor, bitwise.bitwise_and, bitwise.bitwise_or, bitwise.bitwise_xor,
-    bitwise.bitwise_left_shift, bitwise.bitwise_right_shift, arithmetic.floor_divide, arithmetic.remainder, arithmetic.fmod, rounding.copysign,
-    trigonometry.hypot,
+    bitwise.bitwise_left_shift, bitwise.bitwise_right_shift, arithmetic.floor_divide, arithmetic.remainder, arithmetic.fmod,
+    rounding.copysign, trigonometry.hypot,
 ):  # fmt: skip
     derive_binary(_op)
 derive_binary(trigonometry.atan2, "atan2", "arctan2")
@@ -193,7 +193,9 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
     """input + value * tensor1 / tensor2.  Raises RuntimeError for integers, as PyTorch does."""
     if not common_dtype((tensor1, tensor2)).is_floating_point:
-        raise RuntimeError("addcdiv(): integer division is not supported; convert an operand with .float(), or use div(rounding_mode=...)")
+        raise RuntimeError(
+            "addcdiv(): integer division is not supported; convert an operand with .float(), or use div(rounding_mode=...)"
+        )
     return input + (tensor1 if value == 1 else tensor1 * value) / tensor2
 
 
@@ -318,7 +320,9 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
     """A copy of `input`, broadcast with `mask`, with `value` (a number or a tensor without dimensions) where the bool `mask` holds."""
     if is_tensor(value):
         if value.ndim:
-            raise RuntimeError(f"masked_fill(): value must be a number or a tensor without dimensions, got shape {list(value.shape)}")
+            raise RuntimeError(
+                f"masked_fill(): value must be a number or a tensor without dimensions, got shape {list(value.shape)}"
+            )
         if value.dtype is not input.dtype:
             value = cast(value, dtype=input.dtype)
     elif isinstance(value, float) and not input.dtype.is_floating_point:

@@ -25,7 +25,10 @@ def is_tensor(x: Any) -> bool:
 
 
 def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    used = sum(0 if k is None or k is Ellipsis or isinstance(k, bool) else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1) for k in key)
+    used = sum(
+        0 if k is None or k is Ellipsis or isinstance(k, bool) else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1)
+        for k in key
+    )
     if used > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}: got {used}")
     positions = [i for i, k in enumerate(key) if k is Ellipsis]
@@ -62,7 +65,9 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         elif is_tensor(k):
             if k.dtype is dtypes.bool_:
                 if k.shape != x.shape[dim : dim + k.ndim]:
-                    raise IndexError(f"the shape of the mask {list(k.shape)} at dimension {dim} does not match the indexed tensor's {list(x.shape)}")
+                    raise IndexError(
+                        f"the shape of the mask {list(k.shape)} at dimension {dim} does not match the indexed tensor's {list(x.shape)}"
+                    )
                 for position in indexing.nonzero_tuple(k):
                     advanced.append((dim, position))
                     dim += 1
@@ -95,12 +100,22 @@ def _select(x: Any, index: int, dim: int) -> Any:
 
 def getitem(x: Any, key: Any) -> Any:
     """x[key]: a view for a basic key, a copy where tensors, masks or lists take part."""
-    if x.ndim == 0 and key not in ((), Ellipsis, None) and not isinstance(key, tuple) and not is_tensor(key) and not isinstance(key, bool):
+    if (
+        x.ndim == 0
+        and key not in ((), Ellipsis, None)
+        and not isinstance(key, tuple)
+        and not is_tensor(key)
+        and not isinstance(key, bool)
+    ):
         raise IndexError("invalid index of a 0-dim tensor; use tensor.item() to get a Python number")
     out, advanced = split_key(x, key)
     if advanced:
         return indexing.index(out, *(i for _, i in advanced), dims=tuple(d for d, _ in advanced))
-    return views.slice_(out, dim=0, start=0, stop=out.shape[0], step=1) if out is x and x.ndim else (views.reshape(x, shape=()) if out is x else out)
+    return (
+        views.slice_(out, dim=0, start=0, stop=out.shape[0], step=1)
+        if out is x and x.ndim
+        else (views.reshape(x, shape=()) if out is x else out)
+    )
 
 
 def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
@@ -159,7 +174,9 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     if dim is None:
         return indexing.gather(reshape(input, -1), reshape(indices, -1), dim=0)
     if input.ndim != indices.ndim:
-        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, got {input.ndim} and {indices.ndim}")
+        raise RuntimeError(
+            f"take_along_dim(): input and indices should have the same number of dimensions, got {input.ndim} and {indices.ndim}"
+        )
     at = normalise_dim("take_along_dim", dim, input.ndim)
     own, wanted = tuple(input.shape), tuple(indices.shape)
     common = broadcast_shapes("take_along_dim", own[:at] + own[at + 1 :], wanted[:at] + wanted[at + 1 :])
@@ -206,7 +223,9 @@ def argwhere(input: Any) -> Any:
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """A copy of `input` with input[indices] = values, or += for `accumulate`."""
     if values.dtype is not input.dtype:
-        raise RuntimeError(f"index_put(): index put requires the source and destination dtypes match, got {values.dtype.name} for {input.dtype.name}")
+        raise RuntimeError(
+            f"index_put(): index put requires the source and destination dtypes match, got {values.dtype.name} for {input.dtype.name}"
+        )
     target, advanced = split_key(input, tuple(slice(None) if i is None else i for i in indices))
     dims = tuple(d for d, _ in advanced)
     return indexing.index_put(target, values, *(i for _, i in advanced), dims=dims, accumulate=bool(accumulate))
@@ -269,7 +288,9 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))
     count = positions[0].shape[0] if positions else 0
     values = views.slice_(reshape(source, -1), dim=0, start=0, stop=count, step=1)
-    return indexing.index_put(views.expand(input, shape=shape), values, *positions, dims=tuple(range(len(shape))), accumulate=False)
+    return indexing.index_put(
+        views.expand(input, shape=shape), values, *positions, dims=tuple(range(len(shape))), accumulate=False
+    )
 
 
 @public()
@@ -291,13 +312,21 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     at = normalise_dim("index_add", dim, input.ndim)
     if alpha != 1:
         source = source * alpha
-    if input.ndim and source.ndim and (source.ndim != input.ndim or source.shape[:at] + source.shape[at + 1 :] != input.shape[:at] + input.shape[at + 1 :]):
-        raise RuntimeError(f"index_add(): source of shape {list(source.shape)} must match self of {list(input.shape)} except in dimension {at}")
+    if (
+        input.ndim
+        and source.ndim
+        and (source.ndim != input.ndim or source.shape[:at] + source.shape[at + 1 :] != input.shape[:at] + input.shape[at + 1 :])
+    ):
+        raise RuntimeError(
+            f"index_add(): source of shape {list(source.shape)} must match self of {list(input.shape)} except in dimension {at}"
+        )
     if source.dtype is not input.dtype:
         raise RuntimeError(f"index_add(): self {input.dtype.name} and source {source.dtype.name} must have one dtype")
     if input.ndim == 0:
         one = (1,)
-        flat = indexing.index_add(views.reshape(input, shape=one), views.reshape(index, shape=one), views.reshape(source, shape=one), dim=0)
+        flat = indexing.index_add(
+            views.reshape(input, shape=one), views.reshape(index, shape=one), views.reshape(source, shape=one), dim=0
+        )
         return views.reshape(flat, shape=())
     return indexing.index_add(input, views.reshape(index, shape=(1,)) if index.ndim == 0 else index, source, dim=at)
 

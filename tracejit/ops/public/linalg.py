@@ -11,7 +11,8 @@ from tracejit.ops.public.derive import public
 
 @public()
 def matmul(input: Any, other: Any) -> Any:
-    """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right); leading dimensions broadcast."""
+    """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right).
+    Leading dimensions broadcast."""
     a, b = input, other
     if a.ndim == 0 or b.ndim == 0:
         raise RuntimeError(f"matmul(): both arguments need at least 1 dimension, got {a.ndim} and {b.ndim}")
@@ -30,7 +31,9 @@ def matmul(input: Any, other: Any) -> Any:
 def _exactly(name: str, ndim: int, *tensors: Any) -> None:
     for i, x in enumerate(tensors):
         if x.ndim != ndim:
-            raise RuntimeError(f"{name}(): expected {ndim}-dimensional tensors, argument {i} has shape {list(x.shape)}; use matmul() for broadcasting")
+            raise RuntimeError(
+                f"{name}(): expected {ndim}-dimensional tensors, argument {i} has shape {list(x.shape)}; use matmul() for broadcasting"
+            )
 
 
 @public()

@@ -74,14 +74,18 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
     """X with a @ X = b (X @ a = b unless `left`), reading one triangle of `a`."""
     if left:
         return decompositions.solve_triangular(a, b, upper=upper, unitriangular=unitriangular)
-    flipped = decompositions.solve_triangular(transpose_matrix(a), transpose_matrix(b), upper=not upper, unitriangular=unitriangular)
+    flipped = decompositions.solve_triangular(
+        transpose_matrix(a), transpose_matrix(b), upper=not upper, unitriangular=unitriangular
+    )
     return transpose_matrix(flipped)
 
 
 def svd(a: Any, full_matrices: bool = False) -> SVD:
     """Thin singular value decomposition.  Raises NotImplementedError for full_matrices of a matrix that is not square."""
     if full_matrices and a.shape[-1] != a.shape[-2]:
-        raise NotImplementedError(f"linalg.svd(): full_matrices=True is supported for square matrices, got {list(a.shape)}; pass full_matrices=False")
+        raise NotImplementedError(
+            f"linalg.svd(): full_matrices=True is supported for square matrices, got {list(a.shape)}; pass full_matrices=False"
+        )
     return SVD(*decompositions.svd(a))
 
 
@@ -154,7 +158,9 @@ def cross(input: Any, other: Any, dim: int = -1) -> Any:
     """Vector product of 3-element vectors along `dim`.  Raises RuntimeError for other sizes."""
     (at,) = normalise_dims("cross", dim, input.ndim)
     if input.shape[at] != 3 or other.shape[at] != 3:
-        raise RuntimeError(f"linalg.cross(): inputs dimension {dim} must have length 3, got {input.shape[at]} and {other.shape[at]}")
+        raise RuntimeError(
+            f"linalg.cross(): inputs dimension {dim} must have length 3, got {input.shape[at]} and {other.shape[at]}"
+        )
     ahead, behind = (1, 2, 0), (2, 0, 1)
     return _picked(input, at, ahead) * _picked(other, at, behind) - _picked(input, at, behind) * _picked(other, at, ahead)
 

@@ -58,11 +58,12 @@ def reshape(input: Any, *shape: Any) -> Any:
 
 @public(function=False)
 def view(input: Any, *shape: Any) -> Any:
-    """The same memory under another shape, or, given a dtype of the same size, not supported.  Raises RuntimeError where a copy would be needed."""
+    """The same memory under another shape.  Raises RuntimeError where a copy would be needed."""
     target = _infer("view", shape_of("view", shape), product(input.shape))
     if not input.is_viewable(target):
         raise RuntimeError(
-            f"view(): size {list(target)} is not compatible with the tensor's size {list(input.shape)} and stride {list(input.stride())}; use reshape()"
+            f"view(): size {list(target)} is not compatible with the tensor's size {list(input.shape)} and stride "
+            f"{list(input.stride())}; use reshape()"
         )
     return views.reshape(input, shape=target)
 
@@ -141,7 +142,9 @@ def expand(input: Any, *sizes: Any) -> Any:
         if s == -1 and i >= lead:
             s = own
         elif s < 0 or (own not in (1, s)):
-            raise RuntimeError(f"expand(): the size {s} at dimension {i} must match the existing size {own} of shape {list(input.shape)}")
+            raise RuntimeError(
+                f"expand(): the size {s} at dimension {i} must match the existing size {own} of shape {list(input.shape)}"
+            )
         out.append(s)
     return views.expand(input, shape=tuple(out))
 
@@ -180,7 +183,8 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     for i, x in enumerate(kept):
         if x.ndim != first.ndim or x.shape[:at] != first.shape[:at] or x.shape[at + 1 :] != first.shape[at + 1 :]:
             raise RuntimeError(
-                f"cat(): sizes of tensors must match except in dimension {at}: tensor 0 has shape {list(first.shape)}, tensor {i} {list(x.shape)}"
+                f"cat(): sizes of tensors must match except in dimension {at}: "
+                f"tensor 0 has shape {list(first.shape)}, tensor {i} {list(x.shape)}"
             )
     return copies.cat(*kept, dim=at)
 
@@ -191,7 +195,9 @@ def stack(tensors: Any, dim: int = 0) -> Any:
     xs = _tensors("stack", tensors)
     for i, x in enumerate(xs):
         if x.shape != xs[0].shape:
-            raise RuntimeError(f"stack(): each tensor must have the same shape, got {list(xs[0].shape)} for tensor 0 and {list(x.shape)} for tensor {i}")
+            raise RuntimeError(
+                f"stack(): each tensor must have the same shape, got {list(xs[0].shape)} for tensor 0 and {list(x.shape)} for tensor {i}"
+            )
     at = normalise_dim("stack", dim, xs[0].ndim + 1)
     return copies.cat(*(unsqueeze(x, at) for x in xs), dim=at)
 
@@ -280,11 +286,18 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 
 @public(function=False)
 def to(
-    input: Any, dtype: Any = None, other: Any = None, non_blocking: bool = False, copy: bool = False, *, device: Any = None, memory_format: Any = None
+    input: Any,
+    dtype: Any = None,
+    other: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    device: Any = None,
+    memory_format: Any = None,
 ) -> Any:
     """The tensor in another dtype (or in that of another tensor); itself where nothing changes and `copy` is false.
 
-    Also to(device) and to(device, dtype); the only device is "cpu".  `memory_format` is accepted for PyTorch's sake: it changes no value."""
+    Also to(device) and to(device, dtype); the only device is "cpu".  `memory_format` is accepted, as in PyTorch: it changes no value."""
     if isinstance(dtype, str):
         device, dtype, other = dtype, other, None
     if isinstance(other, bool):

@@ -33,7 +33,9 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
         if not dims:
             return abs_(x)
         if order > 0 and product(x.shape[d] for d in dims) == 0:
-            raise RuntimeError(f"linalg.vector_norm(): the infinity norm of no elements does not exist; the input has shape {list(x.shape)}")
+            raise RuntimeError(
+                f"linalg.vector_norm(): the infinity norm of no elements does not exist; the input has shape {list(x.shape)}"
+            )
         return (primitives.amax if order > 0 else primitives.amin)(abs_(x), dims=dims, keepdim=keepdim)
     if order == 0:
         return primitives.sum_(abs_(sign(x)), dims=dims, keepdim=keepdim)
@@ -56,7 +58,9 @@ def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, 
     return _norm_over(x, float(ord), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
 
 
-def matrix_norm(a: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+def matrix_norm(
+    a: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtypes.DType | None = None
+) -> Any:
     """Norm of the matrices in two dimensions: "fro", "nuc", 2, -2 (singular values), 1, -1 (columns), inf, -inf (rows)."""
     a = _floating("linalg.matrix_norm", a, dtype)
     if len(dim) != 2:

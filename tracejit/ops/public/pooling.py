@@ -1,4 +1,4 @@
-"""Pooling in one to three dimensions, as compositions of windows and reductions.  Not at PyTorch's top level: nn.functional exports them."""
+"""Pooling in one to three dimensions, as compositions of windows and reductions.  nn.functional exports them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,27 @@ from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
-from tracejit.ops.public.elementwise import div
 from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows, windows_of
+from tracejit.ops.public.elementwise import div
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max_pool"]
 
 
 def _check(name: str, rank: int, x: Any) -> None:
     if x.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(f"{name}(): expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, got shape {list(x.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, got shape {list(x.shape)}"
+        )
 
 
 def _extents(
-    name: str, x: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool
+    name: str,
+    x: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(outputs, elements to add at the high end) per dimension."""
     outputs, high = [], []
@@ -36,7 +44,9 @@ def _extents(
         if not (k > 0 and s > 0 and d > 0):
             raise RuntimeError(f"{name}(): kernel_size, stride and dilation must be positive, got {k}, {s} and {d}")
         if not 0 <= 2 * p <= k:
-            raise RuntimeError(f"{name}(): pad should be at most half of effective kernel size, but got pad={p} for kernel_size={k}")
+            raise RuntimeError(
+                f"{name}(): pad should be at most half of effective kernel size, but got pad={p} for kernel_size={k}"
+            )
         span = n + 2 * p - d * (k - 1) - 1
         count = (math.ceil(span / s) if ceil_mode else span // s) + 1
         if ceil_mode and (count - 1) * s >= n + p:
@@ -48,7 +58,9 @@ def _extents(
     return tuple(outputs), tuple(high)
 
 
-def _flat_windows(x: Any, rank: int, size: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
+def _flat_windows(
+    x: Any, rank: int, size: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], outputs: tuple[int, ...]
+) -> Any:
     """(leading, outputs, elements of a window), copied."""
     for i, (n, k, s, d) in enumerate(zip(outputs, size, stride, dilation, strict=True)):
         dim = x.ndim - rank + i
@@ -214,7 +226,9 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     sizes = tuple(input.shape[-rank:])
     first = input.ndim - rank
     x, table = input, np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
-    for i, outputs in enumerate(targets):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
+    for i, outputs in enumerate(
+        targets
+    ):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
         bins = _bins(sizes[i], outputs)
         longest = max((b - a for a, b in bins), default=1)
         positions = np.array([[min(a + j, b - 1) for j in range(longest)] for a, b in bins], np.int64).reshape(outputs, longest)

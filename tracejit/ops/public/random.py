@@ -134,7 +134,9 @@ for _function in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state)
 def _floating(name: str, dtype: dtypes.DType | None) -> dtypes.DType:
     out = dtype or dtypes.default_dtype()
     if not out.is_floating_point:
-        raise RuntimeError(f"{name}(): expected a floating-point dtype, got {out.name}; draw floats and convert, or use randint()")
+        raise RuntimeError(
+            f"{name}(): expected a floating-point dtype, got {out.name}; draw floats and convert, or use randint()"
+        )
     return out
 
 
@@ -167,21 +169,35 @@ def _finish(out: Any, requires_grad: bool) -> Any:
 
 
 @public(method=False)
-def rand(*size: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: dtypes.DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """Numbers drawn uniformly from [0, 1)."""
     require_cpu("rand", device)
     return _finish(_uniform(_sizes("rand", size), _floating("rand", dtype), generator), requires_grad)
 
 
 @public(method=False)
-def randn(*size: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: dtypes.DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """Numbers drawn from the standard normal distribution."""
     require_cpu("randn", device)
     return _finish(_normal(_sizes("randn", size), _floating("randn", dtype), generator), requires_grad)
 
 
 @public(method=False)
-def randint(*bounds: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, **named: Any) -> Any:
+def randint(
+    *bounds: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, **named: Any
+) -> Any:
     """randint(high, size) or randint(low, high, size): integers drawn uniformly from [low, high), int64 unless `dtype` is given."""
     require_cpu("randint", device)
     arguments = [*bounds]
@@ -223,7 +239,9 @@ def randint_like(input: Any, low: int, high: int | None = None, *, dtype: dtypes
 
 
 @public(method=False)
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: dtypes.DType | None = None) -> Any:
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: dtypes.DType | None = None
+) -> Any:
     """Normal numbers with the given mean and standard deviation: numbers (then with `size`) or tensors, element by element."""
     if isinstance(std, int | float) and std < 0:
         raise RuntimeError(f"normal(): expects std >= 0.0, but found std {std}")
@@ -285,7 +303,8 @@ def _bernoulli_in(input: Any, p: Any = 0.5, *, generator: Generator | None = Non
 
 
 for _name, _body in (
-    ("uniform", _uniform_in), ("normal", _normal_in), ("random", _random_in), ("exponential", _exponential_in), ("bernoulli", _bernoulli_in),
+    ("uniform", _uniform_in), ("normal", _normal_in), ("random", _random_in), ("exponential", _exponential_in),
+    ("bernoulli", _bernoulli_in),
 ):  # fmt: skip
     _body.__name__ = _name
     public(_name, function=False, method=False, in_place=True)(_body)

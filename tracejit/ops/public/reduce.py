@@ -38,7 +38,9 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
     if dtype is not None and input.dtype is not dtype:
         input = cast(input, dtype=dtype)
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"mean(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().mean()")
+        raise RuntimeError(
+            f"mean(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().mean()"
+        )
     dims = normalise_dims("mean", dim, input.ndim)
     total = primitives.sum_(input, dims=dims, keepdim=keepdim)
     return total / float(product(input.shape[d] for d in dims))
@@ -54,7 +56,9 @@ def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
     elif correction is None:
         correction = 1
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"var(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().var()")
+        raise RuntimeError(
+            f"var(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().var()"
+        )
     dims = normalise_dims("var", dim, input.ndim)
     deviation = input - mean(input, dims if dims or input.ndim == 0 else None, keepdim=True)
     n = product(input.shape[d] for d in dims)
@@ -114,13 +118,17 @@ def count_nonzero(input: Any, dim: Dim = None) -> Any:
 
 
 @public()
-def var_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
+def var_mean(
+    input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1
+) -> Any:
     """(variance, mean) over `dim`."""
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
 @public()
-def std_mean(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
+def std_mean(
+    input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1
+) -> Any:
     """(standard deviation, mean) over `dim`."""
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
 

@@ -136,15 +136,17 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 def searchsorted(
     sorted_sequence: Any, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
 ) -> Any:
-    """Where each element of `input` would be inserted into the sorted last dimension of `sorted_sequence`; `sorter` holds the positions that
-    sort it if it is not sorted.  int64, or int32 on request."""
+    """Where each element of `input` would be inserted into the sorted last dimension of `sorted_sequence`.
+
+    sorter: the positions that sort it, if it is not sorted.  The result is int64, or int32 on request."""
     if not hasattr(input, "ndim"):
         input = full(input, shape=(), dtype=sorted_sequence.dtype)
     if sorter is not None:
         sorted_sequence = gather(sorted_sequence, sorter, dim=sorted_sequence.ndim - 1)
     if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != input.shape[:-1]:
         raise RuntimeError(
-            f"searchsorted(): boundaries of shape {list(sorted_sequence.shape)} need values with the same leading sizes, got {list(input.shape)}"
+            f"searchsorted(): boundaries of shape {list(sorted_sequence.shape)} need values with the same leading sizes, "
+            f"got {list(input.shape)}"
         )
     return _narrowed(sorting.searchsorted(detach(sorted_sequence), detach(input), right=right or side == "right"), out_int32)
 
