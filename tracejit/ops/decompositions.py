@@ -53,7 +53,7 @@ def _square(name: str) -> Callable[..., Aval]:
 
 
 def _well_conditioned(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    return floats(*shape, low=-0.5, seed=seed) + 3.0 * np.eye(*shape[-2:])
+    return floats(*shape, low=-0.5, seed=seed) + 3.0 * np.eye(shape[-2], shape[-1])
 
 
 def _square_samples() -> Samples:

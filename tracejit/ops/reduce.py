@@ -20,6 +20,12 @@ from tracejit.ops.scan import cumprod, exclusive
 __all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_", "sum_to"]
 
 Dims = tuple[int, ...]
+_SUM: Any = np.add.reduce  # Any: NumPy's signatures want keepdims as a literal
+_PRODUCT: Any = np.multiply.reduce
+_MAXIMUM: Any = np.maximum.reduce
+_MINIMUM: Any = np.minimum.reduce
+_ANY: Any = np.logical_or.reduce
+_ALL: Any = np.logical_and.reduce
 
 
 def _spread(g: Any, shape: tuple[int, ...], dims: Dims, keepdim: bool) -> Any:
@@ -56,7 +62,7 @@ def _position_samples() -> Samples:
 @reduction("sum", name="sum", samples=_samples())
 def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
-    return np.add.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+    return _SUM(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
 
 
 @sum_.vjp()
@@ -88,7 +94,7 @@ def _(c: Any, g: Any) -> Any:
 @reduction("prod", samples=_samples())
 def prod(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Product of the elements along `dims`."""
-    return np.multiply.reduce(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
+    return _PRODUCT(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
 
 
 @prod.vjp(saves="0")
@@ -128,7 +134,7 @@ def _require_elements(name: str, x: Any, dims: Dims) -> None:
 def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Largest element along `dims`; NaN where there is one."""
     _require_elements("amax", x, dims)
-    return np.maximum.reduce(x, axis=dims, keepdims=keepdim)
+    return _MAXIMUM(x, axis=dims, keepdims=keepdim)
 
 
 amax.vjp(saves="0 out")(_share_of_extreme)
@@ -138,7 +144,7 @@ amax.vjp(saves="0 out")(_share_of_extreme)
 def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Smallest element along `dims`; NaN where there is one."""
     _require_elements("amin", x, dims)
-    return np.minimum.reduce(x, axis=dims, keepdims=keepdim)
+    return _MINIMUM(x, axis=dims, keepdims=keepdim)
 
 
 amin.vjp(saves="0 out")(_share_of_extreme)
@@ -147,13 +153,13 @@ amin.vjp(saves="0 out")(_share_of_extreme)
 @reduction("any", result=dtypes.bool_, name="any", samples=_truth_samples())
 def any_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether any element along `dims` is nonzero."""
-    return np.logical_or.reduce(x, axis=dims, keepdims=keepdim)
+    return _ANY(x, axis=dims, keepdims=keepdim)
 
 
 @reduction("all", result=dtypes.bool_, name="all", samples=_truth_samples())
 def all_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Whether all elements along `dims` are nonzero."""
-    return np.logical_and.reduce(x, axis=dims, keepdims=keepdim)
+    return _ALL(x, axis=dims, keepdims=keepdim)
 
 
 def _position_rule(x: Aval, dim: int, keepdim: bool) -> Aval:

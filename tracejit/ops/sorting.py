@@ -40,7 +40,7 @@ def argsort(x: Any, dim: int, descending: bool) -> Any:
 )
 def searchsorted(boundaries: Any, values: Any, right: bool) -> Any:
     """Where each value would be inserted into `boundaries`, which are sorted along their last dimension; after its equals if `right`."""
-    side = "right" if right else "left"
+    side: Any = "right" if right else "left"
     if boundaries.ndim == 1:
         return np.searchsorted(boundaries, values, side)
     rows = values.reshape(-1, values.shape[-1])

@@ -16,8 +16,9 @@ from tracejit.ops.public.derive import derive_binary, derive_unary, public
 
 for _op in (
     mathematics.exp, mathematics.exp2, mathematics.expm1, mathematics.log, mathematics.log2, mathematics.log10, mathematics.log1p,
-    mathematics.sqrt, mathematics.rsqrt, mathematics.reciprocal, mathematics.sigmoid, mathematics.relu, trigonometry.sin, trigonometry.cos, trigonometry.tan,
-    trigonometry.sinh, trigonometry.cosh, trigonometry.tanh, special.erf, special.erfc, special.erfinv, special.lgamma, special.digamma,
+    mathematics.sqrt, mathematics.rsqrt, mathematics.reciprocal, mathematics.sigmoid, mathematics.relu, trigonometry.sin, trigonometry.cos,
+    trigonometry.tan, trigonometry.sinh, trigonometry.cosh, trigonometry.tanh, special.erf, special.erfc, special.erfinv, special.lgamma,
+    special.digamma,
     comparison.logical_not, bitwise.bitwise_not,
 ):  # fmt: skip
     derive_unary(_op)
