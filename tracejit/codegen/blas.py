@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final
 
 import numpy as np
+from scipy.linalg import cython_blas
 
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.core import dtypes
@@ -55,8 +56,6 @@ def _from_numpy() -> Blas | None:
 
 
 def _from_scipy() -> Blas:
-    from scipy.linalg import cython_blas  # 0.2 s: only where it is needed
-
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer

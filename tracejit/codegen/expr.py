@@ -15,20 +15,18 @@ definition of the elementary functions in terms of the others.  This module know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from tracejit.codegen.expr_functions import ELEMENTARY, LIBM_UNARY, Functions
 from tracejit.codegen.loops import Axis, Buffer, Index, Scalar, Size
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
 __all__ = [
     "ELEMENTARY",
-    "LIBM_UNARY",
     "Apply",
     "AxisValue",
     "Builder",
@@ -42,6 +40,10 @@ __all__ = [
     "children",
     "topological",
 ]
+
+
+# Functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
+ELEMENTARY: Final = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow")
 
 
 class Expr:
@@ -236,7 +238,28 @@ def _describe(*operands: Expr) -> str:
     return ", ".join(e.dtype.name for e in operands)
 
 
-class Builder(Functions):
+def _elementary(name: str) -> Callable[[Builder, Expr], Expr]:
+    def method(self: Builder, x: Expr) -> Expr:
+        return self._apply(name, (x,), "f")
+
+    return method
+
+
+def _rounding(name: str) -> Callable[[Builder, Expr], Expr]:
+    def method(self: Builder, x: Expr) -> Expr:
+        return self._apply(name, (x,), "f") if x.dtype.is_floating_point else x
+
+    return method
+
+
+def _of_libm(name: str) -> Callable[[Builder, Expr], Expr]:
+    def method(self: Builder, x: Expr) -> Expr:
+        return self.libm(name, x)
+
+    return method
+
+
+class Builder:
     """Makes Exprs.  Every method has one NumPy-scalar meaning (`codegen/evaluate.py`) and one LLVM emission.
 
     Operands are Exprs, or Python numbers where another operand is an Expr and gives the dtype.  Raises TypeError for operands
@@ -324,21 +347,10 @@ class Builder(Functions):
         """x * y + z rounded once."""
         return self._apply("fma", (x, y, z), "f")
 
-    def floor(self, x: Expr) -> Expr:
-        return self._rounding("floor", x)
-
-    def ceil(self, x: Expr) -> Expr:
-        return self._rounding("ceil", x)
-
-    def trunc(self, x: Expr) -> Expr:
-        return self._rounding("trunc", x)
-
-    def rint(self, x: Expr) -> Expr:
-        """To the nearest integer, halves to even."""
-        return self._rounding("rint", x)
-
-    def _rounding(self, operation: str, x: Expr) -> Expr:
-        return self._apply(operation, (x,), "f") if x.dtype.is_floating_point else x
+    floor = _rounding("floor")
+    ceil = _rounding("ceil")
+    trunc = _rounding("trunc")
+    rint = _rounding("rint")  # to the nearest integer, halves to even
 
     def floor_divide(self, x: Any, y: Any) -> Expr:
         """np.floor_divide; integers by zero give 0, the least integer by -1 gives itself."""
@@ -439,7 +451,47 @@ class Builder(Functions):
         a, b = self._unify("select", x, y)
         return Apply("select", (self._truth(condition), a, b), a.dtype)
 
-    def _where(self, condition: Expr, name: str, x: Expr, usual: Expr) -> Expr:
+    # --- functions of floats: those of ELEMENTARY, and the C library's
+
+    exp = _elementary("exp")
+    exp2 = _elementary("exp2")
+    expm1 = _elementary("expm1")
+    log = _elementary("log")
+    log2 = _elementary("log2")
+    log10 = _elementary("log10")
+    log1p = _elementary("log1p")
+    sin = _elementary("sin")
+    cos = _elementary("cos")
+    tanh = _elementary("tanh")
+    sigmoid = _elementary("sigmoid")  # 1 / (1 + exp(-x))
+    erf = _elementary("erf")
+    tan = _of_libm("tan")
+    sinh = _of_libm("sinh")
+    cosh = _of_libm("cosh")
+    asin = _of_libm("asin")
+    acos = _of_libm("acos")
+    atan = _of_libm("atan")
+    asinh = _of_libm("asinh")
+    acosh = _of_libm("acosh")
+    atanh = _of_libm("atanh")
+
+    def pow(self, x: Any, y: Any) -> Expr:
+        """x ** y.  Integers wrap; a negative integer exponent gives the quotient's integer part (0 for |x| > 1 and x = 0)."""
+        return self._apply("pow", (x, y), "if")
+
+    def rsqrt(self, x: Expr) -> Expr:
+        """1 / sqrt(x), two roundings."""
+        return self.div(1.0, self.sqrt(x))
+
+    def atan2(self, x: Any, y: Any) -> Expr:
+        return self.libm("atan2", x, y)
+
+    def libm(self, name: str, *operands: Any) -> Expr:
+        """A function of the C library, one lane at a time: for the rare ones."""
+        return self._apply("libm", operands, "f", attribute=name)
+
+    def libm_where(self, condition: Expr, name: str, x: Expr, usual: Expr) -> Expr:
+        """select(condition, libm(name, x), usual), the function being called only where some lane needs it."""
         x, usual = self._unify("libm_where", x, usual)
         return Apply("libm_where", (condition, x, usual), x.dtype, name)
 
