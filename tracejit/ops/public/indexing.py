@@ -14,7 +14,7 @@ from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.movement import views
+from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import reshape
 
@@ -138,7 +138,10 @@ def gather(input: Any, dim: int, index: Any) -> Any:
     """out[i][j][k] = input[i][index[i][j][k]][k] for dim=1, and likewise.  Raises IndexError for positions outside [0, size)."""
     index = _integer("gather", index)
     _same_rank("gather", input, index)
-    return indexing.gather(input, index, dim=normalise_dim("gather", dim, input.ndim))
+    at = normalise_dim("gather", dim, input.ndim)
+    if index.ndim != input.ndim and 0 in index.shape:  # PyTorch lets an empty index have any rank
+        return views.reshape(views.slice_(reshape(input, -1), dim=0, start=0, stop=0, step=1), shape=tuple(index.shape))
+    return indexing.gather(input, index, dim=at)
 
 
 @public(in_place=True)
@@ -146,6 +149,8 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """A copy of `input` with input[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError for positions outside [0, size)."""
     index = _integer("scatter_add", index)
     _same_rank("scatter_add", input, index)
+    if index.ndim != input.ndim and 0 in index.shape:
+        return copies.clone(input)
     if src.dtype is not input.dtype:
         raise RuntimeError(f"scatter_add(): expected src to have the dtype of input, {input.dtype.name}, got {src.dtype.name}")
     return indexing.scatter_add(input, index, src, dim=normalise_dim("scatter_add", dim, input.ndim))
@@ -158,6 +163,8 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
         raise NotImplementedError(f"scatter(): reduce={reduce!r} is not supported; use 'add'")
     index = _integer("scatter", index)
     _same_rank("scatter", input, index)
+    if index.ndim != input.ndim and 0 in index.shape:
+        return copies.clone(input)
     source = value if src is None else src
     if not is_tensor(source):
         source = full(source, shape=index.shape, dtype=input.dtype)
