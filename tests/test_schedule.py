@@ -120,3 +120,11 @@ def test_nests_of_one_form_are_equal_whatever_their_sizes() -> None:
     assert isinstance(first, NestCall) and isinstance(second, NestCall)
     assert (first.sizes, second.sizes) == ((7,), (300,))
     assert operations(first.nest) == operations(second.nest)
+
+
+def test_all_loads_of_an_iteration_come_before_its_stores() -> None:
+    nest = only_nest(lambda x, y: (op("exp", x), op("exp", x) * y, y * 2.0), f32(64), f32(64))
+    (loop,) = kinds(nest, For)
+    stores = [k for k, s in enumerate(loop.body) if isinstance(s, Store)]
+    loads = [k for k, s in enumerate(loop.body) if isinstance(s, Let) and isinstance(s.value, Load)]
+    assert max(loads) < min(stores)

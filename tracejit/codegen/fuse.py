@@ -144,7 +144,8 @@ class Group:
         values, node = self.values, self.values.nodes[number]
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.GUARD):
             return False
-        if not all(is_single(values.shape(v)) for v in (*node.outputs, *filter(values.is_tensor, node.operands))):  # type: ignore[arg-type]
+        read = [values.root(o) for o in node.operands if values.is_tensor(o)]  # type: ignore[arg-type]
+        if not all(is_single(values.shape(v)) for v in (*node.outputs, *read)):
             return False
         if any(m.level not in (LATE, EPILOGUE) for m in self._producers(number)):
             return False

@@ -247,19 +247,22 @@ class _Nest(Elements):
         if body:
             self.scopes[-1].statements.append(For(self.loops[loop], self.parameters.size(self.sizes[loop]), body, vector))
 
-    def _store(self, number: int) -> None:
-        node = self.values.nodes[number]
-        m = self.group.members[number]
-        if not node.outputs:
-            self._guard(number)
-            return
-        value, _ = self.member(number, m.out)
-        if number in self.stored:
-            out = node.outputs[0]
-            buffer, index, _ = self.location(self.values.strided[out], m.out, self.values.aval(out).dtype)
-            self.scopes[-1].statements.append(Store(buffer, index, value))
-            if self.keep.get(number) == self.phase:
-                self.loadable[number] = (self.phase + 1, buffer, index)
+    def _run(self, numbers: Sequence[int]) -> None:
+        """Compute members and carry out what they do.  All stores come after all loads: a store may be given the memory that another
+        member reads."""
+        computed = []
+        for n in numbers:
+            if self.values.nodes[n].outputs:
+                computed.append((n, self.member(n, self.group.members[n].out)[0]))
+            else:
+                self._guard(n)
+        for n, value in computed:
+            if n in self.stored:
+                out = self.values.nodes[n].outputs[0]
+                buffer, index, _ = self.location(self.values.strided[out], self.group.members[n].out, value.dtype)
+                self.scopes[-1].statements.append(Store(buffer, index, value))
+                if self.keep.get(n) == self.phase:
+                    self.loadable[n] = (self.phase + 1, buffer, index)
 
     def _guard(self, number: int) -> None:
         """Leave unless the element is what was recorded: numbers by type and bits, bools by truth value; any NaN equals NaN."""
@@ -329,17 +332,13 @@ class _Nest(Elements):
 
     def _outer_actions(self, ready: int) -> None:
         """Stores, late reductions and checks in the outer loops that become possible after `ready` phases."""
-        for n in self.numbers:
-            m = self.group.members[n]
-            if self.ready[n] != ready or m.level in (INNER, EPILOGUE):
-                continue
-            node = self.values.nodes[n]
-            if m.level == LATE:
-                if not self._is_full(m):
-                    value, _ = self.value(node.operands[0], m.at)  # type: ignore[arg-type]
-                    self._accumulate(n, value)
-            elif self._must_run(n):
-                self._store(n)
+        members = self.group.members
+        now = [n for n in self.numbers if self.ready[n] == ready and members[n].level not in (INNER, EPILOGUE)]
+        for n in now:
+            if members[n].level == LATE and not self._is_full(members[n]):
+                value, _ = self.value(self.values.nodes[n].operands[0], members[n].at)  # type: ignore[arg-type]
+                self._accumulate(n, value)
+        self._run([n for n in now if members[n].level != LATE and self._must_run(n)])
 
     def _run_phase(self, phase: int) -> None:
         self.phase = phase
@@ -377,9 +376,7 @@ class _Nest(Elements):
                 dtype = dtypes.float64  # a part of a sum: not rounded yet
             result = self.fresh(dtype)
             items.append((n, (result, reducer, value)))
-        for n in self.numbers:
-            if self.store_phase.get(n) == phase:
-                self._store(n)
+        self._run([n for n in self.numbers if self.store_phase.get(n) == phase])
         if items:
             body = tuple(self.scopes.pop().statements)
             loop = inner[-1]
@@ -425,9 +422,7 @@ class _Nest(Elements):
         for n, (buffer, _, _) in self.accumulators.items():
             if n in used:
                 self.results[n] = self._settled(n, self.name(Load(buffer, Index()), 0))
-        for n in epilogue:
-            if n in self.stored or not self.values.nodes[n].outputs:
-                self._store(n)
+        self._run([n for n in epilogue if self._must_run(n)])
 
     def finish(self, name: str) -> Scheduled:
         """Build the nest."""
