@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from types import MethodType, SimpleNamespace
 
-from tracejit.capture import MISS, declare_inlined, record
+from tracejit.capture import MISS, calling, declare_inlined, record
 from tracejit.capture.session import is_recording
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import Kind
@@ -99,7 +99,7 @@ class Replayed:
         recording, result = record(function, args, kwargs)
         self.recordings.append(recording)
         if recording.reason is None:
-            self.entries.append(recording.build_entry(caller(recording)))
+            self.entries.append(recording.build_entry(calling(recording, caller(recording))))
         else:
             self.reasons.append(recording.reason)
             self.stats.eager_calls += 1

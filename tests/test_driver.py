@@ -32,10 +32,9 @@ def spec_of(array: np.ndarray, written: bool = False) -> ArraySpec:
 
 def call(program: driver.CompiledProgram, arrays: tuple[np.ndarray, ...], **slots: Any) -> int:
     table = program.template.copy()
-    table[0] = id(arrays)
     for name, value in slots.items():
         (table.view(np.float64) if isinstance(value, float) else table)[int(name[1:])] = value
-    return program.run(table.ctypes.data)
+    return program.run(table.ctypes.data, id(arrays))
 
 
 def scaling(shape: tuple[int, ...] = (20,), factor: Any = 2.0) -> tuple[driver.CompiledProgram, np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from capture_replay import Exit, Replayed, caller
 
 import tracejit as T
-from tracejit.capture import MISS, record
+from tracejit.capture import MISS, calling, record
 
 LEVEL = 0
 
@@ -14,7 +14,7 @@ def replay(function, *args):
     """Record a call, then replay it; the replay must not miss."""
     recording, _ = record(function, args, {})
     assert recording.reason is None, recording.reason
-    entry = recording.build_entry(caller(recording))
+    entry = recording.build_entry(calling(recording, caller(recording)))
 
     def again(*more):
         result = entry(more, {})
@@ -227,7 +227,7 @@ def test_a_failed_exit_changes_nothing_outside():
         return x
 
     recording, _ = record(fn, (T.ones(1),), {})
-    entry = recording.build_entry(caller(recording))
+    entry = recording.build_entry(calling(recording, caller(recording)))
     assert isinstance(entry((-T.ones(1),), {}), Exit)
     assert (thing.n, len(log), buffer.tolist()) == (1, 1, [1.0])
     entry((T.ones(1),), {})

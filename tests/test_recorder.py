@@ -15,7 +15,7 @@ from capture_programs import PROGRAMS
 from capture_replay import Replayed
 
 import tracejit as T
-from tracejit.capture import MISS, is_recording, record
+from tracejit.capture import MISS, calling, is_recording, record
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal
 
@@ -214,7 +214,7 @@ def test_entries_hold_no_tensor():
 
     argument = T.ones(3)
     recording, result = record(fn, (argument,), {})
-    entry = recording.build_entry(lambda tensors, scalars: MISS)
+    entry = recording.build_entry(calling(recording, lambda tensors, scalars: MISS))
     watched = [weakref.ref(t) for t in (argument, model.weight, result)]
     model.weight, model.last = T.zeros(3), None
     del argument, result

@@ -21,13 +21,12 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, TypeVar, overload
 
-from tracejit.capture.entry import Recording
+from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
-from tracejit.capture.recorder import MISS
 from tracejit.capture.session import declare_inlined, record
 from tracejit.config import config
-from tracejit.core.interpreter import state
-from tracejit.executable import Executable, Exit, UnsupportedProgram
+from tracejit.core.interpreter import pushed_anywhere, state
+from tracejit.executable import Executable, UnsupportedProgram
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 
@@ -36,18 +35,23 @@ __all__ = ["CompiledFunction", "Entry", "compile"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _recording_lock = threading.Lock()
+_EAGER = state.base
+
+
+def _nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Stands for the entry in front while there is none."""
+    return MISS
 
 
 class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
-    __slots__ = ("bridges", "eager_exits", "executable", "hits", "recording", "run")
+    __slots__ = ("bridges", "eager_exits", "executable", "recording", "run")
 
     def __init__(self, recording: Recording, executable: Executable) -> None:
         self.recording = recording
         self.executable = executable
-        self.run = recording.build_entry(executable.call)
-        self.hits = 0
+        self.run = recording.build_entry(executable.body())
         self.bridges: dict[int, Entry] = {}
         self.eager_exits: set[int] = set()
 
@@ -55,53 +59,78 @@ class Entry:
         """Whether `recording` is the same path under the same guards."""
         mine, other = self.recording.graph, recording.graph
         return (
-            self.recording.text == recording.text
-            and mine is not None
+            mine is not None
             and other is not None
-            and mine.outputs == other.outputs
-            and mine.nodes == other.nodes
-            and dict(mine.avals) == dict(other.avals)
+            and self.recording.guards == recording.guards
+            and self.recording.epilogue == recording.epilogue
+            and self.recording.result == recording.result
+            and mine.equals(other)
         )
 
 
-class CompiledFunction:
-    """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened."""
+def _dispatcher(function: Callable[..., Any], paths: list[Any]) -> Callable[..., Any]:
+    """The function that a call of a CompiledFunction runs.  paths: [the entry tried first, what to do when it does not serve the call]."""
+
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        if pushed_anywhere[0] and state.top is not _EAGER:  # inside another recording, which follows the function itself
+            return function(*args, **kwargs)
+        result = paths[0](args, kwargs)
+        return result if result.__class__ is not Exit else paths[1](args, kwargs, result.number)
+
+    return dispatch
+
+
+class CompiledFunction(functools.partial[Any]):
+    """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
+
+    It is a functools.partial without arguments for the sake of its call: C calls `dispatch` at once, where a `__call__` written in
+    Python costs 0.1 us more."""
+
+    def __new__(cls, function: Callable[..., Any]) -> CompiledFunction:
+        paths: list[Any] = [_nothing_recorded, None]
+        self = super().__new__(cls, _dispatcher(function, paths))
+        paths[1] = self._go_on
+        self._paths = paths
+        return self
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
+        self._paths: list[Any]
         self._entries: tuple[Entry, ...] = ()
+        self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
         self._failures = 0
         self.stats = Stats()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.top is not state.base:  # inside another recording, which follows the function itself
-            return self.__wrapped__(*args, **kwargs)
-        stats = self.stats
-        stats.calls += 1
-        exited: Entry | None = None
-        number = 0
+    def _put_in_front(self, entry: Entry | None) -> None:
+        self._front = entry
+        self._paths[0] = _nothing_recorded if entry is None else entry.run
+
+    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
+        """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
+        front = self._front
+        exited = front if number else None
+        if exited is not None:
+            bridge = exited.bridges.get(number)
+            if bridge is not None:
+                result = bridge.run(args, kwargs)
+                if result.__class__ is not Exit:
+                    self.stats.bridges += 1
+                    return result
         for entry in self._entries:
+            if entry is front:
+                continue
             result = entry.run(args, kwargs)
-            if result is MISS:
-                continue
             if result.__class__ is Exit:
-                stats.exits += 1
-                if exited is None:
+                if exited is None and result.number:
                     exited, number = entry, result.number
-                    bridge = entry.bridges.get(number)
-                    if bridge is not None:
-                        result = bridge.run(args, kwargs)
-                        if result is not MISS and result.__class__ is not Exit:
-                            stats.bridges += 1
-                            stats.compiled_calls += 1
-                            return result
                 continue
-            stats.compiled_calls += 1
             if exited is not None:
                 exited.bridges[number] = entry
-                stats.bridges += 1
+                self.stats.bridges += 1
+            else:
+                self._put_in_front(entry)
             return result
         return self._call_eagerly(args, kwargs, exited, number)
 
@@ -135,15 +164,17 @@ class CompiledFunction:
                     exited.eager_exits.add(number)
                 return
         try:
-            executable = Executable(self._name(), recording, config.backend, MISS, self.stats.count_machine_calls)
+            executable = Executable(self._name(), recording, config.backend)
         except UnsupportedProgram as refused:
             self._refuse(refused.reason)
             return
         self._failures = 0
-        self.stats.programs_compiled += 1
+        self.stats.executables.append(executable)
         entry = Entry(recording, executable)
         if exited is not None:
             exited.bridges[number] = entry
+        else:
+            self._put_in_front(entry)
         self._entries = (*self._entries, entry)
         if len(self._entries) >= config.max_entries:
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
@@ -182,6 +213,7 @@ class CompiledFunction:
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
         self._entries = ()
+        self._put_in_front(None)
         self._reasons = {}
         self._failures = 0
         self.stats.reset()

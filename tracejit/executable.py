@@ -1,6 +1,6 @@
 """A recorded graph made callable: its forward program, its backward programs on demand, and Tensors around arrays.
 
-`Executable.call(tensors, scalars)` is what the generated entry of a recording calls: it runs the forward program, advances the content
+`Executable.body()` is what the generated entry of a recording does between guards and effects: it runs the program, advances the content
 versions of what the program wrote, wraps the outputs, and puts one node on the tape if gradients may be wanted later.  It returns
 MISS where the machine code found an array it was not made for, an Exit where a guard inside did not hold; then nothing was changed.
 
@@ -18,7 +18,7 @@ import numpy as np
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import CompiledNode, ConsumedNode, Mask
 from tracejit.autograd.tape import Storage, changed_in_place, next_sequence
-from tracejit.capture.entry import Alias, Recording, TensorOutput
+from tracejit.capture.entry import MISS, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
@@ -27,19 +27,10 @@ from tracejit.ir.graph import Literal
 from tracejit.ops.movement.views import detach
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import optimise, prepare
-from tracejit.runtime.program import build
+from tracejit.runtime.program import Program, build
 from tracejit.tensor import Tensor
 
-__all__ = ["Executable", "Exit", "UnsupportedProgram"]
-
-
-class Exit:
-    """A guard inside the program, or the check of data that an operation makes, failed: exit `number` (from 1) was taken."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+__all__ = ["Executable", "UnsupportedProgram"]
 
 
 class UnsupportedProgram(Exception):
@@ -53,13 +44,13 @@ class UnsupportedProgram(Exception):
 class Executable:
     """The programs of one recording.  Raises UnsupportedProgram."""
 
-    def __init__(self, name: str, recording: Recording, backend: str, miss: Any, count: Callable[[int], None]) -> None:
+    def __init__(self, name: str, recording: Recording, backend: str) -> None:
         assert recording.graph is not None
         self.name = name
         self.recording = recording
         self.inputs = recording.tensor_inputs
         self.backend = backend
-        self._count = count
+        self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
         # Outputs that are views of other memory are made again as views, outside the program.
         self._computed = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is None])
         self.outputs = tuple([recording.outputs[i] for i in self._computed])
@@ -85,89 +76,104 @@ class Executable:
         else:
             self.graph = optimise(self.pure)
             self.program = build(self.graph, self._layouts, backend=backend)
-        self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], Any] = self._generate(miss)
+        self._backward_scalars: tuple[int, ...] = ()
+        if self.partition is not None:
+            numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
+            self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
+
+    @property
+    def machine_calls(self) -> int:
+        """Calls into machine code so far, forward and backward."""
+        served, exits, misfits, backward = self.counter
+        return (served + exits + misfits) * self.program.machine_calls + backward
 
     # -- the forward call
-    def _generate(self, miss: Any) -> Callable[[tuple[Any, ...], tuple[Any, ...]], Any]:
-        """Straight-line Python around `program.run`: everything static is decided here."""
-        names = [f"t{i}" for i in range(len(self.inputs))]
-        namespace: dict[str, Any] = {
-            "run": self.program.run, "MISS": miss, "exits": _Exits(), "new": object.__new__, "Tensor": Tensor, "Storage": Storage,
-            "CompiledNode": CompiledNode, "plan": self, "state": state, "next_sequence": next_sequence, "consumed": ConsumedNode,
-            "fresh": _fresh, "count": self._count,
+    def body(self) -> Body:
+        """The statements of a call, for `Recording.build_entry`: everything static is decided here."""
+        recording = self.recording
+        tensors = [facts.expression for facts in self.inputs]
+        scalars = [facts.expression for facts in recording.scalar_inputs]
+        environment: dict[str, Any] = {
+            "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
+            "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
+            "fresh": _fresh,
         }  # fmt: skip
-        lines = ["def call(tensors, scalars):"]
-        if names:
-            lines.append(f"    {', '.join(names)}, = tensors")
-        arrays = "".join(f"{n}._array, " for n in names)
-        lines += [
-            f"    arrays = ({arrays})",
-            "    results = run(arrays, scalars)",
-            "    if results.__class__ is int:",
-            "        return exits[results] if results else MISS",
-            f"    count({self.program.machine_calls})",
-        ]
+        lines: list[str] = []
+        if self.partition is None:
+            arrays = [f"{t}._array" for t in tensors]
+        else:  # the node of the tape keeps them
+            arrays = [f"a{i}" for i in range(len(tensors))]
+            lines += [f"{a} = {t}._array" for a, t in zip(arrays, tensors, strict=True)]
+        results = self._run_lines(arrays, scalars, lines, environment)
+        lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         for target, _ in self.graph.writes:
-            t = names[position[target]]
-            lines += [f"    s = {t}._storage", "    if s is None:", f"        s = {t}._storage = Storage()", "    s.version += 1"]
-        outs = [f"o{i}" for i in range(len(self.outputs))]
-        for i, o in enumerate(outs):
-            requires = self.outputs[i].requires_grad and not (self.partition and self._differentiable[i])
+            t = tensors[position[target]]
+            lines += [f"s = {t}._storage", "if s is None:", f"    s = {t}._storage = Storage()", "s.version += 1"]
+        for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
+            on_tape = self.partition is not None and differentiable
+            node = "n" if on_tape else "ConsumedNode(())" if facts.consumed and facts.requires_grad else "None"
             lines += [
-                f"    {o} = new(Tensor)", f"    {o}._array = results[{i}]", f"    {o}._requires_grad = {requires}",
-                f"    {o}._node = None", f"    {o}._index = 0", f"    {o}._storage = None", f"    {o}._base = None",
-                f"    {o}._grad = None", f"    {o}._hooks = None",
+                f"out{i} = new(Tensor)", f"out{i}._array = {result}", f"out{i}._requires_grad = {facts.requires_grad}",
+                f"out{i}._node = {'None' if on_tape else node}", f"out{i}._index = {self._computed.index(i) if on_tape else 0}",
+                f"out{i}._storage = None", f"out{i}._base = None", f"out{i}._grad = None", f"out{i}._hooks = None",
             ]  # fmt: skip
-            if self.outputs[i].consumed and self.outputs[i].requires_grad:
-                lines.append(f"    {o}._node = consumed(())")
         if self.partition is not None:
-            lines += self._node_lines(names, outs, position)
-        lines.append(f"    return ({''.join(o + ', ' for o in self._with_views(outs, namespace, lines))})")
-        exec(compile("\n".join(lines), f"<program {self.name}>", "exec"), namespace)
-        return namespace["call"]  # type: ignore[no-any-return]
-
-    def _with_views(self, outs: list[str], namespace: dict[str, Any], lines: list[str]) -> list[str]:
-        """The names of all outputs in the order of the recording; those that share memory are made as views of its owner."""
-        scalars = {facts.value: i for i, facts in enumerate(self.recording.scalar_inputs)}
-        names: dict[int, str] = dict(zip(self._computed, outs, strict=True))
-        for i, facts in enumerate(self.recording.outputs):
+            lines += self._node_lines(self.partition, tensors, arrays, scalars, results, position)
+        for i, facts in enumerate(recording.outputs):
             if facts.alias is not None:
-                owner = f"t{facts.alias.index}" if facts.alias.kind == "input" else names[facts.alias.index]
-                namespace[f"view{i}"] = _view_maker(facts, facts.alias, scalars)
-                lines.append(f"    w{i} = view{i}({owner}, scalars)")
-                names[i] = f"w{i}"
-        return [names[i] for i in range(len(self.recording.outputs))]
+                owner = tensors[facts.alias.index] if facts.alias.kind == "input" else f"out{facts.alias.index}"
+                environment[f"view{i}"] = _view_maker(
+                    facts, facts.alias, {f.value: k for k, f in enumerate(recording.scalar_inputs)}
+                )
+                lines.append(f"out{i} = view{i}({owner}, ({_commas(scalars)}))")
+        return Body(tuple(lines), environment)
 
-    def _node_lines(self, names: list[str], outs: list[str], position: Mapping[int, int]) -> list[str]:
-        """The node of the tape, its edges, and the versions of what eager would have saved."""
-        split = self.partition
-        assert split is not None
-        edges, needs = [], []
-        for i, facts in enumerate(self.inputs):
-            needs.append(facts.requires_grad)
-            if not facts.requires_grad:
-                edges.append("None")
-            else:
-                edges.append(f"({names[i]}, 0)" if facts.is_leaf else f"({names[i]}._node, {names[i]}._index)")
-        lines = [
-            "    n = new(CompiledNode)", f"    n.edges = ({''.join(e + ', ' for e in edges)})", f"    n.needs = {tuple(needs)}",
-            f"    n.count = {len(outs)}", "    n.hooks = None", "    n.sequence = next_sequence()", "    n.plan = plan",
-            "    n.tensors = tensors", "    n.arrays = arrays", "    n.scalars = scalars",
-            f"    n.slab = {'results[-1]' if split.residuals else '()'}",
+    def _run_lines(self, arrays: list[str], scalars: list[str], lines: list[str], environment: dict[str, Any]) -> list[str]:
+        """Statements that run the program; returns the names of its results."""
+        if isinstance(self.program, Program):
+            fragment = self.program.inline(arrays, scalars)
+            lines += fragment.lines
+            environment.update(fragment.environment)
+            return list(fragment.results)
+        environment["run"] = self.program.run
+        lines += [
+            f"results = run(({_commas(arrays)}), ({_commas(scalars)}))", "if results.__class__ is int:", "    return leave[results]",
         ]  # fmt: skip
-        for i, o in enumerate(outs):
-            if self._differentiable[i]:
-                lines += [f"    {o}._requires_grad = True", f"    {o}._node = n", f"    {o}._index = {i}"]
+        count = len(self.graph.outputs) if self.partition is None else len(self.outputs) + bool(self.partition.residuals)
+        return [f"results[{k}]" for k in range(count)]
+
+    def _node_lines(
+        self,
+        split: Partition,
+        tensors: list[str],
+        arrays: list[str],
+        scalars: list[str],
+        results: list[str],
+        position: Mapping[int, int],
+    ) -> list[str]:
+        """The node of the tape, its edges, and the versions of what eager would have saved."""
+        edges = []
+        for facts, t in zip(self.inputs, tensors, strict=True):
+            edge = f"({t}, 0)" if facts.is_leaf else f"({t}._node, {t}._index)"
+            edges.append(edge if facts.requires_grad else "None")
+        lines = [
+            "n = new(CompiledNode)", f"n.edges = ({_commas(edges)})", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
+            f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
+            f"n.tensors = ({_commas(tensors)})", f"n.arrays = ({_commas(arrays)})", f"n.scalars = ({_commas(scalars)})",
+            f"n.slab = {results[-1] if split.residuals else '()'}",
+        ]  # fmt: skip
+        lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=True) if d]
         saved = []
         for value in sorted(split.saved_inputs | split.saved_writes):
-            t = names[position[value]]
-            lines += [f"    s{t} = {t}._storage or fresh({t})"]
+            t = tensors[position[value]]
+            lines.append(f"s{t} = {t}._storage or fresh({t})")
             saved.append(f"(s{t}, s{t}.version, 'an operand', {t}._array.shape)")
         for i in sorted(split.saved_outputs):
-            lines += [f"    so{i} = o{i}._storage = Storage()"]
-            saved.append(f"(so{i}, 0, 'the result', o{i}._array.shape)")
-        lines.append(f"    n.saved = [{', '.join(saved)}]")
+            out = f"out{self._computed[i]}"
+            lines.append(f"s{out} = {out}._storage = Storage()")
+            saved.append(f"(s{out}, 0, 'the result', {out}._array.shape)")
+        lines.append(f"n.saved = [{', '.join(saved)}]")
         return lines
 
     # -- the backward pass (DifferentiablePlan)
@@ -186,14 +192,13 @@ class Executable:
             given = (*direct, *cotangents, slab)
         else:
             given = (*direct, *cotangents)
-        numbers = scalars if self._backward_scalars is None else tuple([scalars[i] for i in self._backward_scalars])
-        results = program.run(given, numbers)
+        results = program.run(given, tuple([scalars[i] for i in self._backward_scalars]))
         if isinstance(results, int):
             raise RuntimeError(
                 f"backward() of the compiled program {self.name}: its check {results} failed. This is a defect of tracejit; "
                 "please report it with fn.graph(), and use the function without compile meanwhile"
             )
-        self._count(program.machine_calls)
+        self.counter[3] += program.machine_calls
         answers = iter(results)
         return [next(answers) if facts.requires_grad else None for facts in self.inputs]
 
@@ -210,13 +215,6 @@ class Executable:
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""
         return list(self._backward.items())
-
-    @property
-    def _backward_scalars(self) -> tuple[int, ...] | None:
-        """Positions, among the scalars, of those that backward reads."""
-        assert self.partition is not None
-        numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
-        return tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
 
     def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
         given = iter(tensors)
@@ -265,12 +263,21 @@ class Executable:
         return [values[v] if type(v) is int else None for v in graph.outputs]
 
 
-class _Exits(dict[int, Exit]):
-    """Exit objects by number."""
+class _Leaving(dict[int, Any]):
+    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, else an Exit."""
 
-    def __missing__(self, number: int) -> Exit:
-        known = self[number] = Exit(number)
-        return known
+    def __init__(self, counter: list[int]) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __missing__(self, code: int) -> Any:
+        self._counter[1 if code > 0 else 2] += 1
+        return Exit(code) if code > 0 else MISS
+
+
+def _commas(texts: Sequence[str]) -> str:
+    """The inside of a tuple display."""
+    return "".join(f"{t}, " for t in texts)
 
 
 def _view_maker(facts: TensorOutput, alias: Alias, scalars: Mapping[int, int]) -> Callable[[Any, tuple[Any, ...]], Any]:

@@ -1,6 +1,6 @@
 """The finished recording, and the straight-line Python function that replays it.
 
-An entry guards, computes the scalars, calls the program with tensors and scalars, runs the effects and returns the result.  It holds
+An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds
 what it compares by identity (functions, classes, modules, dictionaries of globals), never a tensor: those are reached by their path.
 """
 
@@ -15,7 +15,22 @@ from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
 from tracejit.ir.graph import Graph, Literal, Operand
 
-__all__ = ["Alias", "ExitPoint", "Recording", "ScalarInput", "TensorInput", "TensorOutput", "WrittenInput"]
+__all__ = [
+    "MISS", "Alias", "Body", "Exit", "ExitPoint", "Recording", "ScalarInput", "TensorInput", "TensorOutput", "WrittenInput", "calling",
+]  # fmt: skip
+
+class Exit:
+    """What an entry returns instead of a result: exit `number` (from 1) of its program was taken, or a guard failed (0, `MISS`).  Nothing
+    was changed."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+MISS = Exit(0)
+"""What an entry returns when a guard fails."""
 
 Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -89,10 +104,19 @@ class ExitPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """What runs between the guards and the effects: statements that define out0, out1 ... (the tensors of `Recording.outputs`), or return
+    MISS or an Exit.  They use the variables of `tensor_inputs` and `scalar_inputs`, and the names in `environment`."""
+
+    lines: tuple[str, ...]
+    environment: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """What one recorded call came to: a program, or the reason why there is none.
 
-    text: the entry's source.  namespace: the constants it refers to."""
+    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -101,37 +125,36 @@ class Recording:
     outputs: tuple[TensorOutput, ...] = ()
     written_inputs: tuple[WrittenInput, ...] = ()
     exits: tuple[ExitPoint, ...] = ()
-    text: str = ""
+    guards: tuple[str, ...] = ()
+    epilogue: tuple[str, ...] = ()
+    result: str = "None"
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def build_entry(self, call: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> Entry:
-        """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever `call` returned that is not a tuple.
+    def build_entry(self, body: Body) -> Entry:
+        """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.
 
-        call(tensors, scalars) gets the tensors and numbers in the order of `tensor_inputs` and `scalar_inputs`, and returns the
-        tuple of output tensors in the order of `outputs`.  Raises ValueError for a recording that has a reason."""
+        Raises ValueError for a recording that has a reason."""
         if self.reason is not None:
             raise ValueError(f"this call was not recorded: {self.reason}")
-        namespace = {**self.namespace, "call": call}
-        exec(compile(self.text, "<tracejit entry>", "exec"), namespace)
+        namespace = {**self.namespace, **body.environment}
+        exec(compile(self.text(body), "<tracejit entry>", "exec"), namespace)
         entry: Entry = namespace["entry"]
         return entry
 
-
-def entry_text(guards: list[str], tensors: list[str], scalars: list[str], epilogue: list[str], result: str) -> str:
-    """The source of an entry."""
-    lines = ["def entry(args, kwargs):", "    try:"]
-    lines += [f"        {line}" for line in guards or ["pass"]]
-    lines += [
-        "    except (LookupError, AttributeError, ValueError, ArithmeticError):",
-        "        return MISS",
-        f"    result = call(({_tuple(tensors)}), ({_tuple(scalars)}))",
-        "    if type(result) is not tuple:",
-        "        return result",
-    ]
-    lines += [f"    {line}" for line in epilogue]
-    lines.append(f"    return {result}")
-    return "\n".join(lines) + "\n"
+    def text(self, body: Body) -> str:
+        """The source of the entry."""
+        lines = ["def entry(args, kwargs):", "    try:"]
+        lines += [f"        {line}" for line in self.guards or ("pass",)]
+        lines += ["    except (LookupError, AttributeError, ValueError, ArithmeticError):", "        return MISS"]
+        lines += [f"    {line}" for line in (*body.lines, *self.epilogue, f"return {self.result}")]
+        return "\n".join(lines) + "\n"
 
 
-def _tuple(texts: list[str]) -> str:
-    return ", ".join(texts) + ("," if len(texts) == 1 else "")
+def calling(recording: Recording, call: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> Body:
+    """A body that asks `call(tensors, scalars)` for the tuple of output tensors, and returns anything else that it answers."""
+    tensors = "".join(f"{fact.expression}, " for fact in recording.tensor_inputs)
+    scalars = "".join(f"{fact.expression}, " for fact in recording.scalar_inputs)
+    lines = [f"result = call(({tensors}), ({scalars}))", "if type(result) is not tuple:", "    return result"]
+    if recording.outputs:
+        lines.append(f"{''.join(f'out{i}, ' for i in range(len(recording.outputs)))}= result")
+    return Body(tuple(lines), {"call": call})

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracejit.autograd.tape import is_freed
 from tracejit.capture.calls import CallHandlers
-from tracejit.capture.entry import Alias, ExitPoint, Recording, ScalarInput, TensorInput, TensorOutput, WrittenInput, entry_text
+from tracejit.capture.entry import Alias, ExitPoint, Recording, ScalarInput, TensorInput, TensorOutput, WrittenInput
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import TensorSource
 from tracejit.capture.tensors import RecordingInterpreter
@@ -64,7 +64,9 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         exits=tuple(
             ExitPoint(i, node.line, _expected(node)) for i, node in enumerate(interpreter.nodes) if node.op.kind is Kind.GUARD
         ),
-        text=entry_text(_guard_lines(recorder, interpreter.backward_ran), variables, list(interpreter.scalars), recipes.lines, text),
+        guards=tuple(_guard_lines(recorder, interpreter.backward_ran)),
+        epilogue=tuple(recipes.lines),
+        result=text,
         namespace=dict(recorder.namespace),
     )
 
@@ -106,11 +108,11 @@ def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[str
     else:
         conditions.append(f"{x}._base is not None")
         conditions.append(f"{x}._requires_grad is not {source.requires_grad}")
-        conditions.append(f"{x}._node is {'not ' if source.is_leaf else ''}None")
-    if source.argument or not source.used:
+        if source.requires_grad:  # only such tensors have a node
+            conditions.append(f"{x}._node is {'not ' if source.is_leaf else ''}None")
+    if not source.used:  # the program checks its own inputs
         conditions.append(f"{x}._array.shape != {array.shape}")
         conditions.append(f"{x}._array.dtype is not {recorder.constant(array.dtype)}")
-    if not source.used:
         conditions.append(f"{x}._array.strides != {array.strides}")
     return conditions
 

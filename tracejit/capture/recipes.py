@@ -83,7 +83,7 @@ class Recipes:
             self.recorder.stop("unbuildable", f"{type(tensor).__name__} with hooks" if tensor._hooks else type(tensor).__name__)
             return "None"
         self.outputs.append(tensor)
-        variable = self._define(tensor, f"result[{len(self.outputs) - 1}]")
+        variable = self._define(tensor, f"out{len(self.outputs) - 1}")
         for name, value in tensor.__dict__.items():
             self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(tensor.__dict__, name, value)}")
         if tensor._grad is not None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from tracejit.capture import reasons
 from tracejit.capture.convert import is_instrumented
+from tracejit.capture.entry import MISS
 from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, has_plain_state, is_a
 from tracejit.capture.reasons import Reason
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
@@ -32,13 +33,10 @@ from tracejit.core.dtypes import default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
 
-__all__ = ["ABSENT", "MISS", "Recorder", "TensorSource", "user_line"]
+__all__ = ["ABSENT", "Recorder", "TensorSource", "user_line"]
 
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
-MISS: Any = object()
-"""What an entry returns when a guard fails."""
-
 _PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict)
 

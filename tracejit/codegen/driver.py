@@ -1,10 +1,10 @@
 """Compiles a `ProgramSpec` into one machine-code function of a frame address.
 
-`compile_program(spec) -> CompiledProgram`: `run(address)` returns OK (0), MISMATCH (-1: some array is not what the program was made
+`compile_program(spec) -> CompiledProgram`: `run(address, id(arrays))` returns OK (0), MISMATCH (-1: some array is not what the program was made
 for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
-copies it, fills slot 0 (id of the tuple of arrays) and its own slots, and passes the copy's address.
+copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
-A program is one Numba function `driver(frame)` around an intrinsic whose LLVM text is written here.  Equal nests are one internal
+A program is one Numba function `driver(frame, arrays)` around an intrinsic whose LLVM text is written here.  Equal nests are one internal
 function.  The code is found again by its content, the data behind the frame's slots not being part of it.
 """
 
@@ -53,7 +53,7 @@ _PROGRAM: Final = "tracejit_program"
 class CompiledProgram:
     """Machine code of a program.  `owner` keeps alive what the code refers to; `seconds` is what compiling took (0 when found)."""
 
-    run: Callable[[int], int]
+    run: Callable[[int, int], int]
     template: np.ndarray[Any, Any]
     key: str
     text: str
@@ -78,7 +78,7 @@ class _Function(ir.Function):  # type: ignore[misc]
     def __init__(self, module: Any, name: str, text: str) -> None:
         self.text = text
         word = ir.IntType(64)
-        super().__init__(module, ir.FunctionType(word, [word]), name)
+        super().__init__(module, ir.FunctionType(word, [word, word]), name)
 
     def __str__(self) -> str:
         return self.text
@@ -104,7 +104,7 @@ class _ProgramWriter:
         """Declarations, functions, then the program."""
         code, spec = self.code, self.spec
         pairs = len(frame_check.disjoint_words(spec.arrays, spec.disjoint)) // 6
-        code.lines += ["%frame = inttoptr i64 %address to ptr", f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}"]
+        code.lines += ["%frame = inttoptr i64 %address to ptr", "store i64 %arrays, ptr %frame", f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}"]
         code.lines.append(
             f"%expected = call i1 @{frame_check.CHECK}(ptr %frame, i64 {len(spec.arrays)}, ptr %table, i64 {pairs})"
         )
@@ -117,7 +117,7 @@ class _ProgramWriter:
             code.lines += ["leave:", f"%status = phi i64 {', '.join(self.leaving)}", "ret i64 %status"]
         self.declarations.update(code.declarations)
         functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
-        program = [f"define internal i64 @{_PROGRAM}(i64 %address) noinline nounwind {{", "entry:", *code.lines, "}"]
+        program = [f"define internal i64 @{_PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{", "entry:", *code.lines, "}"]
         return "\n".join([*sorted(self.declarations.values()), frame_check.check_text(), *functions, *program])
 
     def _step(self, step: Step) -> None:
@@ -245,7 +245,7 @@ class _Machine:
     """A compiled text: Numba's function, and its entry point, which skips Numba's dispatch."""
 
     dispatcher: Any
-    run: Callable[[int], int]
+    run: Callable[[int, int], int]
 
 
 _known: OrderedDict[str, _Machine] = OrderedDict()
@@ -272,17 +272,17 @@ def _define_symbols(writer: _ProgramWriter) -> None:
 
 def _build(text: str) -> _Machine:
     """Compile a text with Numba.  Its optimisation level is a global of the process: held only under Numba's own lock."""
-    signature = numba.types.int64(numba.types.intp)
+    signature = numba.types.int64(numba.types.intp, numba.types.intp)
 
     @intrinsic  # type: ignore[misc]
-    def program(typing_context: Any, frame: Any) -> Any:
+    def program(typing_context: Any, frame: Any, arrays: Any) -> Any:
         def codegen(context: Any, ir_builder: Any, signature: Any, arguments: Any) -> Any:
             return ir_builder.call(_Function(ir_builder.module, _PROGRAM, text), arguments)
 
         return signature, codegen
 
-    def driver(frame: int) -> Any:
-        return program(frame)
+    def driver(frame: int, arrays: int) -> Any:
+        return program(frame, arrays)
 
     with global_compiler_lock:
         _ = cpu_target.target_context  # creates the backend at Numba's own level
@@ -292,7 +292,7 @@ def _build(text: str) -> _Machine:
             dispatcher = numba.njit(signature, error_model="numpy", no_cfunc_wrapper=True)(driver)
         finally:
             numba_config.OPT = level
-    return _Machine(dispatcher, dispatcher.overloads[(numba.types.intp,)].entry_point)
+    return _Machine(dispatcher, dispatcher.overloads[(numba.types.intp, numba.types.intp)].entry_point)
 
 
 def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:

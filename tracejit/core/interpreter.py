@@ -20,7 +20,7 @@ from typing import Any
 
 from tracejit.core.floating import quiet_runner
 
-__all__ = ["Interpreter", "State", "bind", "pushed", "set_base", "state"]
+__all__ = ["Interpreter", "State", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
 
 
 class Interpreter:
@@ -77,11 +77,20 @@ def bind(op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> A
     return state.top.bind(op, operands, attributes)
 
 
+pushed_anywhere = [0]
+"""How many interpreters are pushed, in all threads: where it is 0, every thread runs eagerly (cheaper to ask than `state`)."""
+_pushing = threading.Lock()
+
+
 @contextmanager
 def pushed(interpreter: Interpreter) -> Iterator[Interpreter]:
     """Make `interpreter` the innermost one of this thread."""
+    with _pushing:
+        pushed_anywhere[0] += 1
     previous, state.top = state.top, interpreter
     try:
         yield interpreter
     finally:
         state.top = previous
+        with _pushing:
+            pushed_anywhere[0] -= 1

@@ -51,14 +51,13 @@ def step_times(lowered: Lowered, arrays: Sequence[Any], scalars: Sequence[Any], 
     if lowered.slab_size is not None:
         made.append(np.empty(lowered.slab_size, np.uint8))
     bound = (*arrays, *made)
-    frame.integers[0] = id(bound)
     for (slot, python_type), value in zip(lowered.scalars, scalars, strict=True):
         (frame.floats if python_type is float else frame.integers)[slot] = value
     best = [float("inf")] * len(programs)
     for _ in range(rounds):
         for k, program in enumerate(programs):
             start = perf_counter()
-            code = program.run(frame.address)
+            code = program.run(frame.address, id(bound))
             best[k] = min(best[k], perf_counter() - start)
             if code:
                 raise RuntimeError(f"step_times(): step {k} ({lowered.text[k]}) returned {code}; give arrays that take no exit")

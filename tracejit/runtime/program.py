@@ -50,7 +50,7 @@ class Program:
         self._constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
         self._free: list[Frame] = []
         self._owner: Any
-        self._runner: Callable[[int], int]
+        self._runner: Callable[[int, int], int]
         if backend == "reference":
             reference = ReferenceRunner(lowered, self._constants)
             self.seconds = 0.0
@@ -116,7 +116,7 @@ class Fragment:
 def _fragment(
     lowered: Lowered,
     template: np.ndarray[Any, Any],
-    call: Callable[[int], int],
+    call: Callable[[int, int], int],
     constants: Sequence[tuple[int, Any]],
     free: list[Frame],
     arrays: Sequence[str],
@@ -140,14 +140,12 @@ def _fragment(
         lines.append("p_slab = p_empty(p_slab_size, p_uint8)")
         bound.append("p_slab")
     lines.append(f"p_bound = ({''.join(b + ', ' for b in bound)})")
-    lines.append("p_integers = p_frame.integers")
-    lines.append("p_integers[0] = id(p_bound)")
     if lowered.scalars:
-        lines += ["p_floats = p_frame.floats", "try:"]
+        lines += ["p_integers = p_frame.integers", "p_floats = p_frame.floats", "try:"]
         for k, (slot, python_type) in enumerate(lowered.scalars):
             lines.append(f"    {'p_floats' if python_type is float else 'p_integers'}[{slot}] = {scalars[k]}")
         lines += ["except ValueError:  # an integer that has no 64 bits", "    p_push(p_frame)", f"    return leave[{MISMATCH}]"]
-    lines += ["p_code = p_call(p_frame.address)", "p_push(p_frame)", "if p_code:", "    return leave[p_code]"]
+    lines += ["p_code = p_call(p_frame.address, id(p_bound))", "p_push(p_frame)", "if p_code:", "    return leave[p_code]"]
     results = []
     for k, output in enumerate(lowered.outputs):
         if output.source == "fresh":

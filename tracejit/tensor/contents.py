@@ -42,7 +42,8 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
                 f"tensor(): expected numbers or nested sequences of numbers, got {type(data).__name__} holding other objects"
             )
         dtypes.from_numpy_dtype(array.dtype)
-    return array
+    canonical = FROM_NUMPY[array.dtype].numpy
+    return array if array.dtype is canonical else array.view(canonical)  # programs compare dtypes by identity: longlong is not int64
 
 
 def _holds_tensors(data: Any) -> bool:
