@@ -331,7 +331,14 @@ def long_tables_of_numbers():
             a = a + v
         return a
 
-    tables = ([float(i + 1) for i in range(40)], [*range(40)], [float(i + 1) for i in range(40)], [True] * 40, [0.0] * 10, [-0.0] * 10)
+    tables = (
+        [float(i + 1) for i in range(40)],
+        [*range(40)],
+        [float(i + 1) for i in range(40)],
+        [True] * 40,
+        [0.0] * 10,
+        [-0.0] * 10,
+    )
     return fn, [lambda f, t=t: f(x(1), t) for t in (*tables, *tables)], None
 
 

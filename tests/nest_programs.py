@@ -41,7 +41,8 @@ def value_and_gradients(
                 continue
             needs = tuple(isinstance(o, int) and o in needed for o in node.operands)
             inputs = tuple(
-                Tracer(o, builder.avals[o]) if isinstance(o, int) else o.value if isinstance(o, Literal) else None for o in node.operands
+                Tracer(o, builder.avals[o]) if isinstance(o, int) else o.value if isinstance(o, Literal) else None
+                for o in node.operands
             )
             outputs = tuple(Tracer(o, builder.avals[o]) for o in node.outputs)
             avals_of = tuple(builder.avals[o] if isinstance(o, int) else None for o in node.operands)
@@ -79,7 +80,6 @@ def mlp_loss(x: Any, target: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
 def sgd_step(batch: int, inputs: int, hidden: int, classes: int) -> Graph:
     """A training step: value, and the new parameters (to be written)."""
 
-
     f = dtypes.float32
     avals = [
         Aval((batch, inputs), f),
@@ -95,7 +95,6 @@ def sgd_step(batch: int, inputs: int, hidden: int, classes: int) -> Graph:
         return (value, *(p - g * arguments[6] for p, g in zip(arguments[2:6], gradients, strict=True)))
 
     graph = value_and_gradients(lambda *a: mlp_loss(*a[:6]), avals, (2, 3, 4, 5), update)
-
 
     writes = tuple(zip(graph.inputs[2:6], graph.outputs[1:], strict=True))
     return rebuild(graph, graph.nodes, outputs=graph.outputs[:1], writes=writes)

@@ -72,7 +72,9 @@ def unary(m: Maker, x: Any) -> Any:
 
 def binary(m: Maker, x: Any) -> Any:
     x = op("cast", x, dtype=dtypes.int32) if x.dtype is dtypes.bool_ else x
-    other = m.pick(lambda y: broadcasts(x.shape, y.shape)) if m.choose.random() < 0.8 else m.choose.choice([2.0, 0.5, 3, m.number])
+    other = (
+        m.pick(lambda y: broadcasts(x.shape, y.shape)) if m.choose.random() < 0.8 else m.choose.choice([2.0, 0.5, 3, m.number])
+    )
     return op(m.choose.choice(BINARY), x, other)
 
 
@@ -151,7 +153,6 @@ def diagonal(m: Maker, x: Any) -> Any:
 
 def cat(m: Maker, x: Any) -> Any:
     dim = m.dim(x)
-
 
     def others(y: Any) -> tuple[int, ...]:
         return (*y.shape[:dim], *y.shape[dim + 1 :])
@@ -270,5 +271,7 @@ def random_graph(seed: int, steps: int = 12) -> tuple[Graph, list[Any]]:
         elif aval.dtype.is_floating_point:
             inputs.append(strided(m, generator.standard_normal(aval.shape).astype(aval.dtype.numpy)))
         else:
-            inputs.append(strided(m, generator.integers(0, 2 if aval.dtype is dtypes.bool_ else 5, aval.shape).astype(aval.dtype.numpy)))
+            inputs.append(
+                strided(m, generator.integers(0, 2 if aval.dtype is dtypes.bool_ else 5, aval.shape).astype(aval.dtype.numpy))
+            )
     return graph, inputs

@@ -156,10 +156,7 @@ def test_each_operand_of_a_short_circuit_is_tested_once():
 def test_lines_of_tracebacks_are_the_original_lines():
     def fails(a):
         b = a + 1
-        return (
-            b
-            / 0
-        )
+        return b / 0
 
     with pytest.raises(ZeroDivisionError) as eager:
         fails(1)

@@ -9,7 +9,7 @@ import pytest
 from capture_replay import Replayed, caller
 
 import tracejit as T
-from tracejit.capture import MISS, Exit, calling, record
+from tracejit.capture import Exit, calling, record
 
 
 def entry_of(function, *args, **kwargs):
@@ -92,7 +92,9 @@ def test_a_comparison_guards_its_outcome_only():
     assert not hits(entry, ones(2), 1.0)
 
 
-@pytest.mark.parametrize(("recorded", "other"), [(0.0, -0.0), (-0.0, 0.0), (1.5, math.nan), (math.inf, -math.inf), (1, 1.0), (1, True)])
+@pytest.mark.parametrize(
+    ("recorded", "other"), [(0.0, -0.0), (-0.0, 0.0), (1.5, math.nan), (math.inf, -math.inf), (1, 1.0), (1, True)]
+)
 def test_values_that_steer_python_are_guarded_by_type_and_bits(recorded, other):
     def fn(a, table):
         return a * len(str(table[0]))

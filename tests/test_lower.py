@@ -183,7 +183,9 @@ def test_a_reshaped_result_is_written_straight_into_the_output() -> None:
 
 
 def test_two_outputs_never_share_memory() -> None:
-    lowered = lower(trace(lambda x: (y := x * 2.0, op("reshape", y, shape=(20,)), op("reshape", y, shape=(2, 10))), [f32(4, 5)]), {})
+    lowered = lower(
+        trace(lambda x: (y := x * 2.0, op("reshape", y, shape=(20,)), op("reshape", y, shape=(2, 10))), [f32(4, 5)]), {}
+    )
     assert len(lowered.spec.steps) == 2
     assert len(lowered.fresh) == 3
 

@@ -31,7 +31,9 @@ def test_a_chain_of_temporaries_needs_two_buffers() -> None:
 
 
 def test_a_request_fills_a_hole_between_two_others() -> None:
-    offsets, total = plan([Request("low", 256, 0, 5), Request("hole", 192, 0, 1), Request("high", 128, 0, 5), Request("late", 192, 2, 5)])
+    offsets, total = plan(
+        [Request("low", 256, 0, 5), Request("hole", 192, 0, 1), Request("high", 128, 0, 5), Request("late", 192, 2, 5)]
+    )
     assert offsets["late"] == offsets["hole"]
     assert total == 256 + 192 + 128
 

@@ -28,7 +28,11 @@ MACHINE = ("llvm", "reference")
 
 
 def layouts_of(graph: Graph, inputs: list[Any]) -> dict[int, tuple[int, ...]]:
-    return {v: tuple(s // x.itemsize for s in x.strides) for v, x in zip(graph.inputs, inputs, strict=True) if isinstance(x, np.ndarray)}
+    return {
+        v: tuple(s // x.itemsize for s in x.strides)
+        for v, x in zip(graph.inputs, inputs, strict=True)
+        if isinstance(x, np.ndarray)
+    }
 
 
 def split(inputs: list[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -88,7 +92,9 @@ def test_machine_code_and_reference_agree_to_the_bit(seed: int) -> None:
 
 MODELS = {
     "gelu chain": lambda n: value_and_gradients(gelu_chain, [f32(n)], [0]),
-    "softmax of layer norm": lambda n: value_and_gradients(lambda x, w: total(softmax(layer_norm(x)) * w), [f32(3, n), f32(3, n)], [0]),
+    "softmax of layer norm": lambda n: value_and_gradients(
+        lambda x, w: total(softmax(layer_norm(x)) * w), [f32(3, n), f32(3, n)], [0]
+    ),
     "cross entropy": lambda n: value_and_gradients(cross_entropy, [f32(n, 3), i64(n)], [0]),
     "training step": lambda n: sgd_step(n, 7, 5, 3),
 }
@@ -158,7 +164,14 @@ def test_a_failed_guard_is_its_number_and_leaves_user_storage_untouched(backend:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("expected", "value", "passes"),
-    [(0.0, 0.0, True), (0.0, -0.0, False), (float("nan"), np.nan, True), (True, 2.0, True), (False, np.nan, False), (1.5, 1.25, False)],
+    [
+        (0.0, 0.0, True),
+        (0.0, -0.0, False),
+        (float("nan"), np.nan, True),
+        (True, 2.0, True),
+        (False, np.nan, False),
+        (1.5, 1.25, False),
+    ],
 )
 def test_guards_compare_numbers_by_bits_and_bools_by_truth(backend: str, expected: Any, value: float, passes: bool) -> None:
     graph = trace(lambda x: (op("guard", x, expected=Literal(expected)), x + 1.0)[1], [f32()])

@@ -23,7 +23,13 @@ from tracejit.ir.graph import Literal
 def facts(value):
     """A value as something that can be compared."""
     if isinstance(value, T.Tensor):
-        return "T", tuple(value.shape), str(value.dtype), value.requires_grad, [repr(v) for v in value.detach().reshape(-1).tolist()]
+        return (
+            "T",
+            tuple(value.shape),
+            str(value.dtype),
+            value.requires_grad,
+            [repr(v) for v in value.detach().reshape(-1).tolist()],
+        )
     if isinstance(value, dict):
         return "dict", [(facts(k), facts(v)) for k, v in value.items()]
     if isinstance(value, (list, tuple)):

@@ -49,7 +49,9 @@ def test_a_broadcast_row_keeps_two_loops_and_a_broadcast_number_is_loaded_outsid
     assert isinstance(nest.body[0].value, Load)
 
 
-@pytest.mark.parametrize(("strides", "loops"), [((12, 4, 1), 1), ((24, 4, 1), 2), ((24, 8, 1), 2), ((1, 2, 6), 3), ((24, 8, 2), 1)])
+@pytest.mark.parametrize(
+    ("strides", "loops"), [((12, 4, 1), 1), ((24, 4, 1), 2), ((24, 8, 1), 2), ((1, 2, 6), 3), ((24, 8, 2), 1)]
+)
 def test_inputs_are_read_through_their_strides(strides: tuple[int, ...], loops: int) -> None:
     nest = only_nest(lambda x: x + 1.0, f32(2, 3, 4), layouts={0: strides})
     assert len(kinds(nest, For)) == loops
@@ -103,7 +105,9 @@ def test_an_index_is_checked_before_it_is_used() -> None:
     nest = only_nest(lambda x, i: op("gather", x, i, dim=0) * 2.0, f32(9), i64(5))
     body = kinds(nest, For)[0].body
     (check,) = [k for k, s in enumerate(body) if isinstance(s, Exit)]
-    uses = [k for k, s in enumerate(body) if isinstance(s, Let) and isinstance(s.value, Load) and s.value.index.dynamic is not None]
+    uses = [
+        k for k, s in enumerate(body) if isinstance(s, Let) and isinstance(s.value, Load) and s.value.index.dynamic is not None
+    ]
     assert uses and check < min(uses)
 
 

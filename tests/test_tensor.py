@@ -141,7 +141,8 @@ def test_indexing_reads_and_writes_like_numpy() -> None:
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     mask = array % 3 == 0
     keys = [
-        0, -1, (slice(None), 0, [1, 1]), slice(1, None), (0, 1), (slice(None), 2), (Ellipsis, 1), (None, 1), ([0, 1], [1, 2]), (slice(None), [2, 0]),
+        0, -1, (slice(None), 0, [1, 1]),
+        slice(1, None), (0, 1), (slice(None), 2), (Ellipsis, 1), (None, 1), ([0, 1], [1, 2]), (slice(None), [2, 0]),
         ([0, 1], slice(None), [2, 3]), (slice(0, 2), slice(None, None, 2), slice(1, 4, 2)), mask, (1, mask[1]),
     ]  # fmt: skip
     for key in keys:
@@ -201,6 +202,16 @@ def test_representation_shows_dtype_and_gradient_state() -> None:
     assert "dtype=tracejit.float64" in repr(T.tensor([1.0], dtype=T.float64))
     assert "requires_grad=True" in repr(T.tensor([1.0], requires_grad=True))
     assert "grad_fn=<MulBackward0>" in repr(T.tensor([1.0], requires_grad=True) * 2)
+
+
+def test_every_public_function_is_a_name_of_the_package() -> None:
+    from tracejit import functions
+    from tracejit.ops.public import FUNCTIONS
+
+    assert {n for n in vars(functions) if not n.startswith("_")} - {"Any", "Callable", "Final", "annotations"} == set(FUNCTIONS)
+    for name, function in FUNCTIONS.items():
+        assert getattr(T, name) is function
+    assert set(T.__all__) <= set(vars(T))
 
 
 def test_creation_functions_have_torch_shapes_and_dtypes() -> None:

@@ -1,20 +1,57 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd
-from tracejit.tensor import eager as _eager
-from tracejit.compile import CompiledFunction, compile
+from tracejit import autograd, data, functional, functions, linalg, nn, optim, random
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from tracejit.compile import CompiledFunction, compile
 from tracejit.core.dtypes import DType as dtype
-from tracejit.core.dtypes import bool_, default_dtype, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
-from tracejit.ops.public import FUNCTIONS as _FUNCTIONS
-from tracejit import data, functional, linalg, nn, optim, random
+from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
+from tracejit.core.dtypes import default_dtype as get_default_dtype
+from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 
-bool = bool_  # PyTorch's name
+bool = bool_  # PyTorch's names of the dtypes
 float = float32
 double = float64
-long = int64
 int = int32
-get_default_dtype = default_dtype
-globals().update(_FUNCTIONS)
+long = int64
+
+__all__ = [
+    "CompiledFunction",
+    "Generator",
+    "Size",
+    "Tensor",
+    "as_tensor",
+    "autograd",
+    "bool",
+    "bool_",
+    "compile",
+    "data",
+    "double",
+    "dtype",
+    "enable_grad",
+    "float",
+    "float32",
+    "float64",
+    "from_numpy",
+    "functional",
+    "get_default_dtype",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_grad_enabled",
+    "linalg",
+    "long",
+    "nn",
+    "no_grad",
+    "optim",
+    "promote_types",
+    "random",
+    "set_default_dtype",
+    "set_grad_enabled",
+    "tensor",
+    "uint8",
+]  # fmt: skip
+__all__ += [name for name in vars(functions) if not name.startswith("_")]

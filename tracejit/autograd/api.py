@@ -152,9 +152,7 @@ def grad(
         g = sink.received.get((id(target), index))
         if g is None:
             if not allow_unused:
-                raise RuntimeError(
-                    f"grad(): input {i} was not used in the graph; pass allow_unused=True to get None for it"
-                )
+                raise RuntimeError(f"grad(): input {i} was not used in the graph; pass allow_unused=True to get None for it")
             results.append(None)
         elif isinstance(g, np.ndarray | np.generic):
             array = np.asarray(g)

@@ -121,7 +121,7 @@ class _Pass:
         retain, plain, deliver = self.retain_graph, not self.tensors, self.deliver
         while heap:
             node = heappop(heap)[1]
-            slots = pending.pop(node)
+            slots: Any = pending.pop(node)
             if node.hooks:
                 for index, hooks in node.hooks.items():
                     if slots[index] is not None:

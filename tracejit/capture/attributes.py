@@ -219,7 +219,9 @@ class AttributeHandlers(EffectHandlers):
             return self.read(value, f"{self.constant(cls)}.{name}")
         found, dictionary = self.lookup(cls, name)
         value = getattr(cls, name) if type(cls) is type else self._native_getattr(cls, name)
-        if found is not ABSENT and (not callable(value) or type(value) not in (*C_CALLABLES, types.FunctionType, types.MethodType)):
+        if found is not ABSENT and (
+            not callable(value) or type(value) not in (*C_CALLABLES, types.FunctionType, types.MethodType)
+        ):
             if value is found:
                 return self.read(found, f"{self.constant(dictionary)}[{name!r}]", symbolic=True)
             self.read(found, f"{self.constant(dictionary)}[{name!r}]", by_identity=not is_a(found, Tensor))
@@ -255,7 +257,9 @@ class AttributeHandlers(EffectHandlers):
         if type(found) is types.FunctionType:
             return types.MethodType(found, instance)
         if is_a(found, types.WrapperDescriptorType) and not is_a(instance, type):
-            return types.MethodType(found, instance)  # object.__setattr__ and the like: called through the policy of the C function
+            return types.MethodType(
+                found, instance
+            )  # object.__setattr__ and the like: called through the policy of the C function
         return getattr(super(proxy.cls, instance), name)
 
     # -- changing

@@ -260,7 +260,18 @@ class BuiltinCallHandlers(IterationHandlers):
                 return self.call(method, (arguments[0],), {})
         if cls is collections.defaultdict and arguments:
             arguments = (arguments[0], *(self.consumable(a) for a in arguments[1:]))
-        elif cls in (list, tuple, set, frozenset, enumerate, zip, dict, collections.OrderedDict, collections.deque, collections.Counter):
+        elif cls in (
+            list,
+            tuple,
+            set,
+            frozenset,
+            enumerate,
+            zip,
+            dict,
+            collections.OrderedDict,
+            collections.deque,
+            collections.Counter,
+        ):
             arguments = tuple(self.consumable(a) if not is_a(a, int) else a for a in arguments)
         else:
             for argument in arguments:

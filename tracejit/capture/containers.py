@@ -114,7 +114,9 @@ class ContainerHandlers(AttributeHandlers):
             text = self.sources[id(value)]
             self.miss_if(f"{_length(cls, text)} != {len(value)}")
             if _is_table(value):
-                self.miss_if(f"{text} != {self.constant(cls(value))} or list(map(type, {text})) != {self.constant(list(map(type, value)))}")
+                self.miss_if(
+                    f"{text} != {self.constant(cls(value))} or list(map(type, {text})) != {self.constant(list(map(type, value)))}"
+                )
             elif is_a(value, list):
                 for i, item in enumerate(list.__iter__(value)):
                     self.read(item, _item(cls, text, str(i)))
@@ -423,5 +425,3 @@ class ContainerHandlers(AttributeHandlers):
         value = self.get_item(owner, key)
         self.delete_item(owner, key)
         return value
-
-

@@ -16,7 +16,17 @@ from tracejit.capture.policies import builtin_base, instance_dictionary, is_heap
 from tracejit.capture.recorder import ABSENT, Recorder
 from tracejit.capture.symbols import is_symbolic, plain
 
-__all__ = ["AttributeStore", "CellStore", "Effect", "EffectHandlers", "GradStore", "ItemStore", "MethodCall", "Place", "ValueText"]
+__all__ = [
+    "AttributeStore",
+    "CellStore",
+    "Effect",
+    "EffectHandlers",
+    "GradStore",
+    "ItemStore",
+    "MethodCall",
+    "Place",
+    "ValueText",
+]
 
 Place = tuple[int, Hashable]
 

@@ -19,6 +19,7 @@ __all__ = [
     "MISS", "Alias", "Body", "Exit", "ExitPoint", "Recording", "ScalarInput", "TensorInput", "TensorOutput", "WrittenInput", "calling",
 ]  # fmt: skip
 
+
 class Exit:
     """What an entry returns instead of a result: exit `number` (from 1) of its program was taken, or a guard failed (0, `MISS`).  Nothing
     was changed."""

@@ -134,7 +134,9 @@ def _tensor_inputs(
         key = id(tensor) if tensor._storage is None else id(tensor._storage)
         storage = storages.setdefault(key, len(storages))
         dtype = FROM_NUMPY[array.dtype]
-        made.append(TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf, storage))
+        made.append(
+            TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf, storage)
+        )
     return tuple(made)
 
 
@@ -148,12 +150,16 @@ def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: li
     return written
 
 
-def _check_overlap(recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]) -> None:
+def _check_overlap(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
+) -> None:
     for fact in written:
         array = interpreter.inputs[inputs[fact.index]]._array
         for index, value in enumerate(inputs):
             if index != fact.index and np.may_share_memory(array, interpreter.inputs[value]._array):
-                recorder.stop("overlapping_inputs", f"shapes {list(array.shape)} and {list(interpreter.inputs[value]._array.shape)}")
+                recorder.stop(
+                    "overlapping_inputs", f"shapes {list(array.shape)} and {list(interpreter.inputs[value]._array.shape)}"
+                )
 
 
 # -- outputs
@@ -177,7 +183,9 @@ class _Views:
             value = source
 
 
-def _outputs(interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]) -> tuple[TensorOutput, ...]:
+def _outputs(
+    interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]
+) -> tuple[TensorOutput, ...]:
     """Facts of the output tensors, and of roots that several of them are views of: those come last, for `call` alone."""
     values = [interpreter.values[id(t)] for t in tensors]
     roots = [views.root(value) for value in values]

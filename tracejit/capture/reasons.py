@@ -39,7 +39,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "implicit_python": ("Python code ran behind C code: {}", "Call it directly, or move it out of the compiled function"),
     "profiler_active": ("a profiler is active: {}", "Recording needs sys.setprofile for itself; stop the profiler"),
     "external_iterator": ("{} from outside is consumed", "Pass a list or a tensor instead of an iterator"),
-    "container": ("{} from outside is read or changed in a way that cannot be guarded", "Use a list, tuple or dict of plain keys"),
+    "container": (
+        "{} from outside is read or changed in a way that cannot be guarded",
+        "Use a list, tuple or dict of plain keys",
+    ),
     "read_after_change": ("{} from outside is read after it was changed", "Read it before changing it"),
     "descriptor": ("the attribute {} is computed in a way that cannot be followed", "Use a property or a plain attribute"),
     "shared_store": ("an attribute of {} is changed", "Change classes and modules outside the compiled function"),
@@ -48,7 +51,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "tensor_contents": ("tensor contents leave the program: {}", "Keep the values in tensors, or convert them outside"),
     "tensor_origin": ("a tensor of unknown origin is used: {}", "Create it outside the compiled function, or from tensors in it"),
     "tensor_state": ("{} changes or reads the state of a tensor beyond its contents", "Do it outside the compiled function"),
-    "outside_graph": ("backward() enters a graph that was made outside: {}", "Call backward() outside, or record the forward pass too"),
+    "outside_graph": (
+        "backward() enters a graph that was made outside: {}",
+        "Call backward() outside, or record the forward pass too",
+    ),
     "random_operation": ("{} draws random numbers", "It runs eagerly; draw the numbers outside to compile the rest"),
     "global_state": ("{} changes the state of the library", "Call it outside the compiled function"),
     "unbuildable": ("a new {} is returned or stored", "Return tensors, numbers, strings, tuples, lists, dicts or plain objects"),

@@ -22,7 +22,15 @@ from tracejit.tensor import Size, Tensor
 
 __all__ = ["Recipes"]
 
-_CONSTANT_TYPES: tuple[type, ...] = (slice, range, decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
+_CONSTANT_TYPES: tuple[type, ...] = (
+    slice,
+    range,
+    decimal.Decimal,
+    datetime.datetime,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+)
 
 
 class Recipes:
@@ -99,7 +107,9 @@ class Recipes:
         if cls is tuple:
             return self._define(value, f"({', '.join(elements)}{',' if elements else ''})")
         maker = f"{self.recorder.constant(cls)}({', '.join(elements)})"
-        return self._define(value, f"{self.recorder.constant(cls)}(({', '.join(elements)},))" if cls is Size and elements else maker)
+        return self._define(
+            value, f"{self.recorder.constant(cls)}(({', '.join(elements)},))" if cls is Size and elements else maker
+        )
 
     def _container(self, value: Any, cls: type) -> str:
         variable = self._define(value, self._empty(value, cls))

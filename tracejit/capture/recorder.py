@@ -174,7 +174,9 @@ class Recorder:
         self.sources[id(value)] = expression
         self.keep.append(value)
 
-    def read(self, value: Any, expression: str, *, symbolic: bool = False, by_identity: bool = False, argument: bool = False) -> Any:
+    def read(
+        self, value: Any, expression: str, *, symbolic: bool = False, by_identity: bool = False, argument: bool = False
+    ) -> Any:
         """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it."""
         if self.stopped:
             return value
@@ -207,7 +209,9 @@ class Recorder:
             source = self.tensors[id(value)] = TensorSource(value, variable, argument)
             self.lines.append(source)
         elif cls is FunctionType:
-            self.miss_if(f"type({variable}) is not {self.constant(cls)} or {variable}.__code__ is not {self.constant(value.__code__)}")
+            self.miss_if(
+                f"type({variable}) is not {self.constant(cls)} or {variable}.__code__ is not {self.constant(value.__code__)}"
+            )
             self.miss_if(f"{variable}.__globals__ is not {self.constant(value.__globals__)}")
             self.paths.append(variable)
         else:

@@ -27,7 +27,6 @@ _SYMBOLS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-
 def _declared(node: FunctionNode) -> tuple[set[str], set[str]]:
     """Names that the function itself declares global and nonlocal."""
     names: tuple[set[str], set[str]] = (set(), set())
@@ -173,7 +172,8 @@ class Rewriter(ast.NodeTransformer):
             for a in node.args
         ]
         keywords = [
-            ast.keyword(k.arg, self.visit(k.value) if k.arg else self.handler("mapping", self.visit(k.value))) for k in node.keywords
+            ast.keyword(k.arg, self.visit(k.value) if k.arg else self.handler("mapping", self.visit(k.value)))
+            for k in node.keywords
         ]
         callee = self.place(self.handler("callee", self.visit(function)), function)
         return self.place(ast.Call(callee, arguments, keywords), node)
@@ -281,7 +281,11 @@ class Rewriter(ast.NodeTransformer):
     def store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> list[ast.stmt]:
         """Statements that store `value` (visited already) in `target`."""
         if isinstance(target, ast.Attribute):
-            return [self.statement(self.handler("set_attribute", value, self.visit(target.value), self.name_constant(target.attr)), node)]
+            return [
+                self.statement(
+                    self.handler("set_attribute", value, self.visit(target.value), self.name_constant(target.attr)), node
+                )
+            ]
         if isinstance(target, ast.Subscript):
             return [self.statement(self.handler("set_item", value, self.visit(target.value), self.visit(target.slice)), node)]
         if isinstance(target, ast.Name):

@@ -136,7 +136,9 @@ class RecordingInterpreter(Interpreter):
     def _recordable(operands: tuple[Any, ...]) -> bool:
         return all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
 
-    def _append(self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any) -> None:
+    def _append(
+        self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any
+    ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         values = tuple(self._define(t) for t in outputs)
         self.nodes.append(Node(op, recorded, tuple(sorted(attributes.items())), values, user_line()))

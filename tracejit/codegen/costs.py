@@ -46,7 +46,8 @@ def operation_cost(values: Values, node: Node) -> int:
         return 0 if node.op.kind in (Kind.CREATION, Kind.MOVEMENT) else 2
     dtype = compute_dtype(values, node)
     kinds: tuple[Literal | DType | None, ...] = tuple(
-        o if o is None or isinstance(o, Literal) else values.aval(o).dtype if values.is_tensor(o) else dtype for o in node.operands
+        o if o is None or isinstance(o, Literal) else values.aval(o).dtype if values.is_tensor(o) else dtype
+        for o in node.operands
     )
     key = (node.op.name, kinds, node.attributes, dtype)
     cost = _known.get(key)

@@ -1,7 +1,7 @@
 """Compiles a `ProgramSpec` into one machine-code function of a frame address.
 
-`compile_program(spec) -> CompiledProgram`: `run(address, id(arrays))` returns OK (0), MISMATCH (-1: some array is not what the program was made
-for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
+`compile_program(spec) -> CompiledProgram`: `run(address, id(arrays))` returns OK (0), MISMATCH (-1: some array is not what the program
+was made for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
 copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
 A program is one Numba function `driver(frame, arrays)` around an intrinsic whose LLVM text is written here.  Equal nests are one internal
@@ -104,7 +104,11 @@ class _ProgramWriter:
         """Declarations, functions, then the program."""
         code, spec = self.code, self.spec
         pairs = len(frame_check.disjoint_words(spec.arrays, spec.disjoint)) // 6
-        code.lines += ["%frame = inttoptr i64 %address to ptr", "store i64 %arrays, ptr %frame", f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}"]
+        code.lines += [
+            "%frame = inttoptr i64 %address to ptr",
+            "store i64 %arrays, ptr %frame",
+            f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}",
+        ]
         code.lines.append(
             f"%expected = call i1 @{frame_check.CHECK}(ptr %frame, i64 {len(spec.arrays)}, ptr %table, i64 {pairs})"
         )

@@ -261,7 +261,9 @@ class Elements:
         result, depth = self._expression(number, node, at)
         dtype = values.aval(node.outputs[0]).dtype
         assert result.dtype is dtype, f"{node.op.name}: the lowering gives {result.dtype.name}, the shape rule says {dtype.name}"
-        return (self.name(result, depth), depth) if not isinstance(result, Var) and type(result) not in _ATOMS else (result, depth)
+        return (
+            (self.name(result, depth), depth) if not isinstance(result, Var) and type(result) not in _ATOMS else (result, depth)
+        )
 
     def _expression(self, number: int, node: Node, at: Positions) -> Valued:
         kind, name = node.op.kind, node.op.name
@@ -276,7 +278,9 @@ class Elements:
             return self._operand(node, 0, at, token)
         if name == "index":
             shape = self.values.shape(node.operands[0])  # type: ignore[arg-type]
-            tokens = tuple(self._checked_index(number, node, k + 1, at, shape[d], wraps=True) for k, d in enumerate(node.attrs["dims"]))
+            tokens = tuple(
+                self._checked_index(number, node, k + 1, at, shape[d], wraps=True) for k, d in enumerate(node.attrs["dims"])
+            )
             return self._operand(node, 0, at, tokens)
         if name in ("scatter_add", "scatter"):
             return self._one_hot(number, node, at)

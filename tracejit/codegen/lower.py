@@ -426,4 +426,3 @@ def _byte_strides(aval: Aval) -> tuple[int, ...]:
 
 def _bytes_spec(size: int) -> ArraySpec:
     return ArraySpec(uint8, (size,), (1,), True)
-

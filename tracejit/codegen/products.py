@@ -74,7 +74,9 @@ def plan_product(shape_a: Shape, a: Strided, shape_b: Shape, b: Strided, shape_c
         if not batch and stride_b == 0 and not left.transposed and stride_a == m * left.leading:
             m *= extent
             continue
-        if batch and all(s == e[0] * t for s, t, e in zip((stride_a, stride_b, stride_c), batch[0][1:], [batch[0]] * 3, strict=True)):
+        if batch and all(
+            s == e[0] * t for s, t, e in zip((stride_a, stride_b, stride_c), batch[0][1:], [batch[0]] * 3, strict=True)
+        ):
             batch[0] = (batch[0][0] * extent, *batch[0][1:])
             continue
         batch.insert(0, (extent, stride_a, stride_b, stride_c))
@@ -139,7 +141,11 @@ class _Rewriter:
         for node in self.nodes:
             if node.op.name == "matmul":
                 user = self.sole_reader(readers, node.outputs[0])
-                if user is not None and user.op.name == "permute" and user.attrs["dims"] == _swap(self.aval(node.outputs[0]).ndim):
+                if (
+                    user is not None
+                    and user.op.name == "permute"
+                    and user.attrs["dims"] == _swap(self.aval(node.outputs[0]).ndim)
+                ):
                     turned[user.outputs[0]] = node
                     dropped.add(node.outputs[0])
         out: list[Node] = []

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from tracejit.codegen.elements import Elements, Scope, Scratch, Valued
 from tracejit.codegen.expr import Expr, Load, builder
 from tracejit.codegen.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Member
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Statement, Store
+from tracejit.codegen.reducers import combine, identity
 from tracejit.codegen.spaces import accesses, collapsed
 from tracejit.codegen.values import Values
 from tracejit.codegen.views import ZERO, Positions, Strided, contiguous, linear
@@ -68,28 +68,6 @@ def schedule(
     return _Nest(values, group, stored, inlined, exit_code).finish(name)
 
 
-def _identity(reducer: str, dtype: DType) -> Any:
-    """The value that changes nothing in a combination."""
-    if reducer in ("sum", "any"):
-        return False if dtype is dtypes.bool_ else 0
-    if reducer in ("prod", "all"):
-        return True if dtype is dtypes.bool_ else 1
-    if dtype is dtypes.bool_:
-        return reducer == "min"
-    if dtype.is_floating_point:
-        return -np.inf if reducer == "max" else np.inf
-    limits = np.iinfo(dtype.numpy)
-    return limits.min if reducer == "max" else limits.max
-
-
-def _combine(reducer: str, x: Expr, y: Expr) -> Expr:
-    if reducer in ("sum", "any"):
-        return builder.add(x, y)
-    if reducer in ("prod", "all"):
-        return builder.mul(x, y)
-    return builder.maximum(x, y) if reducer == "max" else builder.minimum(x, y)
-
-
 class _Nest(Elements):
     def __init__(
         self, values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]
@@ -112,7 +90,9 @@ class _Nest(Elements):
         self.results: dict[int, Valued] = {}
         self.loadable: dict[int, tuple[int, Buffer, Index]] = {}  # number -> (phase from which on it lies in memory, where)
         self.keep: dict[int, int] = {}  # number -> phase in which it is computed and put into scratch
-        self.accumulators: dict[int, tuple[Buffer, DType, bool]] = {}  # late reductions: memory, dtype, whether it is the output itself
+        self.accumulators: dict[
+            int, tuple[Buffer, DType, bool]
+        ] = {}  # late reductions: memory, dtype, whether it is the output itself
         self.phase = -1
         self._plan()
 
@@ -211,7 +191,13 @@ class _Nest(Elements):
             return self._trivial_reduction(number, at)
         found = super().member(number, at)
         stored_now = number in self.stored and self.store_phase.get(number) == self.phase
-        if at == m.out and self.keep.get(number) == self.phase and number not in self.loadable and not stored_now and found[1] > self.outer:
+        if (
+            at == m.out
+            and self.keep.get(number) == self.phase
+            and number not in self.loadable
+            and not stored_now
+            and found[1] > self.outer
+        ):
             self._put_in_scratch(number, found)
         return found
 
@@ -303,7 +289,7 @@ class _Nest(Elements):
         else:
             buffer = self.parameters.temporary(Scratch(wide, self.values.aval(out).size))
         self.accumulators[number] = (buffer, wide, direct)
-        clear = builder.const(_identity(node.op.reducer or "", wide), wide)
+        clear = builder.const(identity(node.op.reducer or "", wide), wide)
         self._over_result(m, lambda index: Store(buffer, index, clear))
 
     def _over_result(self, m: Member, statement: Callable[[Index], Statement]) -> None:
@@ -326,7 +312,7 @@ class _Nest(Elements):
         if reducer == "sum" and wide is not dtypes.bool_:
             self.scopes[-1].statements.append(Store(buffer, index, value, accumulate=True))
         else:
-            self.scopes[-1].statements.append(Store(buffer, index, _combine(reducer, Load(buffer, index), value)))
+            self.scopes[-1].statements.append(Store(buffer, index, combine(reducer, Load(buffer, index), value)))
 
     # --- phases
 
@@ -357,7 +343,7 @@ class _Nest(Elements):
                     wide = dtypes.float64 if dtype.is_floating_point and self.values.nodes[n].op.reducer == "sum" else dtype
                     buffer = self.parameters.temporary(Scratch(wide, 1))
                     partial[n] = buffer, wide
-                    clear = builder.const(_identity(self.values.nodes[n].op.reducer or "", wide), wide)
+                    clear = builder.const(identity(self.values.nodes[n].op.reducer or "", wide), wide)
                     self.scopes[-1].statements.append(Store(buffer, Index(), clear))
         for loop in inner:
             self._open(loop)
@@ -386,7 +372,7 @@ class _Nest(Elements):
             for n, (result, reducer, _) in items:
                 if n in partial:
                     buffer, wide = partial[n]
-                    combination = _combine(reducer, Load(buffer, Index()), builder.cast(result, wide))
+                    combination = combine(reducer, Load(buffer, Index()), builder.cast(result, wide))
                     self.scopes[-1].statements.append(Store(buffer, Index(), combination))
                 elif members[n].row:
                     self.results[n] = self._settled(n, result)
@@ -447,7 +433,9 @@ class _Nest(Elements):
     def _result(self, name: str) -> Scheduled:
         p = self.parameters
         body = tuple(self.scopes[0].statements)
-        nest = Nest(name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), body, tuple(p.scratch.values()))
+        nest = Nest(
+            name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), body, tuple(p.scratch.values())
+        )
         stores: dict[str, list[Index]] = {}
         exits = _collect(body, stores)
         writes = {root: b for (root, _), b in p.buffers.items() if b.name in stores}

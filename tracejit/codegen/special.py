@@ -55,7 +55,9 @@ class _Writer:
         (self.writes if write else self.reads).add(layout.root)
         return self.parameters.buffer(layout.root, layout.offset, dtype)
 
-    def loops(self, shape: Shape, inner: Callable[[tuple[Axis, ...]], tuple[Statement, ...]], vector: bool = True) -> Statement | None:
+    def loops(
+        self, shape: Shape, inner: Callable[[tuple[Axis, ...]], tuple[Statement, ...]], vector: bool = True
+    ) -> Statement | None:
         """Nested loops over `shape`, the last one of vectors; None for no iterations."""
         if 0 in shape:
             return None
@@ -110,7 +112,14 @@ class _Writer:
         nest = Nest(name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), tuple(self.body))
         arguments = tuple(Argument(root, offset) for root, offset in p.buffers)
         return Scheduled(
-            nest, arguments, tuple(p.sizes), tuple(v for v, _ in p.scalars), frozenset(self.reads), frozenset(self.writes), self.exits, {}
+            nest,
+            arguments,
+            tuple(p.sizes),
+            tuple(v for v, _ in p.scalars),
+            frozenset(self.reads),
+            frozenset(self.writes),
+            self.exits,
+            {},
         )
 
 
@@ -144,7 +153,9 @@ def _layouts(values: Values, node: Node) -> list[Strided]:
 def _spread(layout: Strided, shape: Shape, target: Shape) -> Strided:
     """The layout of a value of `shape` broadcast to `target`."""
     lead = len(target) - len(shape)
-    return Strided(layout.root, layout.offset, (*(0,) * lead, *(0 if s == 1 else t for s, t in zip(shape, layout.strides, strict=True))))
+    return Strided(
+        layout.root, layout.offset, (*(0,) * lead, *(0 if s == 1 else t for s, t in zip(shape, layout.strides, strict=True)))
+    )
 
 
 def _region(layout: Strided, dim: int, start: int, step: int = 1) -> Strided:

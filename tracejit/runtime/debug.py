@@ -26,7 +26,9 @@ def plan(lowered: Lowered) -> str:
     lines = [f"arena: slot {lowered.arena_slot}, {lowered.arena_bytes} bytes"]
     for k, spec in enumerate(lowered.spec.arrays):
         role = "input" if k < lowered.arrays else "output"
-        lines.append(f"slot {1 + k}: {role} {spec.dtype.name}{list(spec.shape)}{' written' if spec.written and role == 'input' else ''}")
+        lines.append(
+            f"slot {1 + k}: {role} {spec.dtype.name}{list(spec.shape)}{' written' if spec.written and role == 'input' else ''}"
+        )
     lines.extend(f"slot {slot}: constant {array.dtype}{list(np.shape(array))}" for slot, array in lowered.constants)
     for text, step in zip(lowered.text, lowered.spec.steps, strict=True):
         if isinstance(step, NestCall):

@@ -29,7 +29,11 @@ class Frame:
     __slots__ = ("address", "arena", "arena_address", "floats", "integers", "table")
 
     def __init__(
-        self, template: np.ndarray[Any, Any], arena_slot: int, arena_bytes: int, constants: Sequence[tuple[int, np.ndarray[Any, Any]]]
+        self,
+        template: np.ndarray[Any, Any],
+        arena_slot: int,
+        arena_bytes: int,
+        constants: Sequence[tuple[int, np.ndarray[Any, Any]]],
     ) -> None:
         self.table = np.array(template, np.int64)
         self.address = pointer(self.table)

@@ -89,7 +89,9 @@ class HostProgram:
         inputs = tuple(v for v in sorted(used) if v in known and v not in graph.constants)
         if not outputs and not writes and not any(not n.outputs for n in machine):
             return _Segment(None, (), (), ())
-        part = Graph(inputs, graph.avals, tuple(machine), outputs, {v: a for v, a in graph.constants.items() if v in used}, writes)
+        part = Graph(
+            inputs, graph.avals, tuple(machine), outputs, {v: a for v, a in graph.constants.items() if v in used}, writes
+        )
         own = {v: s for v, s in layouts.items() if v in inputs and v in graph.inputs and v not in self.slab_inputs}
         program = compile_segment(lower(part, own, codes=self.codes))
         tensors = tuple(v for v in inputs if isinstance(graph.avals[v], Aval))

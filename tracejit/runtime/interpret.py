@@ -54,7 +54,8 @@ class InterpretedProgram:
         except (IndexError, ValueError, RuntimeError, ZeroDivisionError, ArithmeticError):
             return max(self.codes.values(), default=0) + 1
         results = [
-            given[v] if isinstance(v, int) and v in given else self._own(a) for v, a in zip(self.graph.outputs, outputs, strict=True)
+            given[v] if isinstance(v, int) and v in given else self._own(a)
+            for v, a in zip(self.graph.outputs, outputs, strict=True)
         ]
         if not self.residuals:
             return tuple(results)

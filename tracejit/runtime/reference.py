@@ -43,7 +43,9 @@ class Memory:
     def place(self, i: int) -> int:
         at = self.start + int(i)
         if not 0 <= at < len(self.elements):
-            raise IndexError(f"a nest reaches element {i} of a buffer that has {-self.start}..{len(self.elements) - self.start - 1}")
+            raise IndexError(
+                f"a nest reaches element {i} of a buffer that has {-self.start}..{len(self.elements) - self.start - 1}"
+            )
         return at
 
     def __getitem__(self, i: int) -> Any:

@@ -1,5 +1,6 @@
 """Tensors.  `base` is the class; the other modules give it contents, operators, in-place forms and hooks."""
 
+from tracejit.tensor import eager as _eager  # installs the eager interpreter
 from tracejit.tensor.base import Size, Tensor, refresh, storage_of, wrap
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
 from tracejit.tensor.hooks import RemovableHandle

@@ -43,7 +43,9 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
             )
         dtypes.from_numpy_dtype(array.dtype)
     canonical = FROM_NUMPY[array.dtype].numpy
-    return array if array.dtype is canonical else array.view(canonical)  # programs compare dtypes by identity: longlong is not int64
+    return (
+        array if array.dtype is canonical else array.view(canonical)
+    )  # programs compare dtypes by identity: longlong is not int64
 
 
 def _holds_tensors(data: Any) -> bool:

@@ -56,6 +56,7 @@ class EagerInterpreter(Interpreter):
             thread = state
             if len(operands) == 2:
                 x, y = operands
+                b: Any
                 if isinstance(x, Tensor):
                     a = x._array
                     dtype = a.dtype
@@ -103,7 +104,7 @@ class EagerInterpreter(Interpreter):
         return self._general(op, operands, attributes)
 
     def _general(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-        arrays = []
+        arrays: list[Any] = []
         requires = False
         for x in operands:
             if isinstance(x, Tensor):
@@ -336,7 +337,7 @@ def _record(
 
 
 def _may_overlap(array: np.ndarray[Any, Any]) -> bool:
-    """Whether two elements may share memory, as in an expanded tensor or in windows: some stride is within the reach of the smaller ones."""
+    """Whether two elements may share memory, as in expanded tensors or windows: some stride is within the reach of the smaller ones."""
     reach = 0
     for stride, size in sorted((abs(st), s) for s, st in zip(array.shape, array.strides, strict=True) if s > 1):
         if stride <= reach or stride == 0:

@@ -90,8 +90,8 @@ def install() -> None:
     for operator, name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not", "pos": "positive"}.items():
         if name in METHODS:
             setattr(Tensor, f"__{operator}__", METHODS[name])
-    Tensor.__setitem__ = set_item  # type: ignore[attr-defined]
-    Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+    setattr(Tensor, "__setitem__", set_item)  # noqa: B010  (a type checker takes an assignment for a redefinition)
+    setattr(Tensor, "__getitem__", getitem)  # noqa: B010
 
 
 install()
