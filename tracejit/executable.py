@@ -24,7 +24,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal
-from tracejit.ops.movement.views import detach
+from tracejit.ops.movement.views import detach, expand
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import optimise, prepare
 from tracejit.runtime.program import Program, build
@@ -76,6 +76,10 @@ class Executable:
         else:
             self.graph = optimise(self.pure)
             self.program = build(self.graph, self._layouts, backend=backend)
+        self.replayed: tuple[int, ...] = ()
+        self._overwritten: tuple[int, ...] = ()
+        if self.partition is not None:
+            self._find_replayed(self.partition)
         self._backward_scalars: tuple[int, ...] = ()
         if self.partition is not None:
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
@@ -86,6 +90,18 @@ class Executable:
         """Calls into machine code so far, forward and backward."""
         served, exits, misfits, backward = self.counter
         return (served + exits + misfits) * self.program.machine_calls + backward
+
+    def _find_replayed(self, split: Partition) -> None:
+        """Which tensor inputs the differentiable outputs depend on: `run_again` reads them."""
+        graph = self.pure
+        depends = {v for v, d in zip(graph.outputs, self._differentiable, strict=True) if d and type(v) is int}
+        for node in reversed(graph.nodes):
+            if not depends.isdisjoint(node.outputs):
+                depends.update(x for x in node.operands if type(x) is int)
+        written = {target for target, _ in graph.writes}
+        read = [(i, facts.value) for i, facts in enumerate(self.inputs) if facts.value in depends]
+        self.replayed = tuple([i for i, v in read if v not in written and v not in split.saved_inputs])
+        self._overwritten = tuple([i for i, v in read if v in written])
 
     # -- the forward call
     def body(self) -> Body:
@@ -160,6 +176,7 @@ class Executable:
         lines = [
             "n = new(CompiledNode)", f"n.edges = ({_commas(edges)})", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
             f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
+            f"n.versions = ({_commas([f'0 if (s := {tensors[i]}._storage) is None else s.version' for i in self.replayed])})",
             f"n.tensors = ({_commas(tensors)})", f"n.arrays = ({_commas(arrays)})", f"n.scalars = ({_commas(scalars)})",
             f"n.slab = {results[-1] if split.residuals else '()'}",
         ]  # fmt: skip
@@ -180,12 +197,7 @@ class Executable:
     def run_backward(
         self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
     ) -> Sequence[Any]:
-        split = self.partition
-        assert split is not None
-        if split.stale:  # the program itself overwrote what eager mode's tape had saved
-            node = split.stale[0]
-            shape = next(a.shape for v in node.outputs if isinstance(a := split.graph.avals[v], Aval))
-            raise changed_in_place(node.op.name, "a saved value", shape, 1, 0)
+        split = self._checked_partition()
         program, picks = self._backward.get(present) or self._build_backward(present)
         direct = [arrays[i] for i in picks]
         if split.residuals:
@@ -202,6 +214,16 @@ class Executable:
         answers = iter(results)
         return [next(answers) if facts.requires_grad else None for facts in self.inputs]
 
+    def _checked_partition(self) -> Partition:
+        """Raises RuntimeError, as eager mode does, where the program itself overwrote what the tape had saved."""
+        split = self.partition
+        assert split is not None
+        if split.stale:
+            node = split.stale[0]
+            shape = next(a.shape for v in node.outputs if isinstance(a := split.graph.avals[v], Aval))
+            raise changed_in_place(node.op.name, "a saved value", shape, 1, 0)
+        return split
+
     def _build_backward(self, present: Mask) -> tuple[Any, tuple[int, ...]]:
         split = self.partition
         assert split is not None
@@ -217,24 +239,24 @@ class Executable:
         return list(self._backward.items())
 
     def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
-        given = iter(tensors)
-        numbers = iter(scalars)
-        values: dict[int, Any] = {}
-        for v in self.pure.inputs:
-            values[v] = next(given) if isinstance(self.pure.avals[v], Aval) else next(numbers)
-        previous = state.grad_enabled
+        self._checked_partition()
+        for i in self._overwritten:
+            raise RuntimeError(
+                f"backward() with create_graph=True: the compiled program {self.name} changed its input of shape "
+                f"{list(self.inputs[i].shape)} in place, so it cannot be evaluated again; change the tensor outside the compiled function"
+            )
+        previous, state.grad_enabled = state.grad_enabled, True
         try:
-            outputs = self._replay(values)
-        finally:
-            state.grad_enabled = previous
-        pairs = [
-            (o, g)
-            for o, g, d in zip(outputs, cotangents, self._differentiable, strict=True)
-            if d and g is not None and o.requires_grad
-        ]
-        wanted = [t for t, facts in zip(tensors, self.inputs, strict=True) if facts.requires_grad]
-        state.grad_enabled = True
-        try:
+            # Gradients are taken at views of the inputs: the inputs' own hooks run when the result arrives there.
+            given = [expand(t, shape=tuple(t.shape)) if f.requires_grad else t for t, f in zip(tensors, self.inputs, strict=True)]
+            outputs = self._replay(dict(zip(self.pure.inputs, (*given, *scalars), strict=True)))
+            pairs = [
+                (o, g)
+                for o, g, d in zip(outputs, cotangents, self._differentiable, strict=True)
+                if d and g is not None and o.requires_grad
+            ]
+            wanted = [t for t, facts in zip(given, self.inputs, strict=True) if facts.requires_grad]
+            state.grad_enabled = True
             grads = autograd.grad([o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
         finally:
             state.grad_enabled = previous

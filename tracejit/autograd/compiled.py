@@ -2,7 +2,9 @@
 
 Its backward runs the backward program for the mask of cotangents that arrived, on the residual slab, the inputs that the
 program reads directly and the cotangents.  When the result must itself be differentiable (create_graph=True, or a recording is
-active) the pure graph is evaluated again through `bind` on the original inputs and differentiated there, so any order works.
+active) the pure graph is evaluated again through `bind` on the original inputs and differentiated there, so any order works.  That is
+only right while all these inputs hold what they held: one that eager's tape would not have saved may have changed unnoticed by
+`saved`, so the node knows its version too, and says so instead of computing with other numbers.
 
 It must not know how programs are made: a `Program`-like plan is handed in.
 """
@@ -25,6 +27,8 @@ class DifferentiablePlan(Protocol):
     """What a CompiledNode asks of the program that made it."""
 
     name: str
+    replayed: Sequence[int]
+    """Positions of the tensor inputs that `run_again` reads and whose versions `saved` does not hold."""
 
     def run_backward(
         self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
@@ -32,16 +36,18 @@ class DifferentiablePlan(Protocol):
         """Gradients (arrays or None) per tensor input."""
 
     def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
-        """Gradients (Tensors or None) per tensor input, by evaluating the graph again through the door."""
+        """Gradients (Tensors or None) per tensor input, by evaluating the graph again through the door.
+
+        Raises RuntimeError where the program itself overwrote an input that it would have to read."""
 
 
 class CompiledNode(Node):
     """One call of a differentiable program.
 
     tensors: all tensor inputs.  arrays: their arrays at the time of the call.  saved: (storage, version, what, shape) of everything eager
-    would have saved.  slab: residuals, None once freed."""
+    would have saved.  slab: residuals, None once freed.  versions: of the inputs `plan.replayed`."""
 
-    __slots__ = ("arrays", "plan", "saved", "scalars", "slab", "tensors")
+    __slots__ = ("arrays", "plan", "saved", "scalars", "slab", "tensors", "versions")
 
     arrays: tuple[Any, ...]
     plan: DifferentiablePlan
@@ -49,6 +55,7 @@ class CompiledNode(Node):
     scalars: tuple[Any, ...]
     slab: Any
     tensors: tuple[Any, ...]
+    versions: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -61,14 +68,30 @@ class CompiledNode(Node):
             if storage.version != version:
                 raise changed_in_place(self.plan.name, what, shape, storage.version, version)
         if tensors:
+            self._check_replayed()
             return self.plan.run_again(self.tensors, self.scalars, cotangents)
         present = tuple([g is not None for g in cotangents])
         given = [g if g.flags.c_contiguous else np.ascontiguousarray(g) for g in map(_as_array, cotangents) if g is not None]
         return self.plan.run_backward(present, self.arrays, self.scalars, given, self.slab)
 
+    def _check_replayed(self) -> None:
+        """Raises RuntimeError where the program cannot be evaluated again, because an input is not what it was."""
+        for position, version in zip(self.plan.replayed, self.versions, strict=True):
+            tensor = self.tensors[position]
+            now = 0 if tensor._storage is None else tensor._storage.version
+            if now != version:
+                what = "an input (create_graph=True evaluates the compiled program again)"
+                raise changed_in_place(self.plan.name, what, tensor.shape, now, version)
+        for tensor, array in zip(self.tensors, self.arrays, strict=True):
+            if tensor._array is not array:
+                raise RuntimeError(
+                    f"backward() with create_graph=True: the memory of an input of {self.plan.name}, of shape {list(array.shape)}, was "
+                    "replaced (`.data = ...`) after the forward pass; assign after backward()"
+                )
+
     def release(self) -> None:
         self.slab = None
-        self.tensors = self.arrays = ()
+        self.tensors = self.arrays = self.scalars = self.versions = ()
         self.saved = []
 
 

@@ -112,12 +112,13 @@ class AccumulateGrad:
         return f"<AccumulateGrad at {id(self.variable):#x}>"
 
 
-def is_freed(tensor: Any) -> bool:
-    """Whether a backward pass from `tensor` would meet a node whose saved values were freed."""
+def is_freed(tensor: Any, since: int) -> bool:
+    """Whether a backward pass from `tensor` would meet a node that was made since sequence number `since` and whose saved values were
+    freed."""
     stack, seen = [tensor._node], set()
     while stack:
         node = stack.pop()
-        if isinstance(node, Node) and node not in seen:
+        if isinstance(node, Node) and node.sequence >= since and node not in seen:
             seen.add(node)
             if getattr(node, "freed", False):
                 return True

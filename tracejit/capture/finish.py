@@ -198,10 +198,11 @@ def _outputs(
             hidden.append(root)
     made = []
     for position, (tensor, value, (root, chain)) in enumerate(zip(tensors, values, roots, strict=True)):
-        made.append(_output(tensor, value, _alias(position, root, chain, positions, inputs)))
+        alias = _alias(position, root, chain, positions, inputs)
+        made.append(_output(tensor, value, alias, interpreter.first_sequence))
     for root in hidden:
         owner = interpreter.defined[root]
-        made.append(_output(owner, interpreter.values[id(owner)], None))
+        made.append(_output(owner, interpreter.values[id(owner)], None, interpreter.first_sequence))
     return tuple(made)
 
 
@@ -213,7 +214,8 @@ def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[in
     return None if owner is None or owner == position else Alias("output", owner, steps)
 
 
-def _output(tensor: Tensor, value: int, alias: Alias | None) -> TensorOutput:
+def _output(tensor: Tensor, value: int, alias: Alias | None, first_sequence: int) -> TensorOutput:
+    consumed = is_freed(tensor, first_sequence)
     array = tensor._array
     dtype = FROM_NUMPY[array.dtype]
-    return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, is_freed(tensor))
+    return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, consumed)

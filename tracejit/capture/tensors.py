@@ -16,7 +16,7 @@ from tracejit.capture.effects import EffectHandlers, GradStore
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.core.dtypes import ALL, FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import promote
@@ -27,6 +27,13 @@ __all__ = ["RecordingInterpreter"]
 
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
+_INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
+_BOUNDS: dict[str, tuple[int, int]] = {
+    "bool": (-(2**63), 2**63 - 1),
+    "float32": (-(2**53), 2**53),  # NumPy converts by way of float64: larger ones would be rounded twice
+    "float64": (-(2**63), 2**63 - 1),
+    **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.numpy.kind in "iu"},
+}
 
 
 class RecordingInterpreter(Interpreter):
@@ -43,7 +50,7 @@ class RecordingInterpreter(Interpreter):
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
-        self._first_sequence = first_sequence
+        self.first_sequence = first_sequence  # nodes of the tape before it were made outside
         self._patched: list[tuple[Any, tuple[Any, ...]]] = []
         self._guard = REGISTRY["guard"]
         self.backward_ran = False  # then hooks on leaves would have to run
@@ -80,22 +87,26 @@ class RecordingInterpreter(Interpreter):
             self.requires_grad.add(value)
         return value
 
-    def _scalar(self, number: SymbolicNumber) -> Operand:
+    def _scalar(self, number: SymbolicNumber, bounds: tuple[int, int]) -> Operand:
+        """A number as an operand of an operation that takes integers within `bounds`; one outside them is guarded by its value."""
+        if type(number._value) is int:
+            low, high = bounds
+            if not low <= number._value <= high:
+                return Literal(concrete(number))
+            self.recorder.miss_if(f"not {low} <= {number._text} <= {high}")
         value = self.scalars.get(number._text)
         if value is None:
-            if isinstance(number._value, int):
-                self.recorder.miss_if(f"not -9223372036854775808 <= {number._text} <= 9223372036854775807")
             value = self.scalars[number._text] = self._fresh(ScalarAval(type(number._value)))
         return value
 
-    def _operand(self, op: Op, operand: Any) -> Operand:
+    def _operand(self, op: Op, operand: Any, bounds: tuple[int, int]) -> Operand:
         if isinstance(operand, Tensor):
             value = self.value_of(operand)
             if value is None:
                 self.recorder.stop("tensor_origin", f"operand of {op.name}")
             return value
         if is_symbolic(operand):
-            return self._scalar(operand)
+            return self._scalar(operand, bounds)
         if operand is None:
             return None
         if isinstance(operand, (bool, int, float)):
@@ -116,7 +127,8 @@ class RecordingInterpreter(Interpreter):
             recorder.stop("random_operation", f"{op.name}()")
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
-        recorded = tuple(self._operand(op, x) for x in operands) if self._recordable(operands) else ()
+        bounds = _integer_bounds(op, operands, attributes) if any(map(is_symbolic, operands)) else _BOUNDS["int64"]
+        recorded = tuple(self._operand(op, x, bounds) for x in operands) if self._recordable(operands) else ()
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
@@ -208,7 +220,7 @@ class RecordingInterpreter(Interpreter):
         if event == "backward":
             self.backward_ran = True
             for node in details[0]:
-                if node.sequence < self._first_sequence:
+                if node.sequence < self.first_sequence:
                     recorder.stop("outside_graph", node.name)
         elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
             tensor = details[0]
@@ -217,6 +229,18 @@ class RecordingInterpreter(Interpreter):
                 self.requires_grad.add(self.values[id(tensor)])
         else:
             recorder.stop("tensor_state", event)
+
+
+def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:
+    """The integers that an operation takes as scalars and that a program, which holds them in 64 bits, treats as eager mode does."""
+    names = {FROM_NUMPY[x._array.dtype].name for x in operands if isinstance(x, Tensor)}
+    if "dtype" in attributes:
+        names.add(attributes["dtype"].name)
+    low = max(_BOUNDS[name][0] for name in names) if names else _BOUNDS["int64"][0]
+    high = min(_BOUNDS[name][1] for name in names) if names else _BOUNDS["int64"][1]
+    if op.name == "pow" and names <= _INTEGERS:  # a negative exponent raises
+        low = 0
+    return low, high
 
 
 def _attribute(value: Any) -> Any:

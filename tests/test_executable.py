@@ -1,0 +1,177 @@
+"""Executable and CompiledNode: when the tape of a program may be used, what it holds, and what double backward evaluates again.
+
+Every test runs the same steps on the function itself and compares, or asserts the error that stands for a difference."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tracejit.autograd.compiled import CompiledNode
+
+
+def leaf(*values: float) -> T.Tensor:
+    return T.tensor([float(v) for v in values], requires_grad=True)
+
+
+def compiled(function: Callable[..., object], *examples: T.Tensor) -> Callable[..., object]:
+    """A compiled function that has recorded a call with `examples`."""
+    made = T.compile(function)
+    made(*examples)
+    assert made.stats.programs_compiled == 1, made.explain()
+    return made
+
+
+def test_double_backward_refuses_an_input_that_eager_would_not_have_saved_but_that_changed() -> None:
+    w = leaf(0.5)
+
+    def function(x: T.Tensor) -> T.Tensor:
+        return (x + w).exp()  # eager saves the result of exp, and not w
+
+    call = compiled(function, leaf(1.0))
+    x = leaf(1.0)
+    out = call(x)
+    with T.no_grad():
+        w.add_(1)
+    (g,) = T.autograd.grad(out, x, retain_graph=True)  # a plain backward pass does not need w
+    assert g.item() == pytest.approx(np.exp(1.5), rel=1e-6)
+    with pytest.raises(RuntimeError, match="evaluates the compiled program again"):
+        T.autograd.grad(out, x, create_graph=True)
+
+
+def test_double_backward_refuses_an_input_whose_memory_was_replaced() -> None:
+    x = leaf(1.0)
+    out = compiled(lambda x: (x * x).sum(), leaf(1.0))(x)
+    x.data = T.tensor([5.0])
+    with pytest.raises(RuntimeError, match="was replaced"):
+        T.autograd.grad(out, x, create_graph=True)
+
+
+def test_double_backward_refuses_a_program_that_overwrote_what_it_read() -> None:
+    counter = T.tensor([2.0])
+
+    def function(x: T.Tensor) -> T.Tensor:
+        y = x * counter.clone()
+        counter.add_(1)
+        return (y * y).sum()
+
+    call = compiled(function, leaf(1.0))
+    counter.fill_(2.0)
+    x = leaf(1.0)
+    out = call(x)
+    (g,) = T.autograd.grad(out, x, retain_graph=True)
+    assert g.item() == 8
+    with pytest.raises(RuntimeError, match="changed its input of shape"):
+        T.autograd.grad(out, x, create_graph=True)
+    assert counter.item() == 3
+
+
+def test_a_written_buffer_that_the_result_does_not_depend_on_is_no_obstacle_to_double_backward() -> None:
+    seen = T.tensor([0.0])
+
+    def function(x: T.Tensor) -> T.Tensor:
+        with T.no_grad():
+            seen.add_(x.detach())
+        return (x * x * x).sum()
+
+    call = compiled(function, leaf(1.0))
+    x = leaf(2.0)
+    (g,) = T.autograd.grad(call(x), x, create_graph=True)
+    (h,) = T.autograd.grad(g.sum(), x)
+    assert (g.item(), h.item(), seen.item()) == (12, 12, 3)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("is_leaf", [False, True])
+def test_hooks_of_inputs_run_once(is_leaf: bool, create_graph: bool) -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        return (x * x).sum()
+
+    call = compiled(function, leaf(1.0) if is_leaf else leaf(1.0) * 2)
+    for run in (function, call):
+        root = leaf(3.0)
+        x = root if is_leaf else root * 2
+        arrived = []
+        x.register_hook(lambda g, arrived=arrived: arrived.append(g.item()) or g * 10)
+        run(x).backward(create_graph=create_graph)
+        assert arrived == [6.0 if is_leaf else 12.0]
+        assert root.grad is not None and root.grad.item() == (60.0 if is_leaf else 240.0)
+
+
+def test_third_derivatives_go_through_programs() -> None:
+    x = leaf(0.7)
+    out = compiled(lambda x: (x.sin() * x).sum(), leaf(1.0))(x)
+    for _ in range(3):
+        (out,) = T.autograd.grad(out.sum(), x, create_graph=True)
+    assert out.item() == pytest.approx(-3 * np.sin(0.7) - 0.7 * np.cos(0.7), rel=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [(True, False), (False, True), (True, True)])
+def test_every_mask_of_cotangents_gives_eagers_gradients(wanted: tuple[bool, bool]) -> None:
+    w = leaf(2.0, 3.0)
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        return (x * w).sum(), (x.exp() / w).sum()
+
+    call = compiled(function, leaf(1.0, 1.0))
+    found = []
+    for run in (function, call):
+        x = leaf(0.5, -0.5)
+        w.grad = None
+        chosen = [out for out, there in zip(run(x), wanted, strict=True) if there]
+        T.autograd.backward(chosen)
+        assert x.grad is not None and w.grad is not None
+        found.append((x.grad.numpy(), w.grad.numpy()))
+    for expected, actual in zip(*found, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_a_freed_graph_before_the_call_is_no_business_of_the_recording() -> None:
+    a = leaf(1.0, 2.0)
+    x = a * a
+    x.sum().backward()  # frees the graph of x, which the recording must not take for its own
+    call = compiled(lambda x: x * 3, x)
+    a = leaf(1.0, 2.0)
+    call(a * a).sum().backward()
+    assert a.grad is not None and a.grad.tolist() == [6, 12]
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        call(x).sum().backward()
+
+
+def test_a_node_lets_go_of_everything_after_backward() -> None:
+    call = compiled(lambda x, y: (x * y.exp()).sum(), leaf(1.0), T.ones(1))
+    x, y = leaf(1.0), T.ones(1)
+    out = call(x, y)
+    node = out.grad_fn
+    assert isinstance(node, CompiledNode)
+    gone = weakref.ref(y)
+    out.backward()
+    del y
+    gc.collect()
+    assert gone() is None
+    assert node.slab is None and node.arrays == node.tensors == node.scalars == ()
+
+
+def test_a_result_that_nobody_kept_leaves_nothing_behind() -> None:
+    call = compiled(lambda x: (x * x).sum(), leaf(1.0))
+    x = leaf(1.0)
+    gone = weakref.ref(call(x).grad_fn)
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_output_that_requires_no_gradient_has_no_node() -> None:
+    def function(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        with T.no_grad():
+            constant = x * 2
+        return constant, x * 3
+
+    call = compiled(function, leaf(1.0))
+    for constant, grown in (function(leaf(1.0)), call(leaf(1.0))):
+        assert not constant.requires_grad and constant.grad_fn is None and constant.is_leaf
+        assert grown.requires_grad and not grown.is_leaf
