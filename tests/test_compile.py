@@ -416,3 +416,77 @@ def test_too_many_paths_are_refused_with_a_reason() -> None:
             assert compiled(T.ones(n)).item() == n
         assert compiled.stats.traces == 2
         assert any(reason.code == "too_many_paths" for reason in compiled.reasons)
+
+
+def test_each_layout_of_an_argument_is_recorded_once() -> None:
+    compiled = T.compile(lambda x: x * 2 + 1)
+    for _ in range(4):
+        for x in (T.ones(3, 3).t(), T.ones(6, 6)[::2, ::2], T.ones(3, 3)):
+            assert compiled(x).tolist() == [[3.0] * 3] * 3
+    assert compiled.stats.traces == 3
+    assert compiled.stats.compiled_calls == 9
+
+
+def test_exits_hand_over_along_bridges_without_running_an_entry_twice() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        while x.sum() > 0:
+            x = x - 1
+        return x
+
+    compiled = T.compile(function)
+    lengths = [3, 0, 5, 1, 4, 2]
+    for n in (*lengths, *lengths, 5, 0, 5, 4, 3, 0, 2, 2, 5):
+        assert compiled(T.tensor([float(n)])).item() == 0
+    stats = compiled.stats
+    assert (stats.traces, stats.programs_compiled) == (6, 6)
+    assert stats.machine_calls <= stats.calls * len(lengths)
+    before = stats.machine_calls
+    compiled(T.tensor([5.0]))
+    compiled(T.tensor([5.0]))
+    assert stats.machine_calls - before <= 2 * 6
+
+
+def test_a_call_that_raises_is_noted_and_does_not_stop_later_recordings() -> None:
+    def function(x: T.Tensor, bad: bool) -> T.Tensor:
+        if bad:
+            raise KeyError("no such thing")
+        return x + 1
+
+    compiled = T.compile(function)
+    for _ in range(5):
+        with pytest.raises(KeyError, match="no such thing"):
+            compiled(T.ones(1), True)
+    for _ in range(2):
+        assert compiled(T.ones(1), False).item() == 2
+    assert compiled.stats.compiled_calls == 1
+    assert [(reason.code, count) for reason, count in compiled.reasons.items()] == [("raised", 5)]
+
+
+def test_recordings_stop_after_max_failures_until_clear() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        print(end="")
+        return x + 1
+
+    with override(max_failures=2):
+        compiled = T.compile(function)
+        for _ in range(5):
+            compiled(T.ones(1))
+        assert compiled.stats.traces == 2
+        compiled.clear()
+        compiled(T.ones(1))
+        assert compiled.stats.traces == 1
+
+
+def test_a_compiled_function_may_call_itself_and_others() -> None:
+    @T.compile
+    def helper(x: T.Tensor) -> T.Tensor:
+        return x * 2
+
+    @T.compile
+    def function(x: T.Tensor, depth: int) -> T.Tensor:
+        return helper(x) if depth == 0 else function(x + 1, depth - 1)
+
+    for _ in range(3):
+        assert function(T.zeros(1), 3).item() == 6
+    assert function.stats.compiled_calls == 2
+    assert function.stats.machine_calls == 2

@@ -3,14 +3,15 @@
 A CompiledFunction holds entries.  A call tries them in order; an entry either misses (a guard failed), exits (a guard inside the
 program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that cannot
 be recorded runs eagerly with a reason; after `config.max_failures` recordings that came to nothing in a row the function is not
-recorded any more, until `clear()`.
+recorded any more, until `clear()`; its entries go on serving.  A call that raises is no such recording: the next one may be recorded.
 
-Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it.  A path that
-has been recorded is never recorded again: where eager takes a path that an entry already stands for (a predicate so close to its
-threshold that two fusions round it differently), that exit runs eagerly from then on.
+Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it, which may exit
+and hand over in turn.  A path that has been recorded is never recorded again: where eager takes a path that an entry already
+stands for (a predicate so close to its threshold that two fusions round it differently), that exit records nothing from then on.
 
 Threads: entries are replaced as a whole; programs take a frame of their own per call.  One recording runs at a time; a thread that
-finds another one recording runs eagerly.
+finds another one recording runs eagerly.  What threads may lose of each other's work is an increment of a counter and the
+choice of the entry to try first, never a result: every entry checks its own guards.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Entry:
             and self.recording.guards == recording.guards
             and self.recording.epilogue == recording.epilogue
             and self.recording.result == recording.result
+            and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
+            and self.recording.outputs == recording.outputs
             and mine.equals(other)
         )
 
@@ -109,17 +112,20 @@ class CompiledFunction(functools.partial[Any]):
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
         """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
-        front = self._front
+        front, entries = self._front, self._entries
+        tried = [front]
         exited = front if number else None
-        if exited is not None:
-            bridge = exited.bridges.get(number)
-            if bridge is not None:
-                result = bridge.run(args, kwargs)
-                if result.__class__ is not Exit:
-                    self.stats.bridges += 1
-                    return result
-        for entry in self._entries:
-            if entry is front:
+        while exited is not None and (bridge := exited.bridges.get(number)) is not None and bridge not in tried:
+            result = bridge.run(args, kwargs)
+            if result.__class__ is not Exit:
+                self.stats.bridges += 1
+                return result
+            tried.append(bridge)
+            if not result.number:
+                break
+            exited, number = bridge, result.number
+        for entry in entries:
+            if entry in tried:
                 continue
             result = entry.run(args, kwargs)
             if result.__class__ is Exit:
@@ -132,13 +138,16 @@ class CompiledFunction(functools.partial[Any]):
             else:
                 self._put_in_front(entry)
             return result
-        return self._call_eagerly(args, kwargs, exited, number)
+        return self._call_eagerly(args, kwargs, entries, exited, number)
 
     # -- recording
-    def _call_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any], exited: Entry | None, number: int) -> Any:
+    def _call_eagerly(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], exited: Entry | None, number: int
+    ) -> Any:
+        """None of the entries `tried` served the call.  Records it unless there is a reason not to."""
         stats = self.stats
         stats.eager_calls += 1
-        if self._entries and exited is None:
+        if tried and exited is None:
             stats.guard_misses += 1
         if self._failures >= config.max_failures or len(self._entries) >= config.max_entries:
             return self.__wrapped__(*args, **kwargs)
@@ -149,12 +158,15 @@ class CompiledFunction(functools.partial[Any]):
         try:
             stats.traces += 1
             recording, result = record(self.__wrapped__, args, kwargs)
-            self._install(recording, exited, number)
+            self._install(recording, tried, exited, number)
+        except Exception as error:  # the user's own, or one of this library: for both the caller is the one to know
+            self._note(make("raised", type(error).__name__))
+            raise
         finally:
             _recording_lock.release()
         return result
 
-    def _install(self, recording: Recording, exited: Entry | None, number: int) -> None:
+    def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
@@ -162,6 +174,8 @@ class CompiledFunction(functools.partial[Any]):
             if entry.stands_for(recording):
                 if exited is not None:
                     exited.eager_exits.add(number)
+                elif entry in tried:  # else another thread recorded it meanwhile
+                    self._refuse(make("unstable_guards", self._name()))
                 return
         try:
             executable = Executable(self._name(), recording, config.backend)

@@ -64,6 +64,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "Change it under no_grad(), or return the new value",
     ),
     "too_many_paths": ("{}", "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES"),
+    "unstable_guards": (
+        "a call of {} was recorded as a path that exists, whose guards had not held for it",
+        "Call it with arguments that do not change from call to call; if they do not, please report it",
+    ),
     "raised": ("the call raised {}", "It runs eagerly whenever it raises"),
 }
 

@@ -176,9 +176,9 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     interpreter = RecordingInterpreter(session, next_sequence())
     grad_enabled = state.grad_enabled
     previous, current.recorder = current.recorder, session
-    session.root(function)
-    positional, named = session.arguments(args, kwargs)
     try:
+        session.root(function)
+        positional, named = session.arguments(args, kwargs)
         with pushed(interpreter):
             session.hook()
             try:
