@@ -15,6 +15,7 @@ import numpy as np
 from tracejit.autograd.tape import Node
 from tracejit.core.interpreter import bind
 from tracejit.core.op import Op
+from tracejit.ops.creation import full
 from tracejit.ops.movement import views
 from tracejit.ops.reduce import sum_to
 
@@ -78,7 +79,7 @@ class ViewWriteNode(Node):
             value = sum_to(under if tensors else np.array(under), self.value_shape)
         if self.needs[0]:
             if tensors:
-                root = put_back(g, self.chain, under * 0.0)
+                root = put_back(g, self.chain, full(0.0, shape=tuple(under.shape), dtype=under.dtype))
             else:
                 root = np.array(g, order="C")
                 hole = apply_chain(root, self.chain)
