@@ -90,7 +90,6 @@ class Op:
     """
 
     __slots__ = (
-        "_saved",
         "doc",
         "effect",
         "evaluate",
@@ -105,6 +104,7 @@ class Op:
         "promotion",
         "reducer",
         "samples",
+        "saved_plans",
         "saves",
         "traits",
         "vjp_rule",
@@ -149,7 +149,7 @@ class Op:
         self.doc = evaluate.__doc__
         self.vjp_rule: VjpRule | None = None
         self.saves: tuple[str, ...] = ()
-        self._saved: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.saved_plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         REGISTRY[name] = self
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class Op:
 
     def saved_for(self, needs: tuple[bool, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(input positions, output positions) that the vjp reads when the operands in `needs` want a cotangent."""
-        known = self._saved.get(needs)
+        known = self.saved_plans.get(needs)
         if known is None:
             words: set[str] = set()
             for i, need in enumerate(needs):
@@ -185,7 +185,7 @@ class Op:
             if "*" in words:
                 inputs = tuple(range(len(needs)))
             outputs = tuple(sorted(int(w[3:] or 0) for w in words if w.startswith("out")))
-            known = self._saved[needs] = (inputs, outputs)
+            known = self.saved_plans[needs] = (inputs, outputs)
         return known
 
     def infer_tuple(self, avals: Iterable[Any], attributes: Mapping[str, Any]) -> tuple[Aval, ...]:

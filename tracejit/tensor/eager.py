@@ -89,6 +89,16 @@ class EagerInterpreter(Interpreter):
                         if requires and thread.grad_enabled and op.vjp_rule is not None:
                             _record_binary(op, operands, a, b, attributes, needs, out)
                         return out
+                elif isinstance(y, Tensor) and isinstance(x, _NUMBERS):
+                    if y._base is not None:
+                        refresh(y)
+                    b = y._array
+                    dtype = b.dtype
+                    if dtype is _F32 or dtype is _F64:
+                        out = _wrap(thread.quietly(op.evaluate, _constant(x, dtype), b))
+                        if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
+                            _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
+                        return out
             elif len(operands) == 1:
                 (x,) = operands
                 if isinstance(x, Tensor):
@@ -168,6 +178,15 @@ def _wrap(array: Any) -> Tensor:
     return self
 
 
+def _attach(node: OpNode, out: Tensor) -> None:
+    """Put `out` on the tape as the only output of `node`."""
+    out._node = node
+    out._requires_grad = True
+    if node.storages is None:
+        storage = storage_of(out)
+        node.storages = ((storage, storage.version),)
+
+
 def _record_unary(op: Op, x: Tensor, a: Any, attributes: Mapping[str, Any], out: Tensor) -> None:
     """Put an operation of one tensor on the tape: `OpNode.__init__` spelled out, for speed."""
     node: OpNode = _new(OpNode)
@@ -183,7 +202,7 @@ def _record_unary(op: Op, x: Tensor, a: Any, attributes: Mapping[str, Any], out:
     array = out._array
     node.out_meta = (array.shape, array.dtype)
     node.meta = None if op.is_plain else ((a.shape, a.dtype),)
-    saved_inputs, saved_outputs = op.saved_for(_ONE)
+    saved_inputs, saved_outputs = op.saved_plans.get(_ONE) or op.saved_for(_ONE)
     if saved_inputs:
         node.inputs = (a,)
         storage = x._storage
@@ -231,7 +250,7 @@ def _record_binary(
         node.meta = ((a.shape, a.dtype), (b.shape, b.dtype) if tensors else None)
     else:
         node.meta = None
-    saved_inputs, saved_outputs = op.saved_for(needs)
+    saved_inputs, saved_outputs = op.saved_plans.get(needs) or op.saved_for(needs)
     if saved_inputs:
         zero, one = 0 in saved_inputs, tensors and 1 in saved_inputs
         node.inputs = (a if zero else None, b if one else None if tensors else y)

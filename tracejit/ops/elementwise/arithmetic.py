@@ -53,8 +53,11 @@ def _(c: Any, g: Any) -> Any:
 
 @elementwise(lambda b, x, y: x - y, samples=binary())
 def sub(x: Any, y: Any) -> Any:
-    """Elementwise difference, with broadcasting and type promotion."""
-    return np.subtract(x, y)
+    """Elementwise difference, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
+    try:
+        return np.subtract(x, y)
+    except TypeError:  # NumPy has no difference of bools either
+        raise RuntimeError("sub(): subtraction of two bool tensors is not supported; use logical_xor() or ^ instead") from None
 
 
 @sub.vjp()

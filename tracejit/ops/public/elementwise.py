@@ -74,17 +74,9 @@ def add(input: Any, other: Any, *, alpha: float = 1) -> Any:
     return arithmetic.add(input, scaled("add", other, alpha))
 
 
-def _both_bool(input: Any, other: Any) -> bool:
-    return getattr(input, "dtype", dtypes.bool_ if isinstance(input, bool) else None) is dtypes.bool_ and (
-        isinstance(other, bool) or getattr(other, "dtype", None) is dtypes.bool_
-    )
-
-
 @public(in_place=True, aliases=("subtract",))
 def sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """input - alpha * other, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
-    if _both_bool(input, other):
-        raise RuntimeError("sub(): subtraction of two bool tensors is not supported; use logical_xor() or ^ instead")
     return arithmetic.sub(input, scaled("sub", other, alpha))
 
 
