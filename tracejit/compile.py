@@ -28,6 +28,7 @@ from tracejit.capture.session import declare_inlined, record
 from tracejit.config import config
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.executable import Executable, UnsupportedProgram
+from tracejit.report.debug import DebugLog, eager_reason
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 
@@ -49,10 +50,13 @@ class Entry:
 
     __slots__ = ("bridges", "eager_exits", "executable", "recording", "run")
 
-    def __init__(self, recording: Recording, executable: Executable) -> None:
+    def __init__(self, recording: Recording, executable: Executable, log: DebugLog | None) -> None:
         self.recording = recording
         self.executable = executable
-        self.run = recording.build_entry(executable.body())
+        body = executable.body()
+        self.run = recording.build_entry(body)
+        if log is not None:
+            log.entry(recording.text(body))
         self.bridges: dict[int, Entry] = {}
         self.eager_exits: set[int] = set()
 
@@ -177,14 +181,15 @@ class CompiledFunction(functools.partial[Any]):
                 elif entry in tried:  # else another thread recorded it meanwhile
                     self._refuse(make("unstable_guards", self._name()))
                 return
+        log = DebugLog(self._name()) if config.debug else None
         try:
-            executable = Executable(self._name(), recording, config.backend)
+            executable = Executable(self._name(), recording, config.backend, log)
         except UnsupportedProgram as refused:
             self._refuse(refused.reason)
             return
         self._failures = 0
         self.stats.executables.append(executable)
-        entry = Entry(recording, executable)
+        entry = Entry(recording, executable, log)
         if exited is not None:
             exited.bridges[number] = entry
         else:
@@ -200,8 +205,7 @@ class CompiledFunction(functools.partial[Any]):
     def _note(self, reason: Reason) -> None:
         if len(self._reasons) < 64:
             self._reasons[reason] = self._reasons.get(reason, 0) + 1
-        if config.debug >= 1:
-            print(f"tracejit: {self._name()} runs eagerly: {reason}")
+        eager_reason(self._name(), reason)
 
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__qualname__", type(self.__wrapped__).__name__)

@@ -1,18 +1,21 @@
 """Every TRACEJIT_* setting: parsed once, overridable in a context.
 
-Read settings through `config.<name>`; override them for a while with `with override(backend="reference"):`.  Settings that the compiler
-consults when it builds a program do not change programs that exist.
+Read settings through `config.<name>`; override them for a while with `with override(backend="reference"):`.  They hold for all threads of
+the process.  Settings that the compiler consults when it builds a program do not change programs that exist.
+
+It must not know who reads a setting.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Config", "config", "override"]
+__all__ = ["Config", "config", "from_environment", "override"]
 
 _BACKENDS = ("llvm", "reference", "interpret")
 
@@ -20,9 +23,10 @@ _BACKENDS = ("llvm", "reference", "interpret")
 @dataclass(slots=True)
 class Config:
     """backend: what runs programs (TRACEJIT_BACKEND: llvm, reference, interpret).  verify: run the verifier after every pass
-    (TRACEJIT_VERIFY=1).  debug: 1 compiles and reasons, 2 kernels, 3 the graph after each pass, 4 generated code, 5 guards
-    (TRACEJIT_DEBUG).  max_entries: recorded paths per function before it runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings
-    that came to nothing before a function is not recorded any more (TRACEJIT_MAX_FAILURES)."""
+    (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles and reasons, 2 kernel timings, 3 the
+    graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded paths per function; beyond
+    it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is not
+    recorded any more (TRACEJIT_MAX_FAILURES)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -31,7 +35,12 @@ class Config:
     max_failures: int = 3
 
     def check(self) -> None:
-        """Raises ValueError for a setting that is out of range."""
+        """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
+        for field in fields(self):
+            if type(getattr(self, field.name)) is not type(field.default):
+                raise TypeError(
+                    f"TRACEJIT_{field.name.upper()}: expected {type(field.default).__name__}, got {getattr(self, field.name)!r}"
+                )
         if self.backend not in _BACKENDS:
             raise ValueError(f"TRACEJIT_BACKEND: expected one of {', '.join(_BACKENDS)}, got {self.backend!r}")
         if not 0 <= self.debug <= 5:
@@ -41,12 +50,19 @@ class Config:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 
 
-def _from_environment(environment: Any) -> Config:
+def from_environment(environment: Mapping[str, str]) -> Config:
+    """The settings of an environment.  Raises ValueError for a bad value; warns of a name that is no setting (it may be a newer version's)."""
+    names = {f"TRACEJIT_{field.name.upper()}" for field in fields(Config)}
+    for name in environment:
+        if name.startswith("TRACEJIT_") and name not in names:
+            warnings.warn(f"{name}: there is no such setting; there are {', '.join(sorted(names))}", RuntimeWarning, stacklevel=2)
     values: dict[str, Any] = {}
     for field in fields(Config):
         text = environment.get(f"TRACEJIT_{field.name.upper()}")
         if text is None:
             continue
+        if field.type == "bool" and text not in ("0", "1"):
+            raise ValueError(f"TRACEJIT_{field.name.upper()}: expected 0 or 1, got {text!r}")
         try:
             values[field.name] = text if field.type == "str" else text == "1" if field.type == "bool" else int(text)
         except ValueError:
@@ -56,12 +72,13 @@ def _from_environment(environment: Any) -> Config:
     return made
 
 
-config = _from_environment(os.environ)
+config = from_environment(os.environ)
 
 
 @contextmanager
 def override(**settings: Any) -> Iterator[Config]:
-    """Other settings for a while.  Raises AttributeError for a name that is no setting, ValueError for a bad value."""
+    """Other settings for a while.  Raises AttributeError for a name that is no setting, TypeError or ValueError for a bad
+    value; then nothing is changed."""
     previous = {name: getattr(config, name) for name in settings}
     try:
         for name, value in settings.items():

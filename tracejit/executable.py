@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,14 +24,17 @@ from tracejit.capture.reasons import Reason, make
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import Kind
-from tracejit.ir.graph import Literal
+from tracejit.ir.graph import Graph, Literal
 from tracejit.ops.movement.views import detach, expand
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import optimise, prepare
 from tracejit.runtime.program import Program, build
 from tracejit.tensor import Tensor
 
-__all__ = ["Executable", "UnsupportedProgram"]
+__all__ = ["Executable", "UnsupportedProgram", "Watcher"]
+
+
+_FORWARD = "forward"
 
 
 class UnsupportedProgram(Exception):
@@ -41,15 +45,30 @@ class UnsupportedProgram(Exception):
         self.reason = reason
 
 
+class Watcher(Protocol):
+    """Who is shown what an Executable makes and runs (report/debug.py).  role: "forward" or "backward for ..."."""
+
+    def after_pass(self, role: str, name: str, graph: Graph) -> None:
+        """The pass `name` made `graph`."""
+
+    def built(self, role: str, program: Any) -> None:
+        """A program was compiled, or found by content."""
+
+    def running(self, role: str, program: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """A program is about to run on these arrays."""
+
+
 class Executable:
     """The programs of one recording.  Raises UnsupportedProgram."""
 
-    def __init__(self, name: str, recording: Recording, backend: str) -> None:
+    def __init__(self, name: str, recording: Recording, backend: str, watcher: Watcher | None = None) -> None:
         assert recording.graph is not None
         self.name = name
         self.recording = recording
         self.inputs = recording.tensor_inputs
         self.backend = backend
+        self._watcher = watcher
+        observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
         self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
         # Outputs that are views of other memory are made again as views, outside the program.
         self._computed = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is None])
@@ -60,7 +79,7 @@ class Executable:
             if (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
                 raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
         raw = replace(recording.graph, outputs=tuple([facts.value for facts in self.outputs]))
-        self.pure = prepare(raw)
+        self.pure = prepare(raw, observe=observe)
         self.partition: Partition | None = None
         self._backward: dict[Mask, tuple[Any, tuple[int, ...]]] = {}
         wanted = {facts.value for facts in self.inputs if facts.requires_grad}
@@ -70,12 +89,14 @@ class Executable:
         )
         if any(self._differentiable) and wanted:
             self.partition = partition(self.pure, self._wanted, self._differentiable)
-            self.graph = optimise(self.partition.forward)
+            self.graph = optimise(self.partition.forward, observe=observe)
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend)
         else:
-            self.graph = optimise(self.pure)
+            self.graph = optimise(self.pure, observe=observe)
             self.program = build(self.graph, self._layouts, backend=backend)
+        if watcher is not None:
+            watcher.built(_FORWARD, self.program)
         self.replayed: tuple[int, ...] = ()
         self._overwritten: tuple[int, ...] = ()
         if self.partition is not None:
@@ -120,6 +141,9 @@ class Executable:
         else:  # the node of the tape keeps them
             arrays = [f"a{i}" for i in range(len(tensors))]
             lines += [f"{a} = {t}._array" for a, t in zip(arrays, tensors, strict=True)]
+        if self._watcher is not None:
+            environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
+            lines.append(f"running(({_commas(arrays)}), ({_commas(scalars)}))")
         results = self._run_lines(arrays, scalars, lines, environment)
         lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
@@ -204,7 +228,10 @@ class Executable:
             given = (*direct, *cotangents, slab)
         else:
             given = (*direct, *cotangents)
-        results = program.run(given, tuple([scalars[i] for i in self._backward_scalars]))
+        numbers = tuple([scalars[i] for i in self._backward_scalars])
+        if self._watcher is not None:
+            self._watcher.running(_backward_role(present), program, given, numbers)
+        results = program.run(given, numbers)
         if isinstance(results, int):
             raise RuntimeError(
                 f"backward() of the compiled program {self.name}: its check {results} failed. This is a defect of tracejit; "
@@ -227,9 +254,13 @@ class Executable:
     def _build_backward(self, present: Mask) -> tuple[Any, tuple[int, ...]]:
         split = self.partition
         assert split is not None
-        graph = optimise(split.backward(present, self._wanted))
+        watcher, role = self._watcher, _backward_role(present)
+        observe = None if watcher is None else partial(watcher.after_pass, role)
+        graph = optimise(split.backward(present, self._wanted), observe=observe)
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         program = build(graph, self._layouts, slab_inputs=split.residuals, backend=self.backend)
+        if watcher is not None:
+            watcher.built(role, program)
         picks = tuple([position[v] for v in split.direct_inputs if v in position])
         self._backward[present] = program, picks
         return program, picks
@@ -283,6 +314,10 @@ class Executable:
             else:
                 values[node.outputs[0]] = result
         return [values[v] if type(v) is int else None for v in graph.outputs]
+
+
+def _backward_role(present: Mask) -> str:
+    return f"backward for the cotangents {[i for i, there in enumerate(present) if there]}"
 
 
 class _Leaving(dict[int, Any]):

@@ -1,7 +1,7 @@
 """The passes, in order, and the driver that runs, times and stamps them.
 
 The driver knows nothing of any pass but its name.  Each line of `Graph.history` says what a pass did: `cse: 41 -> 36 nodes, 0.3 ms`.
-With TRACEJIT_VERIFY=1 (or `check=True`) the verifier runs after each pass.
+With TRACEJIT_VERIFY=1 (or `check=True`) the verifier runs after each pass.  `observe(name of the pass, graph)` is shown each result.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.functionalise import functionalise
 
-__all__ = ["FINAL", "PREPARE", "Pass", "optimise", "prepare", "run_passes"]
+__all__ = ["FINAL", "PREPARE", "Observe", "Pass", "optimise", "prepare", "run_passes"]
 
 Pass = Callable[[Graph], Graph]
+Observe = Callable[[str, Graph], None]
 
 PREPARE: tuple[Pass, ...] = (functionalise, dce)
 FINAL: tuple[Pass, ...] = (algebra, cse, dce)
 
 
-def prepare(graph: Graph, check: bool | None = None) -> Graph:
+def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
     """Raw graph -> pure graph through which gradients may still be taken (`partition`)."""
-    return run_passes(graph, PREPARE, check)
+    return run_passes(graph, PREPARE, check, observe)
 
 
-def optimise(graph: Graph, check: bool | None = None) -> Graph:
+def optimise(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
     """Pure graph -> the graph to lower.  No gradient is taken of it any more, so its `requires_grad` marks go.  Inputs, outputs and
     writes keep their positions."""
     if graph.requires_grad:
         graph = rebuild(graph, graph.nodes, requires_grad=(), stale=())
-    return run_passes(graph, FINAL, check)
+    return run_passes(graph, FINAL, check, observe)
 
 
-def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None) -> Graph:
+def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None, observe: Observe | None = None) -> Graph:
     """`graph` after `passes`, stamped.  Raises VerificationError, naming the pass, where verification is on and fails."""
     check = config.verify if check is None else check
     if check:
@@ -57,4 +58,6 @@ def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None) 
             except ValueError as error:
                 error.add_note(f"after the pass {run.__name__}")
                 raise
+        if observe is not None:
+            observe(run.__name__, graph)
     return graph

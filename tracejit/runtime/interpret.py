@@ -7,7 +7,6 @@ machine code would return, and nothing outside is written before the last one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ class InterpretedProgram:
             avals = [self.graph.avals[v] for v in self.slab_inputs]
             given.update(zip(self.slab_inputs, unpack(avals, arrays[len(self.tensors)]), strict=True))  # type: ignore[arg-type]
         try:
-            outputs = interpret(replace(self.graph, writes=self.graph.writes), [given[v] for v in self.graph.inputs])
+            outputs = interpret(self.graph, [given[v] for v in self.graph.inputs])
         except GuardFailed as failure:
             return failure.index + 1
         except (IndexError, ValueError, RuntimeError, ZeroDivisionError, ArithmeticError):

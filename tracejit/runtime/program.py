@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.driver import MISMATCH, compile_program
+from tracejit.codegen.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.codegen.lower import Lowered, lower
 from tracejit.codegen.steps import GemmCall, NestCall
 from tracejit.codegen.values import Values, is_host
@@ -69,6 +69,10 @@ class Program:
     def source(self) -> str:
         """The nests as plain Python."""
         return ReferenceRunner(self.lowered, ()).source()
+
+    def llvm(self) -> str:
+        """The text that LLVM compiled; empty for the reference backend."""
+        return self._owner.text if isinstance(self._owner, CompiledProgram) else ""
 
     def describe(self) -> str:
         """One line per step: what it computes, bytes read and written."""

@@ -1,0 +1,96 @@
+"""What TRACEJIT_DEBUG writes to stderr while functions are compiled and run.
+
+Level 1: what was compiled, and why calls run eagerly.  2: the times of the steps of each program, measured when it runs first.  3: the
+graph after each pass.  4: the generated code of each program.  5: the generated entry (guards and effects) and the memory plan.
+Each level includes those before it.
+
+A DebugLog watches one Executable (executable.Watcher).  It changes nothing that a program computes: steps are timed on copies of
+what they write.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tracejit.config import config
+from tracejit.ir.graph import Graph
+from tracejit.ir.printer import to_text
+from tracejit.runtime.debug import plan, step_times
+from tracejit.runtime.host import HostProgram
+from tracejit.runtime.program import Program
+
+__all__ = ["DebugLog", "eager_reason"]
+
+
+def _write(name: str, text: str) -> None:
+    lines = text.rstrip("\n").split("\n")
+    print("\n".join([f"tracejit: {name}: {lines[0]}", *(f"    {line}" for line in lines[1:])]), file=sys.stderr)
+
+
+def eager_reason(name: str, reason: Any) -> None:
+    """A recording of function `name` came to nothing."""
+    if config.debug >= 1:
+        _write(name, f"runs eagerly: {reason}")
+
+
+class DebugLog:
+    """The account of one recorded path of the function `name`.  Levels are looked up when something happens."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._timed: set[int] = set()  # ids of programs, which live as long as their executable, like this log
+
+    def after_pass(self, role: str, name: str, graph: Graph) -> None:
+        """The pass `name` made `graph`, on the way to the program for `role`."""
+        if config.debug >= 3:
+            _write(self.name, f"{role} after {name}:\n{to_text(graph)}")
+
+    def built(self, role: str, program: Any) -> None:
+        """The program for `role` can be run."""
+        if config.debug >= 1:
+            _write(self.name, f"compiled {role} in {program.seconds:.3f} s:\n{program.describe()}")
+        if config.debug >= 4:
+            _write(self.name, f"{role}, kernels:\n{program.source()}")
+        for k, part in enumerate(_machine_parts(program)):
+            if config.debug >= 4 and part.llvm():
+                _write(self.name, f"{role}, LLVM of segment {k}:\n{part.llvm()}")
+            if config.debug >= 5:
+                _write(self.name, f"{role}, memory plan of segment {k}:\n{plan(part.lowered)}")
+
+    def entry(self, text: str) -> None:
+        """The generated function that guards, runs the program and commits effects."""
+        if config.debug >= 5:
+            _write(self.name, f"entry:\n{text}")
+
+    def running(self, role: str, program: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """`program` is about to run: the first time its steps are timed."""
+        if config.debug < 2 or id(program) in self._timed:
+            return
+        self._timed.add(id(program))
+        if not isinstance(program, Program) or not program.llvm():
+            _write(self.name, f"{role}, times: only programs that are one piece of machine code are timed step by step")
+            return
+        try:
+            times = step_times(program.lowered, _without_effects(program, arrays), scalars)
+        except RuntimeError as left:  # an exit, or arrays that do not fit: this call has no times, and another may not be first
+            self._timed.discard(id(program))
+            _write(self.name, f"{role}, times: {left}")
+            return
+        total = sum(microseconds for _, microseconds in times)
+        rows = [f"{microseconds:10.1f} us  {text}" for text, microseconds in times]
+        _write(self.name, "\n".join([f"{role}, times of the steps: {total:.1f} us", *rows]))
+
+
+def _machine_parts(program: Any) -> list[Program]:
+    """The pieces of machine code that a program is made of."""
+    if isinstance(program, HostProgram):
+        return [segment.program for segment in program.segments if segment.program is not None]
+    return [program] if isinstance(program, Program) else []
+
+
+def _without_effects(program: Program, arrays: Sequence[Any]) -> list[Any]:
+    """The arrays, those that the program writes replaced by copies."""
+    specs = program.lowered.spec.arrays
+    return [array.copy(order="K") if specs[k].written else array for k, array in enumerate(arrays)]
