@@ -199,5 +199,5 @@ def verify_layout() -> None:
     if wrong:
         raise RuntimeError(
             f"compiled programs cannot run here: the memory layout of tuples or NumPy {np.__version__} arrays is not the known one "
-            f"({'; '.join(wrong)}). Use eager mode (TRACEJIT_BACKEND=interpret), and please report it"
+            f"({'; '.join(wrong)}). Run programs with TRACEJIT_BACKEND=interpret, and please report it"
         )
