@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import elementwise, models, training
+from benchmarks import elementwise, models, modules, statistics_rows, training
 from benchmarks.training import ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON, ADAM_RATE, SGD_RATE, Sizes
 from benchmarks.workload import Side
 
@@ -127,13 +127,100 @@ def _conditional() -> Side:
     return Side(lambda: jax.block_until_ready(forward(following())), _arrays)
 
 
+def _logistic() -> Side:
+    x, outcomes, coefficients = statistics_rows.logistic_inputs()
+
+    def log_density(coefficients: Any, x: Any, outcomes: Any) -> Any:
+        logits = x @ coefficients
+        return (outcomes * logits - jax.nn.softplus(logits)).sum() - 0.5 * (coefficients * coefficients).sum()
+
+    return _side(jax.value_and_grad(log_density), coefficients, x, outcomes)
+
+
+def _options(n: int) -> Side:
+    def normal(d: Any) -> Any:
+        return 0.5 * (1 + jax.lax.erf(d * 0.7071067811865476))
+
+    def total(wanted: Any, strike: Any, years: Any) -> Any:
+        spot, volatility = wanted
+        deviation = volatility * jnp.sqrt(years)
+        drift = statistics_rows.INTEREST + 0.5 * volatility * volatility
+        d1 = (jnp.log(spot / strike) + drift * years) / deviation
+        price = spot * normal(d1) - strike * jnp.exp(-statistics_rows.INTEREST * years) * normal(d1 - deviation)
+        return price.sum(), price
+
+    def price_delta_vega(wanted: Any, strike: Any, years: Any) -> Any:
+        (_, price), greeks = jax.value_and_grad(total, has_aux=True)(wanted, strike, years)
+        return price, greeks
+
+    spot, strike, years, volatility = statistics_rows.option_inputs(n)
+    return _side(price_delta_vega, (spot, volatility), strike, years)
+
+
+def _block() -> Side:
+    x, weighting, parameters = modules.block_inputs()
+
+    def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + models.NORM_EPSILON) * scale + shift
+
+    def value(parameters: Any, x: Any, weighting: Any) -> Any:
+        s1, t1, qkv, qkv_bias, projection, projection_bias, s2, t2, expand, expand_bias, contract, contract_bias = parameters
+        batch, length, channels = x.shape
+        split = layer_norm(x, s1, t1) @ qkv.T + qkv_bias
+        query, key, values = split.reshape(batch, length, 3, modules.HEADS, -1).transpose(2, 0, 3, 1, 4)
+        scores = jax.nn.softmax(query @ key.swapaxes(-2, -1) * (channels // modules.HEADS) ** -0.5)
+        x = x + (scores @ values).transpose(0, 2, 1, 3).reshape(batch, length, channels) @ projection.T + projection_bias
+        hidden = jax.nn.gelu(layer_norm(x, s2, t2) @ expand.T + expand_bias, approximate=True)
+        return ((x + hidden @ contract.T + contract_bias) * weighting).sum()
+
+    return _side(jax.value_and_grad(value), parameters, x, weighting)
+
+
+def _adam() -> Side:
+    start, gradients = modules.adam_inputs()
+
+    @jax.jit
+    def step(state: Any, gradients: Any) -> Any:
+        count, parameters, first, second = state
+        count = count + 1
+        first = [ADAM_BETA1 * m + (1 - ADAM_BETA1) * g for m, g in zip(first, gradients, strict=True)]
+        second = [ADAM_BETA2 * v + (1 - ADAM_BETA2) * g * g for v, g in zip(second, gradients, strict=True)]
+        rate, correction = ADAM_RATE / (1 - ADAM_BETA1**count), 1 - ADAM_BETA2**count
+        parameters = [
+            p - rate * m / (jnp.sqrt(v / correction) + ADAM_EPSILON) for p, m, v in zip(parameters, first, second, strict=True)
+        ]
+        return count, parameters, first, second
+
+    placed = [jnp.asarray(p) for p in start]
+    zeros = [jnp.zeros_like(p) for p in placed]
+    state: Any = (jnp.float32(0), placed, zeros, zeros)
+    placed_gradients = [jnp.asarray(g) for g in gradients]
+
+    def run() -> None:
+        nonlocal state
+        state = jax.block_until_ready(step(state, placed_gradients))
+
+    return Side(run, lambda _: [np.asarray(p) - before for p, before in zip(state[1], start, strict=True)])
+
+
+def _overhead(count: int) -> Side:
+    x, parameters = modules.many_parameters(count)
+    return _side(lambda parameters, x: functools.reduce(lambda total, p: total + p, parameters, x), parameters, x)
+
+
 SIDES: dict[str, Callable[[], Side]] = {
     "a*b+1": _latency,
     **{f"gelu_{n}": functools.partial(_gelu, n) for n in elementwise.GELU_SIZES},
     **{f"mlp_sgd_{sizes.batch}": functools.partial(_mlp, sizes, False) for sizes in training.SIZES},
-    **{f"mlp_adam_{sizes.batch}": functools.partial(_mlp, sizes, True) for sizes in training.SIZES},
+    **{f"mlp_adam_{sizes.batch}": functools.partial(_mlp, sizes, True) for sizes in training.ADAM_SIZES},
     **{f"rnn_{hidden}": functools.partial(_rnn, hidden) for hidden in models.RNN_SIZES},
     "softmax_layer_norm": _norm,
     "conditional": _conditional,
+    "logistic": _logistic,
+    **{f"black_scholes_{n}": functools.partial(_options, n) for n in statistics_rows.OPTION_COUNTS},
+    "transformer_block": _block,
+    f"adam_{modules.ADAM_TENSORS}": _adam,
+    **{f"parameters_{count}": functools.partial(_overhead, count) for count in modules.PARAMETER_COUNTS},
 }
 """Row name -> a fresh JAX side of it."""

@@ -15,13 +15,20 @@ from typing import Any
 import numpy as np
 
 import tracejit
-from benchmarks import elementwise, models, training
+from benchmarks import elementwise, models, modules, statistics_rows, training
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, relative_difference, unchanged
 
 __all__ = ["CHECKED_CALLS", "ROWS", "RowResult", "WrongResults", "run_row", "select"]
 
-ROWS: tuple[Workload, ...] = (*elementwise.ROWS, *training.ROWS, *models.ROWS, elementwise.EAGER_CHAIN)
+ROWS: tuple[Workload, ...] = (
+    *elementwise.ROWS,
+    *training.ROWS,
+    *models.ROWS,
+    *statistics_rows.ROWS,
+    *modules.ROWS,
+    elementwise.EAGER_CHAIN,
+)
 CHECKED_CALLS = 6
 """Calls compared before timing: both branches of a conditional row are recorded and replayed within them."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.workload import Side, Transform, Workload
 
-__all__ = ["ROWS", "SIZES", "Sizes", "initial"]
+__all__ = ["ADAM_SIZES", "ROWS", "SIZES", "Sizes", "initial"]
 
 SGD_RATE = 0.01
 ADAM_RATE, ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON = 1e-3, 0.9, 0.999, 1e-8
@@ -32,7 +32,8 @@ class Sizes:
     batch: int
 
 
-SIZES = (Sizes(784, 128, 10, 64), Sizes(64, 32, 10, 1))
+SIZES = (Sizes(784, 128, 10, 64), Sizes(64, 32, 10, 1), Sizes(784, 512, 10, 512))
+ADAM_SIZES = SIZES[:2]
 
 
 def initial(sizes: Sizes) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
@@ -175,4 +176,4 @@ def _row(name: str, make_optimizer: Callable[[Any, Any], Any], sizes: Sizes) -> 
     )
 
 
-ROWS = tuple(_row(name, optimizer, sizes) for name, optimizer in (("SGD", _sgd), ("Adam", _adam)) for sizes in SIZES)
+ROWS = (*(_row("SGD", _sgd, sizes) for sizes in SIZES), *(_row("Adam", _adam, sizes) for sizes in ADAM_SIZES))
