@@ -196,3 +196,19 @@ def test_the_gradient_of_a_weight_that_a_batch_shares_is_one_product() -> None:
 
     (gemm,) = steps_of(trace(function, [f32(8, 4, 5), f32(8, 4, 6)]))
     assert (gemm.m, gemm.n, gemm.k, gemm.transpose_a, gemm.batch) == (5, 6, 32, True, ())
+
+
+def test_traffic_of_one_pass_is_the_least() -> None:
+    traffic = lower(trace(lambda x, y: (x * y + 1.0) * x, [f32(6, 5), f32(6, 5)]), {}).traffic
+    assert (traffic.read, traffic.written, traffic.least) == (240, 120, 360) and traffic.ratio == 1.0
+
+
+def test_traffic_counts_what_lies_in_memory_between_steps() -> None:
+    lowered = lower(trace(lambda x, w: (x @ w) * 2.0, [f32(4, 5), f32(5, 6)]), {})
+    product, nest = lowered.text
+    assert product.endswith("reads 200 bytes, writes 96") and nest.endswith("reads 96 bytes, writes 96")
+    assert (lowered.traffic.read, lowered.traffic.written, lowered.traffic.least) == (296, 192, 296)
+
+
+def test_traffic_of_nothing_has_a_ratio() -> None:
+    assert lower(trace(lambda x: x, [f32(4)]), {}).traffic.ratio == 1.0

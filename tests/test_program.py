@@ -324,7 +324,7 @@ def test_an_unknown_backend_is_an_error() -> None:
 def test_source_and_description_tell_what_runs() -> None:
     program = build(sgd_step(4, 6, 5, 3), {})
     assert "def nest" in program.source()
-    assert "matmul: reads" in program.describe()
+    assert "matmul: reads" in program.describe() and "times the least" in program.describe()
 
 
 def _samples() -> list[Any]:

@@ -30,7 +30,22 @@ from tracejit.core.dtypes import uint8
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node
 
-__all__ = ["Lowered", "Output", "exit_codes", "lower"]
+__all__ = ["Lowered", "Output", "Traffic", "exit_codes", "lower"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that all steps of a program read and write, and the least it needs: every input that is used read once, every output and
+    written input written once.  A value counts whole for every step that touches it; registers and scratch rows of a nest do not count."""
+
+    read: int = 0
+    written: int = 0
+    least: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Bytes moved over the least; 1 for a program that needs none."""
+        return (self.read + self.written) / self.least if self.least else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +78,7 @@ class Lowered:
     outputs: tuple[Output, ...]
     text: tuple[str, ...] = ()
     exits: int = 0
+    traffic: Traffic = Traffic()
 
 
 @dataclass(slots=True, eq=False)
@@ -297,6 +313,7 @@ class _Lowering:
             tuple(outputs),
             tuple(text),
             len(self.codes),
+            self._traffic(fresh),
         )
 
     def _input_spec(self, v: int, written: bool) -> ArraySpec:
@@ -410,14 +427,24 @@ class _Lowering:
             batch=p.batch,
         )
 
+    def _moved(self, u: _Unit) -> tuple[int, int]:
+        """(bytes read, bytes written) of a step."""
+        if u.copy is not None:
+            return u.copy[2].nbytes, u.copy[2].nbytes
+        return sum(self.values.aval(v).nbytes for v in u.reads), sum(self.values.aval(v).nbytes for v in u.writes)
+
+    def _traffic(self, fresh: Sequence[Aval]) -> Traffic:
+        values = self.values
+        moved = [self._moved(u) for u in self.units]
+        used = {v for u in self.units for v in u.reads if v not in values.producer}
+        results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(t) for t, v in values.writes if t != v)]
+        least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
+        return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
+
     def _describe(self, u: _Unit) -> str:
         """One line: what the step computes, and the bytes it reads and writes."""
-
-        def total(roots: frozenset[int]) -> int:
-            return sum(self.values.aval(v).nbytes for v in roots)
-
-        written = total(u.writes) if u.copy is None else u.copy[2].nbytes
-        return f"{u.label}: reads {total(u.reads)} bytes, writes {written}"
+        read, written = self._moved(u)
+        return f"{u.label}: reads {read} bytes, writes {written}"
 
 
 def _byte_strides(aval: Aval) -> tuple[int, ...]:

@@ -75,11 +75,13 @@ class Program:
         return self._owner.text if isinstance(self._owner, CompiledProgram) else ""
 
     def describe(self) -> str:
-        """One line per step: what it computes, bytes read and written."""
+        """The program against the least memory traffic it needs, then one line per step: what it computes, bytes read and written."""
         nests = sum(isinstance(s, NestCall) for s in self.lowered.spec.steps)
         products = sum(isinstance(s, GemmCall) for s in self.lowered.spec.steps)
         head = f"{nests} nests, {products} products, arena of {self.lowered.arena_bytes} bytes"
-        return "\n".join((head, *self.lowered.text))
+        t = self.lowered.traffic
+        moved = f"reads {t.read} bytes, writes {t.written}: {t.ratio:.2f} times the least ({t.least} bytes, inputs and outputs once)"
+        return "\n".join((head, moved, *self.lowered.text))
 
 
 def build(
