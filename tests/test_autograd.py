@@ -275,3 +275,25 @@ def test_where_stops_a_nan_gradient_of_the_other_branch_only_as_torch_does() -> 
     T.where(x > 0, x.sqrt(), x * 0).sum().backward()
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), [0.25, 1 / 6], rtol=1e-6)
+
+
+def test_grad_modes_decorate_functions_and_switch_nothing_else() -> None:
+    def function(x: T.Tensor) -> bool:
+        return (x * 2).requires_grad
+
+    x = T.ones(1, requires_grad=True)
+    for decorator, expected in (
+        (T.no_grad(), False), (T.no_grad, False), (T.enable_grad(), True), (T.enable_grad, True),
+        (T.set_grad_enabled(False), False), (T.set_grad_enabled(True), True),
+    ):  # fmt: skip
+        decorated = decorator(function)
+        T.set_grad_enabled(True)
+        assert decorated(x) is expected
+        with T.no_grad():
+            assert decorated(x) is expected
+            assert not T.is_grad_enabled()
+
+    @T.set_grad_enabled(False)
+    def other() -> None: ...
+
+    assert T.is_grad_enabled()

@@ -51,7 +51,7 @@ class Config:
 
 
 def from_environment(environment: Mapping[str, str]) -> Config:
-    """The settings of an environment.  Raises ValueError for a bad value; warns of a name that is no setting (perhaps of a newer version)."""
+    """The settings of an environment.  Raises ValueError for a bad value; warns of a name that is no setting (of another version?)."""
     names = {f"TRACEJIT_{field.name.upper()}" for field in fields(Config)}
     for name in environment:
         if name.startswith("TRACEJIT_") and name not in names:

@@ -42,30 +42,27 @@ class _GradMode:
         return wrapper  # type: ignore[return-value]
 
 
-class no_grad(_GradMode):  # noqa: N801  (PyTorch's name)
+class _FixedMode(_GradMode):
+    """A mode that decorates with and without parentheses."""
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        instance = super().__new__(cls)
+        if function is None:
+            return instance
+        instance.__init__()  # type: ignore[misc]
+        return instance(function)
+
+
+class no_grad(_FixedMode):  # noqa: N801  (PyTorch's name)
     """Operations inside are not recorded: `with no_grad():`, or `@no_grad()` on a function; `@no_grad` works as well."""
 
     _mode = False
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        instance = super().__new__(cls)
-        if function is None:
-            return instance
-        instance.__init__()  # type: ignore[misc]
-        return instance(function)
 
-
-class enable_grad(_GradMode):  # noqa: N801
+class enable_grad(_FixedMode):  # noqa: N801
     """Operations inside are recorded, also within no_grad."""
 
     _mode = True
-
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        instance = super().__new__(cls)
-        if function is None:
-            return instance
-        instance.__init__()  # type: ignore[misc]
-        return instance(function)
 
 
 class set_grad_enabled(_GradMode):  # noqa: N801
@@ -80,3 +77,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801
     def __enter__(self) -> None:
         self._previous.append(self._before)
         state.grad_enabled = self._mode
+
+    def __call__(self, function: F) -> F:
+        state.grad_enabled = self._before  # decorating switches nothing: only calls of the function do
+        return super().__call__(function)

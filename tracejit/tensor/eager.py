@@ -19,7 +19,7 @@ from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.op import Effect, Op, Promotion
 from tracejit.core.promotion import promote
 from tracejit.ops.movement.views import detach
-from tracejit.tensor.base import Tensor, refresh, storage_of
+from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
 
 __all__ = ["EagerInterpreter"]
 
@@ -81,9 +81,9 @@ class EagerInterpreter(Interpreter):
                     if dtype is _F32 or dtype is _F64:
                         try:
                             if b is y:
-                                out = _wrap(thread.quietly(op.evaluate, a, _constant(b, dtype)))
+                                out = wrap(thread.quietly(op.evaluate, a, _constant(b, dtype)))
                             else:
-                                out = _wrap(thread.quietly(op.evaluate, a, b))
+                                out = wrap(thread.quietly(op.evaluate, a, b))
                         except ValueError as error:
                             raise _shape_error(op, operands, attributes, error) from None
                         if requires and thread.grad_enabled and op.vjp_rule is not None:
@@ -95,7 +95,7 @@ class EagerInterpreter(Interpreter):
                     b = y._array
                     dtype = b.dtype
                     if dtype is _F32 or dtype is _F64:
-                        out = _wrap(thread.quietly(op.evaluate, _constant(x, dtype), b))
+                        out = wrap(thread.quietly(op.evaluate, _constant(x, dtype), b))
                         if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
                         return out
@@ -107,7 +107,7 @@ class EagerInterpreter(Interpreter):
                     a = x._array
                     dtype = a.dtype
                     if dtype is _F32 or dtype is _F64:
-                        out = _wrap(thread.quietly(op.evaluate, a, **attributes))
+                        out = wrap(thread.quietly(op.evaluate, a, **attributes))
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
@@ -143,9 +143,9 @@ class EagerInterpreter(Interpreter):
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
         if op.multiple:
-            outputs = tuple([_wrap(a) for a in outs])
+            outputs = tuple([wrap(a) for a in outs])
         else:
-            out = _wrap(outs)
+            out = wrap(outs)
             if op.effect is Effect.VIEW:
                 _link_view(op, out, operands, attributes)
             if not requires:
@@ -163,19 +163,6 @@ class EagerInterpreter(Interpreter):
 _NUMBERS = (float, int)
 _ONE = (True,)
 _NEEDS = {(a, b): (a, b) for a in (False, True) for b in (False, True)}
-
-
-def _wrap(array: Any) -> Tensor:
-    self = _new(Tensor)
-    self._array = array if type(array) is ndarray else np.asarray(array)
-    self._requires_grad = False
-    self._node = None
-    self._index = 0
-    self._storage = None
-    self._base = None
-    self._grad = None
-    self._hooks = None
-    return self
 
 
 def _attach(node: OpNode, out: Tensor) -> None:
@@ -408,7 +395,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
 
 def _revive(array: Any, node: OpNode, position: int) -> Tensor:
     """The Tensor of a saved output, back on the tape."""
-    out = _wrap(array)
+    out = wrap(array)
     out._node, out._index, out._requires_grad = node, position, True
     assert node.storages is not None
     out._storage = node.storages[0][0] if node.storages else None
