@@ -1,6 +1,7 @@
 """Implementations by other libraries, found by name when asked for.
 
-torch runs the very source of the row (the rows are written against PyTorch's interface); JAX has its own (jax_rows.py).
+torch runs the very source of the row (the rows are written against PyTorch's interface); JAX and hand-written Numba
+have their own (jax_rows.py, numba_rows.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from benchmarks.workload import Side, Workload, unchanged
 
 __all__ = ["PEERS", "load"]
 
-PEERS = ("torch", "torch.compile", "jax")
+PEERS = ("torch", "torch.compile", "jax", "numba")
+_OWN_ROWS = {
+    "jax": "jax.jit, block_until_ready on each call, its own thread pool",
+    "numba": "kernels written by hand for the row, gradients included; np.dot through SciPy's BLAS",
+}
 
 
 def load(names: Sequence[str], threads: int) -> tuple[dict[str, Callable[[Workload], Side | None]], list[str]]:
@@ -23,11 +28,11 @@ def load(names: Sequence[str], threads: int) -> tuple[dict[str, Callable[[Worklo
     makers: dict[str, Callable[[Workload], Side | None]] = {}
     notes: list[str] = []
     for name in names:
-        if name == "jax":
-            jax = importlib.import_module("jax")
-            sides = importlib.import_module("benchmarks.jax_rows").SIDES
+        if name in _OWN_ROWS:
+            version = importlib.import_module(name).__version__
+            sides = importlib.import_module(f"benchmarks.{name}_rows").SIDES
             makers[name] = lambda workload, sides=sides: sides[workload.name]() if workload.name in sides else None  # type: ignore[misc]
-            notes.append(f"jax {jax.__version__}: jax.jit, block_until_ready on each call, its own thread pool")
+            notes.append(f"{name} {version}: {_OWN_ROWS[name]}")
             continue
         torch = importlib.import_module("torch")
         if threads:

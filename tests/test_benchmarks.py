@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import tracejit
-from benchmarks import rows, table
+from benchmarks import numba_functions, numba_rows, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -35,6 +36,39 @@ def test_torch_computes_what_the_eager_engine_computes(workload: Workload) -> No
     for _ in range(3):
         expected = eager.results(eager.run())
         assert relative_difference(peer.results(peer.run()), expected) <= workload.peer_tolerance
+
+
+@pytest.mark.parametrize("workload", [w for w in SMALL if w.name in numba_rows.SIDES], ids=lambda w: w.name)
+def test_kernels_by_hand_compute_what_the_eager_engine_computes(workload: Workload) -> None:
+    eager, by_hand = workload.build(tracejit, unchanged), numba_rows.SIDES[workload.name]()
+    for _ in range(3):
+        expected = eager.results(eager.run())
+        assert relative_difference(by_hand.results(by_hand.run()), expected) <= workload.peer_tolerance
+
+
+def test_every_kernel_by_hand_belongs_to_a_row() -> None:
+    assert set(numba_rows.SIDES) <= {w.name for w in rows.ROWS}
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "tolerance"),
+    [
+        (numba_functions.exp, np.exp, 3e-7),
+        (numba_functions.tanh, np.tanh, 4e-7),
+        (
+            lambda x: numba_functions.log(abs(x) + np.float32(1e-3)),
+            lambda x: np.log(np.abs(x) + np.float64(np.float32(1e-3))),
+            1e-6,
+        ),
+        (lambda x: numba_functions.normal_cdf(x)[0], lambda x: ndtr(x), 2e-6),
+    ],
+    ids=["exp", "tanh", "log", "normal_cdf"],
+)
+def test_elementary_functions_by_hand_are_those_of_numpy(function: Any, expected: Any, tolerance: float) -> None:
+    x = np.linspace(-4, 4, 1001, dtype=np.float32)
+    actual = np.array([function(value) for value in x])
+    reference = expected(x.astype(np.float64))
+    assert np.abs(actual - reference).max() <= tolerance * np.abs(reference).max()
 
 
 def test_rows_have_distinct_names_and_say_what_is_inside() -> None:
