@@ -1,0 +1,107 @@
+"""What a compiled function tells about itself: `stats`, `reasons`, `explain()`, `graph()`, `source()`."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracejit as T
+from tracejit.config import override
+
+
+def counters(stats: object) -> dict[str, int]:
+    return {name: getattr(stats, name) for name in T.CompiledFunction(abs).stats.FIELDS}
+
+
+def test_every_counter_counts_what_its_name_says() -> None:
+    function = T.compile(lambda x: x * 2 if x.sum() > 0 else x - 1)
+    up, down, other = T.ones(2), -T.ones(2), T.ones(3)
+    for x in (up, up, down, down, other, other, up):
+        function(x)
+    assert counters(function.stats) == {
+        "calls": 7,
+        "compiled_calls": 4,  # the second up, the second down by its bridge, the second other, the last up
+        "eager_calls": 3,
+        "traces": 3,
+        "programs_compiled": 3,
+        "machine_calls": function.stats.machine_calls,
+        "guard_misses": 1,  # `other`; the first call had no guards to miss, the first down took an exit
+        "exits": 2,
+        "bridges": 1,
+    }
+    assert function.stats.machine_calls >= 4 + 2
+
+
+def test_forward_and_backward_are_a_machine_call_each() -> None:
+    function = T.compile(lambda x: (x * x.exp()).sum())
+    for _ in range(3):
+        function(T.ones(4, requires_grad=True)).backward()
+    assert function.stats.machine_calls == 4
+
+
+def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        print(end="")
+        return x
+
+    compiled = T.compile(function)
+    for _ in range(5):
+        compiled(T.ones(1))
+    found = counters(compiled.stats)
+    assert (found["calls"], found["eager_calls"], found["compiled_calls"], found["programs_compiled"]) == (5, 5, 0, 0)
+    assert found["traces"] == 3
+    assert "eager_calls=5" in repr(compiled.stats)
+
+
+def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
+    def function(x: T.Tensor, loud: bool) -> T.Tensor:
+        if loud:
+            print(end="")
+        return (x @ x).relu() if x.sum() > 0 else x
+
+    compiled = T.compile(function)
+    assert compiled.explain().endswith("not called yet")
+    for loud in (False, False, True):
+        compiled(T.ones(2, 2), loud)
+    text = compiled.explain()
+    line = function.__code__.co_firstlineno + 3
+    assert "path 0: " in text and "path 1" not in text
+    assert f"goes on only if the value at {__file__}:{line} is True" in text
+    assert "# functionalise: " in text and "1 products" in text
+    assert "ran eagerly (1 recording): [impure_call]" in text
+
+
+def test_explain_and_source_include_backward_programs_once_they_exist() -> None:
+    function = T.compile(lambda x: (x.tanh() * x).sum())
+    x = T.ones(3, requires_grad=True)
+    function(x)
+    out = function(x)
+    before = function.source()
+    assert "backward for" not in function.explain()
+    out.backward()
+    assert "backward for cotangents (True,)" in function.explain()
+    assert function.source().startswith(before) and len(function.source()) > len(before)
+
+
+def test_graph_and_source_choose_a_path_by_its_index() -> None:
+    function = T.compile(lambda x: x.exp())
+    for n in (2, 3):
+        function(T.ones(n))
+    assert "[2]" in function.graph(0) or "(2,)" in function.graph(0)
+    assert function.graph(1) == function.graph() != function.graph(0)
+    with pytest.raises(IndexError):
+        function.graph(2)
+
+
+def test_reasons_are_a_copy_and_clear_forgets_everything() -> None:
+    with override(max_entries=1):
+        function = T.compile(lambda x: x + 1)
+        for n in (1, 2):
+            function(T.ones(n))
+    reasons = function.reasons
+    assert [reason.code for reason in reasons] == ["too_many_paths"]
+    reasons.clear()
+    assert function.reasons
+    function.clear()
+    assert not function.reasons
+    assert set(counters(function.stats).values()) == {0}
+    assert function.explain().endswith("not called yet")
