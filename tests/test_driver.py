@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
@@ -84,6 +83,40 @@ def test_partly_overlapping_memory_is_a_mismatch_only_for_listed_pairs() -> None
     assert call(program, (memory[10:], memory[:20])) == driver.MISMATCH
     unguarded = driver.compile_program(ProgramSpec((spec_of(memory[:20]), spec_of(memory[10:], True)), (), slots=3))
     assert call(unguarded, (memory[:20], memory[10:])) == driver.OK
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_overlaps_among_many_arrays_are_found_in_any_order_of_addresses(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    memory = np.zeros(400, np.float32)
+    count, written, length = 7, (1, 4, 5), 9
+    pairs = tuple((i, j) for i in written for j in range(count) if i != j and not (j in written and j < i))
+    specs = tuple(spec_of(memory[:length], i in written) for i in range(count))
+    program = driver.compile_program(ProgramSpec(specs, (), slots=1 + count, disjoint=pairs))
+    table, seen = program.template.copy(), set()
+    for _ in range(300):
+        spread = int(random.choice([60, 390]))
+        starts = random.integers(0, spread, count)
+        if random.integers(2):
+            starts = random.permutation(np.arange(count) * length) + random.integers(0, 2, count) * random.integers(0, 2)
+        arrays = tuple(memory[s : s + length] for s in starts)
+        expected = driver.MISMATCH if any(abs(starts[i] - starts[j]) < length for i, j in pairs) else driver.OK
+        assert program.run(table.ctypes.data, id(arrays)) == expected, starts
+        seen.add(expected)
+    assert seen == {driver.OK, driver.MISMATCH}
+
+
+def test_arrays_that_are_only_read_may_overlap_beside_written_ones() -> None:
+    memory = np.zeros(40, np.float32)
+    specs = tuple(spec_of(memory[:10], i == 2) for i in range(3))
+    program = driver.compile_program(ProgramSpec(specs, (), slots=4, disjoint=((2, 0), (2, 1))))
+    assert call(program, (memory[:10], memory[5:15], memory[20:30])) == driver.OK
+    assert call(program, (memory[:10], memory[15:25], memory[20:30])) == driver.MISMATCH
+
+
+def test_pairs_that_leave_out_an_array_are_an_error() -> None:
+    with pytest.raises(ValueError, match="array 0 is written but not paired with 2"):
+        frame_check.disjoint_words([spec_of(np.zeros(3))] * 3, ((0, 1), (1, 2)))
 
 
 def test_adjacent_memory_does_not_overlap() -> None:
@@ -178,10 +211,14 @@ def test_metadata_is_data_and_not_code() -> None:
     assert call(second, (narrow,)) == driver.OK and call(second, (wide,)) == driver.MISMATCH
 
 
-def test_numbas_optimisation_level_is_left_as_it_was() -> None:
-    before = numba.config.OPT
-    scaling(factor=0.625)
-    assert numba.config.OPT is before
+def test_a_program_refuses_what_is_not_two_integers() -> None:
+    program, _, _ = scaling()
+    run: Any = program.run
+    for wrong in ((), (1,), (1, 2, 3), ("1", 2), (1, None)):
+        with pytest.raises(TypeError):
+            run(*wrong)
+    with pytest.raises(OverflowError):
+        run(1, 2**64)
 
 
 def test_a_step_with_an_unknown_slot_is_refused() -> None:

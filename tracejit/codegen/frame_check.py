@@ -2,7 +2,8 @@
 
 Machine code reads the tuple of arrays and NumPy's public array struct (PyArrayObject_fields: data, nd, dimensions, strides, base,
 descr, flags) under the GIL.  Expected values are data, words behind the frame's slots, so one text serves all programs and no
-address is part of the code.  The layout of both structs is verified on live objects before it is first used.
+address is part of the code.  The words belong to one frame, so machine code may write to them.  The layout of both structs is
+verified on live objects before it is first used.
 """
 
 from __future__ import annotations
@@ -46,20 +47,31 @@ def _extent(a: ArraySpec) -> tuple[int, int]:
 
 
 def disjoint_words(arrays: Sequence[ArraySpec], pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Per pair of arrays: number, low and high offset of each."""
-    words: list[int] = []
-    for i, j in pairs:
-        (low_i, high_i), (low_j, high_j) = _extent(arrays[i]), _extent(arrays[j])
-        if low_i < high_i and low_j < high_j:
-            words += [i, low_i, high_i, j, low_j, high_j]
-    return words
+    """Six words per array of a pair: its number, low and high offset, whether it is written (-1; 0: not), which entry comes here in order
+    of address (machine code keeps the order of the last call), unused.
+
+    A pair is (array that is written, any other); a written one must be paired with all arrays that are in pairs.  Raises ValueError
+    where it is not."""
+    written = {i for i, _ in pairs}
+    every = sorted(written | {j for _, j in pairs})
+    listed = {frozenset(pair) for pair in pairs}
+    missing = [(i, j) for i in written for j in every if i != j and frozenset((i, j)) not in listed]
+    if missing:
+        raise ValueError(
+            f"disjoint_words(): array {missing[0][0]} is written but not paired with {missing[0][1]}; list all pairs"
+        )
+    extents = [(i, *_extent(arrays[i])) for i in every]
+    entries = [(i, low, high, -(i in written)) for i, low, high in extents if low < high]
+    return [word for k, entry in enumerate(entries) for word in (*entry, k, 0)]
 
 
 @cache
 def check_text() -> str:
     """`i1 check(ptr frame, i64 arrays, ptr metadata, i64 pairs)`: true if all is as expected; data pointers are then in slots 1..arrays.
 
-    `metadata` points to metadata_words followed by disjoint_words; a pair is six words."""
+    `metadata` points to metadata_words followed by disjoint_words, `pairs` counts those by sixes.  Overlaps are found by one sweep over
+    the arrays in order of address.  The insertion sort starts from the order of the last call, so that a call with the same arrays is
+    linear in their number."""
     return f"""define internal i1 @{CHECK}(ptr %frame, i64 %arrays, ptr %metadata, i64 %pairs) noinline nounwind {{
 entry:
   %tuple = load ptr, ptr %frame
@@ -132,44 +144,81 @@ next:
   %again = icmp slt i64 %i1, %arrays
   br i1 %again, label %array, label %overlaps
 overlaps:
-  %pair.first = phi ptr [ %metadata, %entry ], [ %words.end, %next ]
+  %entries = phi ptr [ %metadata, %entry ], [ %words.end, %next ]
   %any = icmp sgt i64 %pairs, 0
-  br i1 %any, label %pair, label %expected
-pair:
-  %p = phi i64 [ 0, %overlaps ], [ %p1, %apart ]
-  %q = phi ptr [ %pair.first, %overlaps ], [ %q1, %apart ]
-  %low.a.at = getelementptr i64, ptr %q, i64 1
-  %high.a.at = getelementptr i64, ptr %q, i64 2
-  %b.at = getelementptr i64, ptr %q, i64 3
-  %low.b.at = getelementptr i64, ptr %q, i64 4
-  %high.b.at = getelementptr i64, ptr %q, i64 5
-  %a = load i64, ptr %q
-  %b = load i64, ptr %b.at
-  %slot.a = getelementptr i64, ptr %slots, i64 %a
-  %slot.b = getelementptr i64, ptr %slots, i64 %b
-  %base.a = load i64, ptr %slot.a
-  %base.b = load i64, ptr %slot.b
-  %low.a = load i64, ptr %low.a.at
-  %high.a = load i64, ptr %high.a.at
-  %low.b = load i64, ptr %low.b.at
-  %high.b = load i64, ptr %high.b.at
-  %begin.a = add i64 %base.a, %low.a
-  %end.a = add i64 %base.a, %high.a
-  %begin.b = add i64 %base.b, %low.b
-  %end.b = add i64 %base.b, %high.b
-  %before = icmp ule i64 %end.a, %begin.b
-  %after = icmp ule i64 %end.b, %begin.a
-  %disjoint = or i1 %before, %after
-  br i1 %disjoint, label %apart, label %different
+  br i1 %any, label %sort, label %expected
+sort:
+  %k = phi i64 [ 0, %overlaps ], [ %k1, %placed ]
+  %order.k = call ptr @{CHECK}_order(ptr %entries, i64 %k)
+  %e = load i64, ptr %order.k
+  %begin = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %e, i64 1)
+  br label %sink
+sink:
+  %j = phi i64 [ %k, %sort ], [ %j1, %move ]
+  %j1 = sub i64 %j, 1
+  %order.j = call ptr @{CHECK}_order(ptr %entries, i64 %j)
+  %bottom = icmp eq i64 %j, 0
+  br i1 %bottom, label %placed, label %compare
+compare:
+  %order.below = call ptr @{CHECK}_order(ptr %entries, i64 %j1)
+  %below = load i64, ptr %order.below
+  %begin.below = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %below, i64 1)
+  %sunk = icmp ule i64 %begin.below, %begin
+  br i1 %sunk, label %placed, label %move
+move:
+  store i64 %below, ptr %order.j
+  br label %sink
+placed:
+  store i64 %e, ptr %order.j
+  %k1 = add i64 %k, 1
+  %unsorted = icmp slt i64 %k1, %pairs
+  br i1 %unsorted, label %sort, label %sweep
+sweep:
+  %m = phi i64 [ 0, %placed ], [ %m1, %apart ]
+  %all = phi i64 [ 0, %placed ], [ %all.next, %apart ]
+  %stores = phi i64 [ 0, %placed ], [ %stores.next, %apart ]
+  %order.m = call ptr @{CHECK}_order(ptr %entries, i64 %m)
+  %f = load i64, ptr %order.m
+  %from = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %f, i64 1)
+  %to = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %f, i64 2)
+  %written.word = mul i64 %f, 6
+  %written.offset = add i64 %written.word, 3
+  %written.at = getelementptr i64, ptr %entries, i64 %written.offset
+  %written.flag = load i64, ptr %written.at
+  %written = icmp ne i64 %written.flag, 0
+  %limit = select i1 %written, i64 %all, i64 %stores
+  %clear = icmp uge i64 %from, %limit
+  br i1 %clear, label %apart, label %different
 apart:
-  %p1 = add i64 %p, 1
-  %q1 = getelementptr i64, ptr %q, i64 6
-  %further = icmp slt i64 %p1, %pairs
-  br i1 %further, label %pair, label %expected
+  %all.more = icmp ugt i64 %to, %all
+  %all.next = select i1 %all.more, i64 %to, i64 %all
+  %stores.more = icmp ugt i64 %to, %stores
+  %stores.grow = and i1 %stores.more, %written
+  %stores.next = select i1 %stores.grow, i64 %to, i64 %stores
+  %m1 = add i64 %m, 1
+  %further = icmp slt i64 %m1, %pairs
+  br i1 %further, label %sweep, label %expected
 different:
   ret i1 false
 expected:
   ret i1 true
+}}
+define internal ptr @{CHECK}_order(ptr %entries, i64 %k) alwaysinline nounwind {{
+  %word = mul i64 %k, 6
+  %place = add i64 %word, 4
+  %at = getelementptr i64, ptr %entries, i64 %place
+  ret ptr %at
+}}
+define internal i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %entry, i64 %which) alwaysinline nounwind {{
+  %word = mul i64 %entry, 6
+  %at = getelementptr i64, ptr %entries, i64 %word
+  %number = load i64, ptr %at
+  %slot = getelementptr i64, ptr %slots, i64 %number
+  %base = load i64, ptr %slot
+  %offset.at = getelementptr i64, ptr %at, i64 %which
+  %offset = load i64, ptr %offset.at
+  %bound = add i64 %base, %offset
+  ret i64 %bound
 }}"""
 
 

@@ -113,7 +113,7 @@ Step = NestCall | GemmCall | CopyCall
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
     """A whole program.  `slots`: how many table slots the runtime and the arrays use (the data table follows them).  `disjoint`: pairs of
-    array numbers whose memory ranges must not overlap (written, other)."""
+    array numbers whose memory ranges must not overlap (written, other); a written array that is in one is in pairs with all that are."""
 
     arrays: tuple[ArraySpec, ...]
     steps: tuple[Step, ...]
