@@ -4,6 +4,7 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -490,3 +491,45 @@ def test_a_compiled_function_may_call_itself_and_others() -> None:
         assert function(T.zeros(1), 3).item() == 6
     assert function.stats.compiled_calls == 2
     assert function.stats.machine_calls == 2
+
+
+def test_a_function_that_could_not_be_recorded_is_tried_again_now_and_then() -> None:
+    class Noisy:
+        training = True
+
+        def __call__(self, x: T.Tensor) -> T.Tensor:
+            return x * T.rand(1) if self.training else x * 2
+
+    noisy = Noisy()
+    compiled = T.compile(noisy)
+    for _ in range(10):
+        compiled(T.ones(2))
+    assert compiled.stats.traces == 3
+    noisy.training = False
+    for _ in range(80):
+        assert compiled(T.ones(2)).tolist() == [2, 2]
+    assert compiled.stats.traces == 4
+    assert compiled.stats.compiled_calls > 10
+
+
+def test_a_program_that_cannot_be_compiled_is_reported_and_the_result_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["tracejit.compile"]  # the name in the package is the function
+
+    class Broken:
+        def __init__(self, *arguments: object) -> None:
+            raise ArithmeticError("broken")
+
+    monkeypatch.setattr(module, "Executable", Broken)
+    counted = T.zeros(1)
+
+    def function(x: T.Tensor) -> T.Tensor:
+        counted.add_(1)
+        return x + 1
+
+    compiled = T.compile(function)
+    with override(verify=False), pytest.warns(RuntimeWarning, match="broken"):
+        assert compiled(T.zeros(1)).item() == 1
+    assert counted.item() == 1
+    assert [reason.code for reason in compiled.reasons] == ["internal_error"]
+    with override(verify=True), pytest.raises(ArithmeticError, match="broken"):
+        compiled(T.zeros(1))

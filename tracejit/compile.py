@@ -2,8 +2,9 @@
 
 A CompiledFunction holds entries.  A call tries them in order; an entry either misses (a guard failed), exits (a guard inside the
 program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that cannot
-be recorded runs eagerly with a reason; after `config.max_failures` recordings that came to nothing in a row the function is not
-recorded any more, until `clear()`; its entries go on serving.  A call that raises is no such recording: the next one may be recorded.
+be recorded runs eagerly with a reason; after `config.max_failures` recordings that came to nothing in a row the function is recorded
+only now and then (after 64, 128, 256 ... further eager calls), since whatever stood in the way may have gone: dropout in a module that
+was put in evaluation mode.  Its entries go on serving.  A call that raises is no such recording: the next one may be recorded.
 
 Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it, which may exit
 and hand over in turn.  A path that has been recorded is never recorded again: where eager takes a path that an entry already
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, TypeVar, overload
@@ -36,6 +38,7 @@ __all__ = ["CompiledFunction", "Entry", "compile"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+FIRST_WAIT = 64  # eager calls before a function that could not be recorded is tried again; doubled each time
 _recording_lock = threading.Lock()
 _EAGER = state.base
 
@@ -107,7 +110,8 @@ class CompiledFunction(functools.partial[Any]):
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
-        self._failures = 0
+        self._failures = 0  # recordings in a row that came to nothing
+        self._waited = 0  # eager calls since the last of them
         self.stats = Stats()
 
     def _put_in_front(self, entry: Entry | None) -> None:
@@ -153,7 +157,7 @@ class CompiledFunction(functools.partial[Any]):
         stats.eager_calls += 1
         if tried and exited is None:
             stats.guard_misses += 1
-        if self._failures >= config.max_failures or len(self._entries) >= config.max_entries:
+        if len(self._entries) >= config.max_entries or self._waits():
             return self.__wrapped__(*args, **kwargs)
         if exited is not None and number in exited.eager_exits:
             return self.__wrapped__(*args, **kwargs)
@@ -161,14 +165,36 @@ class CompiledFunction(functools.partial[Any]):
             return self.__wrapped__(*args, **kwargs)
         try:
             stats.traces += 1
-            recording, result = record(self.__wrapped__, args, kwargs)
-            self._install(recording, tried, exited, number)
-        except Exception as error:  # the user's own, or one of this library: for both the caller is the one to know
-            self._note(make("raised", type(error).__name__))
-            raise
+            try:
+                recording, result = record(self.__wrapped__, args, kwargs)
+            except Exception as error:
+                self._note(make("raised", type(error).__name__))
+                raise
+            try:
+                self._install(recording, tried, exited, number)
+            except Exception as error:  # the call itself went well, and its effects are made: the result is not given up
+                self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
+                if config.verify:
+                    raise
+                warnings.warn(
+                    f"tracejit could not compile {self._name()} and runs it eagerly; please report this: {error!r}",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
         finally:
             _recording_lock.release()
         return result
+
+    def _waits(self) -> bool:
+        """Whether too many recordings came to nothing for this call to be recorded."""
+        beyond = self._failures - config.max_failures
+        if beyond < 0:
+            return False
+        self._waited += 1
+        if self._waited <= FIRST_WAIT << min(beyond, 20):
+            return True
+        self._waited = 0
+        return False
 
     def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
         if recording.reason is not None:
@@ -187,7 +213,7 @@ class CompiledFunction(functools.partial[Any]):
         except UnsupportedProgram as refused:
             self._refuse(refused.reason)
             return
-        self._failures = 0
+        self._failures = self._waited = 0
         self.stats.executables.append(executable)
         entry = Entry(recording, executable, log)
         if exited is not None:
@@ -233,7 +259,7 @@ class CompiledFunction(functools.partial[Any]):
         self._entries = ()
         self._put_in_front(None)
         self._reasons = {}
-        self._failures = 0
+        self._failures = self._waited = 0
         self.stats.reset()
 
     def _entry(self, index: int) -> Entry:

@@ -48,6 +48,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "shared_store": ("an attribute of {} is changed", "Change classes and modules outside the compiled function"),
     "object_identity": ("{} depends on where objects lie in memory", "Use a key of your own"),
     "object_text": ("the text of {} contains an address or cannot be followed", "Format plain values"),
+    "number_range": ("an integer that the tensor's dtype cannot hold exactly is used: {}", "Use a float, or a wider dtype"),
     "tensor_contents": ("tensor contents leave the program: {}", "Keep the values in tensors, or convert them outside"),
     "tensor_origin": ("a tensor of unknown origin is used: {}", "Create it outside the compiled function, or from tensors in it"),
     "tensor_state": ("{} changes or reads the state of a tensor beyond its contents", "Do it outside the compiled function"),
@@ -63,6 +64,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "an outside tensor that takes part in gradients is changed in place: {}",
         "Change it under no_grad(), or return the new value",
     ),
+    "internal_error": ("the recorded program could not be compiled: {}", "This is a defect of tracejit: please report it"),
     "too_many_paths": ("{}", "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES"),
     "unstable_guards": (
         "a call of {} was recorded as a path that exists, whose guards had not held for it",
