@@ -302,3 +302,83 @@ def test_many_steps_of_adam_are_one_recording():
         compiled(ones(3))
     assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 19
     assert state["step"] == 20
+
+
+def agrees(function, *calls):
+    """Eager and compiled agree, twice for each call, on (dtype, contents) or the error."""
+    compiled = T.compile(function)
+
+    def outcome(f, arguments):
+        try:
+            result = f(*arguments)
+        except Exception as error:
+            return type(error), str(error)
+        return result.dtype, result.tolist()
+
+    for arguments in calls:
+        expected = outcome(function, arguments)
+        assert [outcome(compiled, arguments) for _ in range(2)] == [expected] * 2, arguments
+    assert compiled.stats.compiled_calls
+
+
+def test_bounds_of_a_slice_from_outside_are_guarded():
+    x = T.arange(6)
+    agrees(lambda a, key: a[key], (x, slice(1, 3)), (x, slice(2, None)), (x, slice(None, None, 2)), (x, slice(1, 3)))
+
+
+MISSING = "a_name_that_no_module_defines"
+
+
+def test_a_name_that_is_missing_is_guarded():
+    def function(x):
+        try:
+            return x * a_name_that_no_module_defines
+        except NameError as error:
+            return x - len(str(error))
+
+    compiled = T.compile(function)
+    x = T.ones(2)
+    try:
+        for _ in range(2):
+            assert compiled(x).tolist() == function(x).tolist()
+        globals()[MISSING] = 5.0
+        for _ in range(2):
+            assert compiled(x).tolist() == [5.0, 5.0]
+    finally:
+        globals().pop(MISSING, None)
+    assert compiled(x).tolist() == function(x).tolist() and compiled.stats.compiled_calls == 3
+
+
+@pytest.mark.parametrize("dtype", [T.uint8, T.int8, T.int32, T.int64], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, k: x * k, lambda x, k: x < k, lambda x, k: x == k, lambda x, k: x.clamp(max=k), lambda x, k: T.full_like(x, k)],
+    ids=["mul", "lt", "eq", "clamp", "full"],
+)
+def test_integers_that_a_dtype_cannot_hold_give_what_eager_gives(function, dtype):
+    x = T.tensor([1, 0, 3], dtype=dtype)
+    agrees(function, *((x, k) for k in (2, 3, -1, 200, 2**31, -(2**40), 2**62, 2**64)))
+
+
+def test_large_integers_are_rounded_to_float32_as_in_eager():
+    twice = 2**54 + 2**30 + 1  # rounded by way of float64 it ends below
+    agrees(lambda x, k: x * k, (T.ones(2), 2), (T.ones(2), twice), (T.ones(2), -twice))
+
+
+def test_a_negative_exponent_of_integers_raises_as_in_eager():
+    agrees(T.pow, (T.tensor([1, 2]), 2), (T.tensor([1, 2]), -1), (T.tensor([1, 2]), 3))
+
+
+def test_a_view_of_a_dictionary_is_not_taken_for_a_constant():
+    table = {"a": 1}
+    keys = table.keys()
+    function = T.compile(lambda x: x * len(keys) + (1 if "b" in keys else 0))
+    assert [function(T.ones(1)).item() for _ in range(2)] == [1.0, 1.0]
+    table["b"] = 2
+    assert function(T.ones(1)).item() == 3.0
+
+
+def test_a_set_with_nan_is_no_guard():
+    numbers = {math.nan, 1.0}
+    function = T.compile(lambda x: x * len([n for n in numbers]))
+    assert [function(T.ones(1)).item() for _ in range(3)] == [2.0] * 3

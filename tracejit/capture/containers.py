@@ -125,11 +125,15 @@ class ContainerHandlers(AttributeHandlers):
                     self.read(item, _item(cls, text, str(i)))
             elif is_a(value, dict):
                 self._guard_dict(value, text)
-            elif all(type(k) in PRIMITIVE_TYPES for k in value):
+            elif all(type(k) in PRIMITIVE_TYPES and k == k for k in value):
                 types = self.constant([type(k) for k in value])
                 self.miss_if(f"{_elements(cls, text)} != {list(value)!r} or list(map(type, {text})) != {types}")
             else:
                 self.stop("container", "a set of objects")
+        elif cls is slice:
+            text = self.sources[id(value)]
+            for name in ("start", "stop", "step"):
+                self.read(getattr(value, name), f"{text}.{name}")
         elif hasattr(cls, "__next__"):
             self.stop("external_iterator", f"a {cls.__name__}")
         elif not (

@@ -194,6 +194,11 @@ class EffectHandlers(Recorder):
             self.miss_if(f"{name!r} in {self.constant(names)} or builtin_names[{name!r}] is not {text}")
         return value
 
+    def read_missing_global(self, names: dict[str, Any], name: str) -> None:
+        """A name was found neither among the globals nor among the builtins."""
+        if (id(names), name) not in self.written:
+            self.miss_if(f"{name!r} in {self.constant(names)} or {name!r} in builtin_names")
+
     def write_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
         """A global is about to be stored; returns what to store."""
         if not self.is_outside(names):

@@ -7,6 +7,7 @@ Python does, and turn symbolic numbers that are still around into plain ones.
 
 from __future__ import annotations
 
+import builtins
 import sys
 import threading
 from typing import Any
@@ -49,13 +50,17 @@ class Frame:
         self._kept: Any = None
 
     # -- names
-    def load_global(self, name: str, value: Any) -> Any:
-        recorder = active()
-        if recorder is None:
-            return value
-        if name in self._globals:
-            return recorder.read_global(self._globals, name, value)
-        return recorder.read_builtin(self._globals, name, value)
+    def load_global(self, name: str) -> Any:
+        recorder, names = active(), self._globals
+        if name in names:
+            return names[name] if recorder is None else recorder.read_global(names, name, names[name])
+        found = names.get("__builtins__", builtins)
+        found = found if isinstance(found, dict) else vars(found)
+        if name in found:
+            return found[name] if recorder is None else recorder.read_builtin(names, name, found[name])
+        if recorder is not None:  # the program may catch the error
+            recorder.read_missing_global(names, name)
+        raise NameError(f"name {name!r} is not defined", name=name)
 
     def load_free(self, name: str, value: Any) -> Any:
         recorder = active()

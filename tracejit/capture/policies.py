@@ -66,7 +66,7 @@ BUILTIN_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSPARENT_TYPES: frozenset[type] = frozenset(
     {
-        *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, *DICT_VIEWS, collections.OrderedDict, collections.defaultdict, range, slice,
+        *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, collections.OrderedDict, collections.defaultdict, range, slice,
         decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
     }
 )  # fmt: skip

@@ -103,7 +103,9 @@ class Rewriter(ast.NodeTransformer):
         name = self.mangle(node.id)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return node
-        return self.place(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name), node), node)
+        if name in self.free:
+            return self.place(self.handler("load_free", ast.Constant(name), node), node)
+        return self.place(self.handler("load_global", ast.Constant(name)), node)
 
     # -- expressions
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

@@ -92,12 +92,17 @@ class RecordingInterpreter(Interpreter):
         if type(number._value) is int:
             low, high = bounds
             if not low <= number._value <= high:
-                return Literal(concrete(number))
+                return self._literal(concrete(number), bounds)
             self.recorder.miss_if(f"not {low} <= {number._text} <= {high}")
         value = self.scalars.get(number._text)
         if value is None:
             value = self.scalars[number._text] = self._fresh(ScalarAval(type(number._value)))
         return value
+
+    def _literal(self, value: int | float, bounds: tuple[int, int]) -> Operand:
+        if type(value) is int and not bounds[0] <= value <= bounds[1]:
+            self.recorder.stop("number_range", f"{value}, expected {bounds[0]} to {bounds[1]}")
+        return Literal(value)
 
     def _operand(self, op: Op, operand: Any, bounds: tuple[int, int]) -> Operand:
         if isinstance(operand, Tensor):
@@ -110,7 +115,7 @@ class RecordingInterpreter(Interpreter):
         if operand is None:
             return None
         if isinstance(operand, (bool, int, float)):
-            return Literal(operand)
+            return self._literal(operand, bounds)
         self.recorder.stop("tensor_origin", f"{type(operand).__name__} operand of {op.name}")
         return None
 
@@ -127,7 +132,7 @@ class RecordingInterpreter(Interpreter):
             recorder.stop("random_operation", f"{op.name}()")
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
-        bounds = _integer_bounds(op, operands, attributes) if any(map(is_symbolic, operands)) else _BOUNDS["int64"]
+        bounds = _integer_bounds(op, operands, attributes)
         recorded = tuple(self._operand(op, x, bounds) for x in operands) if self._recordable(operands) else ()
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
@@ -233,6 +238,8 @@ class RecordingInterpreter(Interpreter):
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:
     """The integers that an operation takes as scalars and that a program, which holds them in 64 bits, treats as eager mode does."""
+    if op.kind is Kind.VIEW or op.name == "select_scatter":  # their integer is a position
+        return _BOUNDS["int64"]
     names = {FROM_NUMPY[x._array.dtype].name for x in operands if isinstance(x, Tensor)}
     if "dtype" in attributes:
         names.add(attributes["dtype"].name)
