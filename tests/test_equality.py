@@ -422,3 +422,31 @@ def test_a_value_on_its_threshold_takes_eagers_branch() -> None:
             x = T.tensor(np.array([0.5, last], np.float32))
             assert compiled(x).tolist() == function(x).tolist()
     assert compiled.stats.compiled_calls >= 3
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_power_of_a_half_is_the_same_number_however_the_exponent_is_given(dtype: type) -> None:
+    """NumPy takes a square root, which differs at -0.0 and minus infinity, where the exponent is 0.5 along a whole dimension."""
+    x = np.array([-0.0, -np.inf, 4.0, 0.0, np.inf, np.nan, -1.0], dtype)
+    half = np.full_like(x, 0.5)
+    for eager, compiled in (
+        both(lambda a: a**0.5, x), both(lambda a, b: a**b, x, half), both(lambda a, b: a**b, x, half[:1]),
+        both(lambda a, b: a[:1] ** b, x, half[:1]),
+    ):  # fmt: skip
+        expected = np.array([0.0, np.inf, 2.0, 0.0, np.inf, np.nan, np.nan], dtype)[: len(eager)]
+        for result in (eager, compiled):
+            np.testing.assert_array_equal(result, expected)
+            assert not np.signbit(result[result == 0]).any() and result.dtype == dtype
+
+
+@pytest.mark.parametrize("function", [T.pow, T.floor_divide, T.remainder, T.fmod])
+def test_arithmetic_that_bools_lack_raises_in_eager_and_compiled(function: Callable[..., T.Tensor]) -> None:
+    for call in (function, T.compile(function)):
+        with pytest.raises(RuntimeError, match="bool"):
+            call(T.tensor([True, False]), True)
+
+
+def test_conversion_of_a_large_number_does_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert T.tensor(1e300).item() == math.inf

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Op, Promotion
@@ -34,6 +36,12 @@ def _elementwise_rule(name: str, result: dtypes.DType | None, skip: int) -> Call
         return Aval(shape, {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.default_dtype()}[kind])
 
     return rule
+
+
+def refuse_bool(name: str, *operands: Any) -> None:
+    """Raise RuntimeError if the operands are bools: NumPy would compute in int8."""
+    if any(getattr(x, "dtype", None) == np.bool_ for x in operands):
+        raise RuntimeError(f"{name}(): not defined for bool tensors; cast an operand first, e.g. with .int()")
 
 
 def elementwise(

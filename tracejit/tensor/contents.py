@@ -31,7 +31,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
                 f"tensor(): expected nested sequences of equal lengths, got {type(data).__name__}: {error}"
             ) from None
         if array.dtype == np.float64:
-            array = array.astype(dtypes.default_dtype().numpy if dtype is None else dtype.numpy)
+            array = state.quietly(array.astype, dtypes.default_dtype().numpy if dtype is None else dtype.numpy)
         elif array.size == 0 and dtype is None:
             array = array.astype(dtypes.default_dtype().numpy)
     if dtype is not None and array.dtype != dtype.numpy:
@@ -39,7 +39,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if array.dtype not in FROM_NUMPY:
         if array.dtype == object:
             raise TypeError(
-                f"tensor(): expected numbers or nested sequences of numbers, got {type(data).__name__} holding other objects"
+                f"tensor(): expected numbers or nested sequences of numbers, got {data.__class__.__name__} holding other objects"
             )
         dtypes.from_numpy_dtype(array.dtype)
     canonical = FROM_NUMPY[array.dtype].numpy

@@ -10,7 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 from tracejit.ops.creation import zero_gradient
-from tracejit.ops.declare import FLOAT, NONE, elementwise
+from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool
 from tracejit.ops.elementwise.rounding import trunc
 from tracejit.ops.samples import binary, cases, floats, integers, unary
 
@@ -93,6 +93,7 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x, y: b.floor_divide(x, y), samples=binary(other_low=0.5))
 def floor_divide(x: Any, y: Any) -> Any:
     """Elementwise quotient rounded down.  Integers divided by 0 give 0.  The gradient is zero."""
+    refuse_bool("floor_divide", x, y)
     return np.floor_divide(x, y)
 
 
@@ -104,6 +105,7 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x, y: b.remainder(x, y), samples=binary(other_low=0.7))
 def remainder(x: Any, y: Any) -> Any:
     """Elementwise x - y * floor(x / y): the sign is that of the divisor.  Integers divided by 0 give 0."""
+    refuse_bool("remainder", x, y)
     return np.remainder(x, y)
 
 
@@ -116,6 +118,7 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x, y: b.fmod(x, y), samples=binary(other_low=0.7))
 def fmod(x: Any, y: Any) -> Any:
     """Elementwise x - y * trunc(x / y): the sign is that of the dividend.  Integers divided by 0 give 0."""
+    refuse_bool("fmod", x, y)
     return np.fmod(x, y)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from tracejit.ops.creation import zero_gradient
-from tracejit.ops.declare import FLOAT, elementwise
+from tracejit.ops.declare import FLOAT, elementwise, refuse_bool
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.samples import binary, unary
 
@@ -219,17 +219,20 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _pow_lowering(b: Any, x: Any, y: Any) -> Any:
-    """A constant exponent of 2 or 3 is multiplications (within 1.5 ulp), everything else the power function."""
+    """A constant exponent of 2 or 3 is multiplications (within 1.5 ulp), 0.5 a square root (but for -0.0 and minus infinity)."""
     exponent = getattr(y, "value", None)
     if x.dtype.is_floating_point and exponent is not None and exponent in (2, 3):
         return x * x if exponent == 2 else x * x * x
+    if x.dtype.is_floating_point and exponent == 0.5:
+        return b.select(b.eq(x, -math.inf), -x, b.sqrt(x) + 0.0)
     return b.pow(x, y)
 
 
 @elementwise(_pow_lowering, name="pow", samples=binary(0.4, 2.0, -2.0, 2.0))
 def pow_(x: Any, y: Any) -> Any:
     """Elementwise power.  Raises RuntimeError for integers raised to a negative Python integer, as PyTorch does; to negative elements of
-    an integer tensor they give the integer part of the quotient (0 for 0)."""
+    an integer tensor they give the integer part of the quotient (0 for 0).  Raises RuntimeError for two bools, as PyTorch does."""
+    refuse_bool("pow", x, y)
     if type(y) is int and y < 0 and getattr(x, "dtype", np.dtype(float)).kind in "iu":
         raise RuntimeError(
             "pow(): integers to negative integer powers are not allowed; convert the base to a floating-point dtype"
@@ -238,7 +241,18 @@ def pow_(x: Any, y: Any) -> Any:
         return np.multiply(x, x)
     if isinstance(y, np.ndarray) and y.dtype.kind == "i" and y.size and y.min() < 0:
         return _signed_integer_power(np.asarray(x), y)
-    return np.power(x, y)
+    out = np.power(x, y)
+    half = y == 0.5
+    if half is True or (half is not False and half.any()):
+        out = np.where(half, _power_of_a_half(x), out).astype(out.dtype, copy=False)
+    return out
+
+
+def _power_of_a_half(x: Any) -> Any:
+    """x ** 0.5 as C99 defines it.  The square root, which NumPy takes where the exponent is 0.5 throughout, is -0.0 at -0.0 and NaN at
+    minus infinity."""
+    out = np.sqrt(x) + 0
+    return np.where(np.isneginf(x), -x, out) if np.any(np.isneginf(x)) else out
 
 
 def _signed_integer_power(x: Any, y: Any) -> Any:
