@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numba
-import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 import tracejit
-from benchmarks import digits, table
+from benchmarks import digits, environment, goals, table
 from benchmarks.peers import PEERS, load
 from benchmarks.rows import RowResult, WrongResults, run_row, select
 
@@ -54,14 +50,6 @@ def _start_up() -> float:
     return time.perf_counter() - start
 
 
-def _machine() -> str:
-    blas = {f"{pool['internal_api']} {pool['version']} {pool['num_threads']} threads" for pool in threadpool_info()}
-    return (
-        f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}, {os.cpu_count()} CPUs; "
-        f"{', '.join(sorted(blas)) or 'no BLAS found'}"
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
     arguments = _arguments(argv)
@@ -78,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     start = time.perf_counter()
     if arguments.threads:
         threadpool_limits(arguments.threads)  # after the peers are loaded: they bring libraries of their own
-    print(_machine())
+    surroundings = environment.describe(arguments.threads)
+    print(environment.one_line(surroundings))
     for note in peer_notes:
         print(note)
     results: list[RowResult] = []
@@ -99,13 +88,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table.line(result, others), flush=True)
     if results:
         print(table.summary(results))
+        print(goals.summary(results))
     if with_digits:
         report, wrong = digits.compare(20 if arguments.quick else 30)
         print("\n" + report)
         problems += wrong
     print(f"\n{time.perf_counter() - start:.0f} s in all")
     if arguments.json is not None:
-        document = {"machine": _machine(), "peers": peer_notes, "rows": [r.as_dict() for r in results], "problems": problems}
+        document = {
+            "environment": surroundings,
+            "quick": arguments.quick,
+            "peers": peer_notes,
+            "rows": [r.as_dict() for r in results],
+            "problems": problems,
+        }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     for problem in problems:
         print(f"FAILED: {problem}", file=sys.stderr)

@@ -46,7 +46,8 @@ class RowResult:
 
     ratio: eager / compiled, the median over rounds of paired measurements; difference: see `relative_difference`; products: the time
     of the row's matrix products alone in NumPy as a fraction of eager's; replayed: fraction of the timed calls that ran compiled;
-    others: medians of hand-written NumPy and peers; other_ratios: their time / compiled's (eager's in eager rows)."""
+    others: medians of hand-written NumPy and peers; other_ratios: their time / compiled's (eager's in eager rows); samples: seconds per
+    call of every side, by rounds."""
 
     name: str
     title: str
@@ -62,12 +63,17 @@ class RowResult:
     others: dict[str, float] = field(default_factory=dict)
     other_ratios: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
+    samples: dict[str, list[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
     def met(self) -> bool | None:
         """Whether the target was reached."""
         return None if self.ratio is None or self.target is None else self.ratio >= self.target
+
+    def ratio_of(self, side: str) -> float | None:
+        """The time of a side / compiled's; None where the row has no such side."""
+        return self.ratio if side == "eager" else self.other_ratios.get(side)
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -166,6 +172,7 @@ def run_row(workload: Workload, peers: Mapping[str, Callable[[Workload], Side | 
         others={name: medians[name] for name in others},
         other_ratios={name: paired_ratio(figures[name], figures[reference]) for name in others},
         rounds=len(figures["eager"]),
+        samples=figures,
         notes=tuple(notes),
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import numba_functions, numba_rows, rows, table
+from benchmarks import compare, goals, numba_functions, numba_rows, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -161,3 +163,79 @@ def test_the_command_line_prints_a_table_and_writes_json(tmp_path: Path, capsys:
     first, second = json.loads(file.read_text())["rows"]
     assert first["difference"] <= 1e-6 and first["replayed"] == 1.0
     assert second["compiled"] is None
+    assert len(first["samples"]["eager"]) == len(first["samples"]["compiled"]) == first["rounds"]
+    environment = json.loads(file.read_text())["environment"]
+    assert environment["threads"] == 1 and environment["versions"]["numpy"] == np.__version__
+
+
+def document(**factors: float) -> dict[str, Any]:
+    """A run in which compiled takes eager's time * factor, with one per cent of noise, on a machine that drifts."""
+    random = np.random.default_rng(0)
+    found = []
+    for name, factor in factors.items():
+        eager = 1e-3 * random.uniform(1, 2, 40)
+        found.append(
+            {"name": name, "samples": {"eager": list(eager), "compiled": list(eager * factor * random.normal(1, 0.01, 40))}}
+        )
+    return {"environment": {}, "rows": found, "problems": []}
+
+
+def verdicts(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    return {change.name: change.verdict for change in compare.compare(before, after, 1.1, "eager")}
+
+
+def test_compare_names_what_moved_beyond_the_threshold() -> None:
+    before, after = document(a=0.5, b=0.5, c=0.5), document(a=0.6, b=0.5, c=0.3)
+    assert verdicts(before, after) == {"a": "slower", "b": "same", "c": "faster"}
+
+
+def test_compare_calls_a_change_within_the_spread_of_the_samples_noise() -> None:
+    wide = np.exp(np.random.default_rng(1).normal(0, 1, 9))
+    rows_of = [{"name": "a", "samples": {"eager": [1.0] * 9, "compiled": list(factor * wide)}} for factor in (1.0, 1.2)]
+    assert verdicts({"rows": rows_of[:1]}, {"rows": rows_of[1:]}) == {"a": "noise"}
+
+
+@pytest.mark.parametrize(
+    ("after", "status", "said"),
+    [
+        (document(a=0.5, b=0.5), 0, "2 rows: 0 slower, 0 faster"),
+        (document(a=0.5, b=0.6), 1, "slower: b"),
+        (document(a=0.5), 1, "gone: b"),
+        ({**document(a=0.5, b=0.5), "problems": ["b: wrong"]}, 1, "wrong results: b: wrong"),
+        ({"rows": [{"name": "a"}]}, 2, "has no rows with samples"),
+        ([], 2, "has no rows with samples"),
+        ({"rows": []}, 2, "no row has a compiled side and 'eager'"),
+    ],
+)
+def test_compare_exits_with_what_it_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], after: Any, status: int, said: str
+) -> None:
+    files = [tmp_path / "before.json", tmp_path / "after.json"]
+    for file, content in zip(files, (document(a=0.5, b=0.5), after), strict=True):
+        file.write_text(json.dumps(content))
+    assert compare.main([str(file) for file in files]) == status
+    assert said in "".join(capsys.readouterr())
+
+
+def test_compare_refuses_files_that_are_not_there_and_thresholds_that_are_no_factors(tmp_path: Path) -> None:
+    file = tmp_path / "before.json"
+    assert compare.main([str(file), str(file)]) == 2
+    file.write_text(json.dumps(document(a=0.5)))
+    assert compare.main([str(file), str(file), "--threshold", "0.9"]) == 2
+    assert compare.main([str(file), str(file)]) == 0
+
+
+def test_compare_runs_as_a_script(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(document(a=0.5)))
+    done = subprocess.run([sys.executable, compare.__file__, file, file], capture_output=True, text=True, check=True)
+    assert "1 rows: 0 slower" in done.stdout
+
+
+def test_goals_say_which_rows_miss_them() -> None:
+    result = replace(rows.run_row(rows.ROWS[0], {}, 0.01), ratio=1.0, other_ratios={"jax": 2.0, "numba": 1.0})
+    said = goals.summary([result])
+    assert "compiled / eager: 1 of 1 goals met" in said
+    assert "compiled / jax: 0 of 1 goals met; missed: a*b+1 0.50 of 0.3" in said
+    assert "compiled / numba: 1 of 1" in said
+    assert goals.against("rnn_3", "jax") == 0.6 and goals.against("mlp_sgd_64", "jax") == 1.0

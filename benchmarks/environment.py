@@ -1,0 +1,56 @@
+"""What the figures of a run depend on: machine, versions, threads.  Two runs whose environments differ compare by ratios only."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+__all__ = ["describe", "one_line"]
+
+_PACKAGES = ("tracejit", "numpy", "numba", "llvmlite", "scipy", "scikit-learn", "torch", "jax", "jaxlib")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    """The model's name where the system tells it, else the architecture."""
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def describe(threads: int) -> dict[str, Any]:
+    """For --json.  threads: what was asked for; the pools are as they are now."""
+    pools = [
+        {key: pool.get(key) for key in ("internal_api", "version", "num_threads", "architecture")} for pool in threadpool_info()
+    ]
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "processors": os.cpu_count(),
+        "threads": threads,
+        "pools": pools,
+        "versions": {package: version for package in _PACKAGES if (version := _version(package)) is not None},
+    }
+
+
+def one_line(environment: dict[str, Any]) -> str:
+    """The head of the printed output."""
+    versions = environment["versions"]
+    pools = {f"{pool['internal_api']} {pool['version']} {pool['num_threads']} threads" for pool in environment["pools"]}
+    return (
+        f"Python {environment['python']}, NumPy {versions['numpy']}, Numba {versions['numba']}, "
+        f"{environment['processors']} x {environment['processor']}; {', '.join(sorted(pools)) or 'no BLAS found'}"
+    )
