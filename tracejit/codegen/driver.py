@@ -4,14 +4,14 @@
 was made for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
 copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
-A program is one Numba function `driver(frame, arrays)` around an intrinsic whose LLVM text is written here.  Equal nests are one internal
-function.  The code is found again by its content, the data behind the frame's slots not being part of it.
+A program is one LLVM function of a frame's address and a tuple's, whose text is written here.  Equal nests are one internal function.  The
+code is found again by its content, the data behind the frame's slots not being part of it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import platform
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -19,17 +19,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import llvmlite
 import llvmlite.binding
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import config as numba_config
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic
 
-from tracejit.codegen import blas, frame_check, libm, llvm_operations
+from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code
 from tracejit.codegen.expr import builder
 from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
@@ -43,22 +36,18 @@ __all__ = ["MISMATCH", "OK", "CompiledProgram", "compile_program", "host_target"
 
 OK: Final = 0
 MISMATCH: Final = -1
-OPTIMISATION: Final = 0  # of IR; explicit vectors and hoisting leave little to gain (the backend always runs at its best)
 REMEMBERED: Final = 512  # programs found again by content
-
-_PROGRAM: Final = "tracejit_program"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program.  `owner` keeps alive what the code refers to; `seconds` is what compiling took (0 when found)."""
+    """Machine code of a program, which lives as long as `run`.  `seconds` is what compiling took (0 when found)."""
 
     run: Callable[[int, int], int]
     template: np.ndarray[Any, Any]
     key: str
     text: str
     seconds: float
-    owner: Any
 
 
 @cache
@@ -70,18 +59,6 @@ def host_target() -> Target:
     if features.get("avx2", False):
         return Target(256, masked=True)  # masked bytes are slow here, but not slower than one at a time
     return Target(128, masked=False)
-
-
-class _Function(ir.Function):  # type: ignore[misc]
-    """An internal function whose definition is text."""
-
-    def __init__(self, module: Any, name: str, text: str) -> None:
-        self.text = text
-        word = ir.IntType(64)
-        super().__init__(module, ir.FunctionType(word, [word, word]), name)
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class _ProgramWriter:
@@ -121,7 +98,12 @@ class _ProgramWriter:
             code.lines += ["leave:", f"%status = phi i64 {', '.join(self.leaving)}", "ret i64 %status"]
         self.declarations.update(code.declarations)
         functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
-        program = [f"define internal i64 @{_PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{", "entry:", *code.lines, "}"]
+        program = [
+            f"define internal i64 @{machine_code.PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{",
+            "entry:",
+            *code.lines,
+            "}",
+        ]
         return "\n".join([*sorted(self.declarations.values()), frame_check.check_text(), *functions, *program])
 
     def _step(self, step: Step) -> None:
@@ -244,59 +226,19 @@ class _ProgramWriter:
         code.begin(end)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Machine:
-    """A compiled text: Numba's function, and its entry point, which skips Numba's dispatch."""
-
-    dispatcher: Any
-    run: Callable[[int, int], int]
+_known: OrderedDict[str, Callable[[int, int], int]] = OrderedDict()
+_lock = threading.Lock()  # one thread compiles; others find what it made
 
 
-_known: OrderedDict[str, _Machine] = OrderedDict()
-
-
-@cache
-def _versions() -> str:
-    cpu = llvmlite.binding.get_host_cpu_name()
-    return " ".join([platform.machine(), cpu, numba.__version__, llvmlite.__version__, np.__version__, str(OPTIMISATION)])
-
-
-def _define_symbols(writer: _ProgramWriter) -> None:
-    """Make the C functions that the text calls known to the linker; those that LLVM may call for an operation included."""
-    add = llvmlite.binding.add_symbol
-    for name, dtype, arity in writer.libm:
-        add(llvm_operations.libm_symbol(name, dtype), libm.address(name, dtype, arity))
+def _imports(writer: _ProgramWriter) -> dict[str, int]:
+    """Addresses of the C functions that the text calls; those that LLVM may call for an operation included."""
+    found = {llvm_operations.libm_symbol(name, dtype): libm.address(name, dtype, arity) for name, dtype, arity in writer.libm}
     for name, arity in (("fmod", 2), ("fma", 3)):
-        add(name, libm.address(name, dtypes.float64, arity))
-        add(name + "f", libm.address(name, dtypes.float32, arity))
+        found[name] = libm.address(name, dtypes.float64, arity)
+        found[name + "f"] = libm.address(name, dtypes.float32, arity)
     if writer.uses_blas:
-        for symbol, address in blas.symbols(blas.blas()).items():
-            add(symbol, address)
-
-
-def _build(text: str) -> _Machine:
-    """Compile a text with Numba.  Its optimisation level is a global of the process: held only under Numba's own lock."""
-    signature = numba.types.int64(numba.types.intp, numba.types.intp)
-
-    @intrinsic  # type: ignore[misc]
-    def program(typing_context: Any, frame: Any, arrays: Any) -> Any:
-        def codegen(context: Any, ir_builder: Any, signature: Any, arguments: Any) -> Any:
-            return ir_builder.call(_Function(ir_builder.module, _PROGRAM, text), arguments)
-
-        return signature, codegen
-
-    def driver(frame: int, arrays: int) -> Any:
-        return program(frame, arrays)
-
-    with global_compiler_lock:
-        _ = cpu_target.target_context  # creates the backend at Numba's own level
-        level = numba_config.OPT
-        numba_config.OPT = type(level)(OPTIMISATION)
-        try:
-            dispatcher = numba.njit(signature, error_model="numpy", no_cfunc_wrapper=True)(driver)
-        finally:
-            numba_config.OPT = level
-    return _Machine(dispatcher, dispatcher.overloads[(numba.types.intp, numba.types.intp)].entry_point)
+        found |= blas.symbols(blas.blas())
+    return found
 
 
 def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
@@ -307,18 +249,17 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
     frame_check.verify_layout()
     writer = _ProgramWriter(spec, target or host_target())
     text = writer.text()
-    key = hashlib.sha256(f"{_versions()}\n{text}".encode()).hexdigest()
-    with global_compiler_lock:
-        machine = _known.get(key)
-        if machine is None:
-            _define_symbols(writer)
-            machine = _known[key] = _build(text)
+    key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
+    seconds = 0.0
+    with _lock:
+        run = _known.get(key)
+        if run is None:
+            run = _known[key] = machine_code.load(machine_code.compile_text(text), _imports(writer))
             if len(_known) > REMEMBERED:
                 _known.popitem(last=False)
             seconds = time.perf_counter() - started
         else:
             _known.move_to_end(key)
-            seconds = 0.0
     words = frame_check.metadata_words(spec.arrays) + frame_check.disjoint_words(spec.arrays, spec.disjoint)
     template = np.array([0] * spec.slots + words, dtype=np.int64)
-    return CompiledProgram(machine.run, template, key, text, seconds, machine)
+    return CompiledProgram(run, template, key, text, seconds)

@@ -1,0 +1,151 @@
+"""LLVM text to relocatable object code, and object code to a Python function.
+
+`compile_text(text)` gives the bytes of an object file for this machine; `load(object_code, imports)` links them into the process and
+returns a callable of two integers.  Both a program that was just compiled and one that an earlier process left behind go through `load`,
+so there is one way for code to get into the process.
+
+The callable is a C function in CPython's fast calling convention (METH_FASTCALL), written in LLVM beside the program: it costs about as
+much as a built-in function, and it holds the GIL, which the program needs to read Python objects.  Object code holds no address: what it
+calls are symbols, resolved by `load` from names.
+
+`identity()` names everything besides the text that the bytes depend on.  This module knows no programs and no files.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import platform
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+__all__ = ["PROGRAM", "compile_text", "identity", "load"]
+
+PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
+FORMAT: Final = 1  # of what is made from the text: the entry and the options below
+
+_ENTRY: Final = "tracejit_entry"
+_BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
+_FASTCALL: Final = 0x0080
+_PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
+
+_ENTRY_TEXT: Final = f"""
+declare i32 @PyErr_BadArgument()
+declare ptr @PyErr_Occurred()
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+
+define ptr @{_ENTRY}(ptr %self, ptr %arguments, i64 %count) nounwind {{
+entry:
+  %two = icmp eq i64 %count, 2
+  br i1 %two, label %convert, label %refuse
+convert:
+  %second = getelementptr ptr, ptr %arguments, i64 1
+  %frame.object = load ptr, ptr %arguments
+  %arrays.object = load ptr, ptr %second
+  %frame = call i64 @PyLong_AsLongLong(ptr %frame.object)
+  %frame.doubt = icmp eq i64 %frame, -1
+  br i1 %frame.doubt, label %frame.failed, label %next
+frame.failed:
+  %frame.error = call ptr @PyErr_Occurred()
+  %frame.fine = icmp eq ptr %frame.error, null
+  br i1 %frame.fine, label %next, label %raise
+next:
+  %arrays = call i64 @PyLong_AsLongLong(ptr %arrays.object)
+  %arrays.doubt = icmp eq i64 %arrays, -1
+  br i1 %arrays.doubt, label %arrays.failed, label %run
+arrays.failed:
+  %arrays.error = call ptr @PyErr_Occurred()
+  %arrays.fine = icmp eq ptr %arrays.error, null
+  br i1 %arrays.fine, label %run, label %raise
+run:
+  %status = call i64 @{PROGRAM}(i64 %frame, i64 %arrays)
+  %result = call ptr @PyLong_FromLongLong(i64 %status)
+  ret ptr %result
+refuse:
+  %ignored = call i32 @PyErr_BadArgument()
+  br label %raise
+raise:
+  ret ptr null
+}}
+"""
+
+
+class _MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("method", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+_names = itertools.count()
+_lock = threading.Lock()  # one thread at a time in the linker and the backend
+
+
+@cache
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=_BACKEND_LEVEL,
+        jit=True,
+        reloc="static" if platform.machine().lower() in ("x86_64", "amd64", "i386", "i686") else "default",
+        codemodel="jitdefault",  # large: no distance is too far, and constants that a loop uses are kept in registers
+    )
+
+
+@cache
+def _linker() -> Any:
+    return llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)
+
+
+@cache
+def _python_symbols() -> dict[str, int]:
+    return {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _PYTHON}
+
+
+@cache
+def identity() -> str:
+    """All that object code depends on and its text does not show: versions, the processor and its features, the layout of data."""
+    python = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p)}"
+    compiler = f"llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info} level {_BACKEND_LEVEL}"
+    machine = f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    return "\n".join(
+        [f"format {FORMAT}", python, f"numpy {np.__version__}", compiler, machine, str(_target_machine().target_data)]
+    )
+
+
+def compile_text(text: str) -> bytes:
+    """Object code of a module that defines PROGRAM.  Raises RuntimeError for a text that LLVM does not take."""
+    with _lock:
+        target_machine = _target_machine()
+        module = llvm.parse_assembly(text + _ENTRY_TEXT)
+        module.triple = llvm.get_process_triple()
+        module.data_layout = str(target_machine.target_data)
+        return bytes(target_machine.emit_object(module))
+
+
+def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[[int, int], int]:
+    """The program of `compile_text`'s object code as a Python function.  imports: C symbol -> address; C's own are known.
+
+    The function keeps its code alive.  Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
+    library = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process().export_symbol(_ENTRY)
+    for name, address in (*_python_symbols().items(), *imports.items()):
+        library.import_symbol(name, address)
+    with _lock:
+        linker = _linker()
+        tracker = library.link(linker, f"tracejit{next(_names)}")
+    definition = _MethodDefinition(b"program", tracker[_ENTRY], _FASTCALL, None)
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    # The function's `self` owns what it consists of; a tuple lets go of its last item, the code, before the linker.
+    function: Callable[[int, int], int] = create(ctypes.addressof(definition), (definition, linker, tracker), None)
+    return function
