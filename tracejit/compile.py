@@ -202,9 +202,11 @@ class CompiledFunction(functools.partial[Any]):
             return
         for entry in self._entries:
             if entry.stands_for(recording):
+                if entry not in tried:  # another thread recorded it meanwhile
+                    return
                 if exited is not None:
                     exited.eager_exits.add(number)
-                elif entry in tried:  # else another thread recorded it meanwhile
+                else:
                     self._refuse(make("unstable_guards", self._name()))
                 return
         log = DebugLog(self._name()) if config.debug else None
