@@ -25,8 +25,8 @@ class Config:
     """backend: what runs programs (TRACEJIT_BACKEND: llvm, reference, interpret).  verify: run the verifier after every pass
     (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles and reasons, 2 kernel timings, 3 the
     graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded paths per function; beyond
-    it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is not
-    recorded any more (TRACEJIT_MAX_FAILURES)."""
+    it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is
+    recorded only now and then (TRACEJIT_MAX_FAILURES)."""
 
     backend: str = "llvm"
     verify: bool = False
