@@ -15,7 +15,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 import tracejit
-from benchmarks import digits, environment, goals, table
+from benchmarks import digits, environment, goals, plot, table
 from benchmarks.peers import PEERS, load
 from benchmarks.rows import RowResult, WrongResults, run_row, select
 
@@ -33,6 +33,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--peers", nargs="*", default=[], choices=PEERS, help="columns of other libraries, which must be installed"
     )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--plot", type=Path, help="also draw the ratios into this SVG file")
     parser.add_argument(
         "--threads", type=int, default=1, help="threads of BLAS and torch, 0 for their own choice; JAX always chooses"
     )
@@ -103,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             "problems": problems,
         }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+    if arguments.plot is not None and any(row.compiled is not None for row in results):
+        arguments.plot.write_text(plot.svg(results, environment.one_line(surroundings)))
     for problem in problems:
         print(f"FAILED: {problem}", file=sys.stderr)
     return 1 if problems else 0

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import compare, goals, numba_functions, numba_rows, rows, table
+from benchmarks import compare, goals, numba_functions, numba_rows, plot, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -239,3 +240,17 @@ def test_goals_say_which_rows_miss_them() -> None:
     assert "compiled / jax: 0 of 1 goals met; missed: a*b+1 0.50 of 0.3" in said
     assert "compiled / numba: 1 of 1" in said
     assert goals.against("rnn_3", "jax") == 0.6 and goals.against("mlp_sgd_64", "jax") == 1.0
+
+
+def test_the_plot_is_svg_with_bars_on_a_log_scale_from_the_line_at_one() -> None:
+    measured = rows.run_row(rows.ROWS[0], {}, 0.01)
+    result = replace(measured, title="a < b & c", ratio=10.0, other_ratios={"numba": 0.1})
+    root = ElementTree.fromstring(plot.svg([result], "here"))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = {bar.get("fill"): bar for bar in root.iter(f"{space}rect") if bar.get("height") == "10" and bar.get("y") != "44"}
+    faster, slower = (float(bars[colour].get("width", "0")) for colour in ("#4e79a7", "#9c6ade"))
+    assert faster == pytest.approx(slower, abs=0.2) and faster > 100
+    assert float(bars["#9c6ade"].get("x", "0")) + slower == pytest.approx(float(bars["#4e79a7"].get("x", "0")), abs=0.2)
+    assert "a < b & c" in [text.text for text in root.iter(f"{space}text")]
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot.svg([replace(measured, compiled=None)], "here")
