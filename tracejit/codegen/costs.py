@@ -19,8 +19,8 @@ __all__ = ["CHEAP_LOAD", "EXPENSIVE", "compute_dtype", "operation_cost"]
 EXPENSIVE: Final = 8  # from here on a value is kept rather than computed again
 CHEAP_LOAD: Final = 3  # from here on a value that lies in memory anyway is loaded rather than computed again
 _WEIGHTS: Final = {
-    "div": 3,
-    "sqrt": 4,
+    "div": 8,
+    "sqrt": 12,
     "floor_divide": 6,
     "remainder": 6,
     "fmod": 20,
