@@ -15,7 +15,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 import tracejit
-from benchmarks import digits, environment, goals, plot, table
+from benchmarks import digits, environment, first_call, goals, plot, table
 from benchmarks.peers import PEERS, load
 from benchmarks.rows import RowResult, WrongResults, run_row, select
 
@@ -33,6 +33,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--peers", nargs="*", default=[], choices=PEERS, help="columns of other libraries, which must be installed"
     )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--first-call",
+        action="store_true",
+        help="also time fresh processes to the end of their second step, cold and warm; with JAX if it is among the peers",
+    )
     parser.add_argument("--plot", type=Path, help="also draw the ratios into this SVG file")
     parser.add_argument(
         "--threads", type=int, default=1, help="threads of BLAS and torch, 0 for their own choice; JAX always chooses"
@@ -49,6 +54,13 @@ def _start_up() -> float:
     negate = tracejit.compile(lambda x: -x)
     negate(tracejit.zeros(2))
     return time.perf_counter() - start
+
+
+def _starts(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[list[first_call.Start], list[str]]:
+    """The starts of those of the rows that are measured in fresh processes."""
+    libraries = [name for name in first_call.LIBRARIES if name == "tracejit" or name in arguments.peers]
+    wanted = [name for name in first_call.ROWS if name in names]
+    return first_call.measure(wanted, libraries, 1 if arguments.quick else 3, arguments.threads)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,6 +106,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         report, wrong = digits.compare(20 if arguments.quick else 30)
         print("\n" + report)
         problems += wrong
+    starts: list[first_call.Start] = []
+    if arguments.first_call:
+        starts, wrong = _starts(arguments, [w.name for w in workloads])
+        print("\n" + first_call.report(starts) if starts else "\nfirst call: none of the rows is a training step")
+        problems += wrong
     print(f"\n{time.perf_counter() - start:.0f} s in all")
     if arguments.json is not None:
         document = {
@@ -101,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "quick": arguments.quick,
             "peers": peer_notes,
             "rows": [r.as_dict() for r in results],
+            "first_call": [s.as_dict() for s in starts],
             "problems": problems,
         }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")

@@ -16,7 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import compare, goals, numba_functions, numba_rows, plot, rows, table
+from benchmarks import compare, first_call, goals, numba_functions, numba_rows, plot, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -254,3 +254,23 @@ def test_the_plot_is_svg_with_bars_on_a_log_scale_from_the_line_at_one() -> None
     assert "a < b & c" in [text.text for text in root.iter(f"{space}text")]
     with pytest.raises(ValueError, match="nothing to plot"):
         plot.svg([replace(measured, compiled=None)], "here")
+
+
+def test_starts_are_timed_in_processes_of_their_own_and_their_results_compared() -> None:
+    (start,), problems = first_call.measure(["mlp_sgd_64"], ["tracejit"], 1, 1)
+    assert not problems and len(start.cold) == len(start.warm) == 1
+    assert 0.05 < start.as_dict()["warm_median"] < 60
+    said = first_call.report([start, replace(start, library="jax", cold=[2 * start.cold[0]])])
+    assert "(2.00)" in said and "(1.00)" in said
+
+
+def test_a_process_that_fails_is_an_error_with_what_it_said() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)process of tracejit for nonsense ended with status 1.*KeyError: 'nonsense'"):
+        first_call.measure(["nonsense"], ["tracejit"], 1, 1)
+
+
+def test_starts_with_different_results_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = iter([(1.0, 2.0), (1.0, 2.0), (1.0, 2.0), (1.0, 2.1)])
+    monkeypatch.setattr(first_call, "_timed", lambda *_: next(outcomes))
+    _, problems = first_call.measure(["mlp_sgd_64"], ["tracejit", "jax"], 1, 1)
+    assert problems == ["first call of mlp_sgd_64: results of jax differ by 1.00e-01"]
