@@ -18,6 +18,7 @@ import tracejit
 from benchmarks import digits, environment, first_call, goals, plot, table
 from benchmarks.peers import PEERS, load
 from benchmarks.rows import RowResult, WrongResults, run_row, select
+from tracejit.config import override
 
 __all__ = ["main"]
 
@@ -65,7 +66,11 @@ def _starts(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[list[f
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
-    arguments = _arguments(argv)
+    with override(cache=False):  # first calls compile, whatever earlier processes left in files
+        return _run(_arguments(argv))
+
+
+def _run(arguments: argparse.Namespace) -> int:
     names = [name for name in arguments.rows.split(",") if name]
     with_digits = not names or "digits" in names
     wanted = [name for name in names if name != "digits"]

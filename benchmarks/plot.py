@@ -46,7 +46,7 @@ def svg(rows: Sequence[RowResult], caption: str) -> str:
         raise ValueError("no row with a compiled side was measured: there is nothing to plot")
     sides = [side for side in _COLOURS if any(side == name for _, bars in groups for name, _ in bars)]
     values = [ratio for _, bars in groups for _, ratio in bars]
-    lowest, highest = min(0, math.floor(math.log10(min(values)))), max(1, math.ceil(math.log10(max(values))))
+    lowest, highest = min(0.0, math.log10(min(values)) - 0.05), max(1.0, math.log10(max(values)) + 0.05)
     height = _TOP + sum(len(bars) * _BAR + _GAP for _, bars in groups) + _BOTTOM
     width = _LABELS + _PLOT + _RIGHT
 
@@ -69,15 +69,16 @@ def svg(rows: Sequence[RowResult], caption: str) -> str:
             )
         )
     base = height - _BOTTOM
-    for power in range(lowest, highest + 1):
+    for power in range(math.floor(lowest), math.floor(highest) + 1):
         for digit in range(1, 10):
             value = digit * 10.0**power
-            if value <= 10.0**highest:
+            if lowest <= math.log10(value) <= highest:
                 colour = "#bbb" if digit == 1 else "#eee"
                 parts.append(
                     f'<line x1="{across(value):.1f}" y1="{_TOP}" x2="{across(value):.1f}" y2="{base}" stroke="{colour}"/>'
                 )
-        parts.append(_text(across(10.0**power), base + 15, f"{10.0**power:g}x", "middle"))
+                if digit in (1, 2, 5):
+                    parts.append(_text(across(value), base + 15, f"{value:g}x", "middle", size=10))
     y: float = _TOP + _GAP / 2
     for title, bars in groups:
         parts.append(_text(_LABELS - 8, y + len(bars) * _BAR / 2 + 4, title, "end"))
