@@ -1,6 +1,6 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd, config, data, functional, functions, linalg, nn, optim, random
+from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.compile import CompiledFunction, compile
 from tracejit.core.dtypes import DType as dtype
@@ -25,6 +25,7 @@ __all__ = [
     "autograd",
     "bool",
     "bool_",
+    "cache",
     "compile",
     "config",
     "data",

@@ -26,13 +26,18 @@ class Config:
     (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles and reasons, 2 kernel timings, 3 the
     graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded paths per function; beyond
     it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is
-    recorded only now and then (TRACEJIT_MAX_FAILURES)."""
+    recorded only now and then (TRACEJIT_MAX_FAILURES).  cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
+    cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
+    have together (TRACEJIT_CACHE_SIZE)."""
 
     backend: str = "llvm"
     verify: bool = False
     debug: int = 0
     max_entries: int = 32
     max_failures: int = 3
+    cache: bool = True
+    cache_dir: str = ""
+    cache_size: int = 256
 
     def check(self) -> None:
         """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
@@ -45,7 +50,7 @@ class Config:
             raise ValueError(f"TRACEJIT_BACKEND: expected one of {', '.join(_BACKENDS)}, got {self.backend!r}")
         if not 0 <= self.debug <= 5:
             raise ValueError(f"TRACEJIT_DEBUG: expected 0 to 5, got {self.debug}")
-        for name in ("max_entries", "max_failures"):
+        for name in ("max_entries", "max_failures", "cache_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 

@@ -5,7 +5,7 @@ was made for, nothing was written) or the exit code k >= 1 of a nest.  `template
 copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
 A program is one LLVM function of a frame's address and a tuple's, whose text is written here.  Equal nests are one internal function.  The
-code is found again by its content, the data behind the frame's slots not being part of it.
+code is found again by its content, the data behind the frame's slots not being part of it, in this process and in later ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -22,7 +22,7 @@ from typing import Any, Final
 import llvmlite.binding
 import numpy as np
 
-from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code
+from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code, object_cache
 from tracejit.codegen.expr import builder
 from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
@@ -32,7 +32,7 @@ from tracejit.codegen.steps import Address, GemmCall, Integer, NestCall, NumberS
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
-__all__ = ["MISMATCH", "OK", "CompiledProgram", "compile_program", "host_target"]
+__all__ = ["MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
 
 OK: Final = 0
 MISMATCH: Final = -1
@@ -227,6 +227,7 @@ class _ProgramWriter:
 
 
 _known: OrderedDict[str, Callable[[int, int], int]] = OrderedDict()
+_compilations = 0
 _lock = threading.Lock()  # one thread compiles; others find what it made
 
 
@@ -241,8 +242,28 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
     return found
 
 
+def compilations() -> int:
+    """How many programs LLVM compiled in this process."""
+    return _compilations
+
+
+def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[Callable[[int, int], int], bool]:
+    """The program of a text, and whether it had to be compiled: not if an earlier process left its object code."""
+    global _compilations
+    kept = object_cache.take(key)
+    if kept is not None:
+        try:
+            return machine_code.load(kept, imports), False
+        except RuntimeError as error:
+            object_cache.discard(key, str(error))
+    compiled = machine_code.compile_text(text)
+    _compilations += 1
+    object_cache.keep(key, compiled)
+    return machine_code.load(compiled, imports), True
+
+
 def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
-    """Compile, or find by content an identical program of this process.
+    """Compile, or find by content an identical program of this process or an earlier one.
 
     Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
     started = time.perf_counter()
@@ -254,10 +275,12 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
     with _lock:
         run = _known.get(key)
         if run is None:
-            run = _known[key] = machine_code.load(machine_code.compile_text(text), _imports(writer))
+            run, compiled = _machine_code(key, text, _imports(writer))
+            _known[key] = run
             if len(_known) > REMEMBERED:
                 _known.popitem(last=False)
-            seconds = time.perf_counter() - started
+            if compiled:
+                seconds = time.perf_counter() - started
         else:
             _known.move_to_end(key)
     words = frame_check.metadata_words(spec.arrays) + frame_check.disjoint_words(spec.arrays, spec.disjoint)

@@ -1,0 +1,358 @@
+"""Machine code that survives processes: found again, never trusted, never needed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tracejit import cache
+from tracejit.codegen import driver, machine_code, object_cache
+from tracejit.codegen.expr import Load
+from tracejit.codegen.loops import Axis, Buffer, For, Index, Nest, Size, Store
+from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec
+from tracejit.config import override
+from tracejit.core import dtypes
+
+pytestmark = pytest.mark.skipif(not object_cache._SUPPORTED, reason="this system has no owners of files")
+
+F64 = dtypes.float64
+KEYS = [f"{k:064x}" for k in range(8)]
+SCRIPT = """
+import sys
+import numpy as np
+import tracejit as T
+
+@T.compile
+def f(x, w):
+    return ((x @ w).tanh() * 2 + x.sin()).sum()
+
+x = T.tensor(np.linspace(-1, 1, 36).reshape(6, 6))
+for _ in range(2):
+    result = f(x, x).item()
+info = T.cache.info()
+print(result, f.stats.compiled_calls, info.compiled, info.hits, info.stored, info.files)
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache directory of the test's own, that does not exist yet; nothing is remembered within the process."""
+    monkeypatch.setattr(driver, "_known", type(driver._known)())
+    monkeypatch.setattr(object_cache, "counts", object_cache.Counts())
+    with override(cache=True, cache_dir=str(tmp_path / "cache"), cache_size=1):
+        yield tmp_path / "cache"
+
+
+def start(script: Path, place: Path, **environment: str) -> subprocess.Popen[str]:
+    settings = {**os.environ, "TRACEJIT_CACHE": "1", "TRACEJIT_CACHE_DIR": str(place), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script)]
+    return subprocess.Popen(
+        command, env={**settings, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parent
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    """What the script printed.  It must have ended well, without a word on stderr."""
+    out, error = process.communicate(timeout=120)
+    assert (process.returncode, error) == (0, "")
+    return out.split()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def run(factor: float = 3.0) -> cache.CacheInfo:
+    """Compile (or find) and run out = x * factor as a new process would; what the cache has done so far."""
+    driver._known.clear()
+    x, out = np.arange(20.0), np.zeros(20)
+    source, target, i, n = Buffer("x", F64), Buffer("out", F64), Axis("i"), Size("n")
+    at = Index(((i, 1),))
+    nest = Nest("scale", (source, target), (n,), (), (For(i, n, (Store(target, at, Load(source, at) * factor),), vector=True),))
+    arrays = ArraySpec(F64, x.shape, x.strides), ArraySpec(F64, x.shape, x.strides, True)
+    program = driver.compile_program(ProgramSpec(arrays, (NestCall(nest, (Address(1), Address(2)), (20,), ()),), slots=3))
+    table = program.template.copy()
+    bound = (x, out)
+    assert program.run(table.ctypes.data, id(bound)) == driver.OK
+    np.testing.assert_array_equal(out, np.arange(20.0) * factor)
+    return cache.info()
+
+
+def programs(place: Path) -> list[Path]:
+    return sorted(place.glob("*" + object_cache.SUFFIX))
+
+
+# --- between processes
+
+
+def test_a_second_process_compiles_nothing(script: Path, place: Path) -> None:
+    first = finish(start(script, place))
+    second = finish(start(script, place))
+    assert second[0] == first[0]
+    assert first[1:5] == ["1", "1", "0", "1"] and second[1:5] == ["1", "0", "1", "0"]
+
+
+def test_eight_processes_at_once_agree(script: Path, place: Path) -> None:
+    processes = [start(script, place) for _ in range(8)]
+    results = [finish(process) for process in processes]
+    assert len({r[0] for r in results}) == 1 and {r[1] for r in results} == {"1"}
+    assert len(programs(place)) == 1 and len(list(place.iterdir())) == 1
+
+
+def test_an_unwritable_home_is_no_obstacle(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    home = str(tmp_path / "file" / "home")  # below a file: no one, root neither, can make it
+    result = finish(start(script, Path(""), HOME=home, TRACEJIT_CACHE_DIR="", XDG_CACHE_HOME=""))
+    assert result[1:] == ["1", "1", "0", "0", "0"]
+
+
+def test_the_cache_can_be_switched_off(script: Path, place: Path) -> None:
+    assert finish(start(script, place, TRACEJIT_CACHE="0"))[1:] == ["1", "1", "0", "0", "0"]
+    assert not place.exists()
+
+
+# --- within one
+
+
+def test_a_program_is_found_again_and_another_one_is_not() -> None:
+    assert (run().compiled, run().hits, run().hits) == (driver.compilations(), 1, 2)
+    before = driver.compilations()
+    assert run(5.0).hits == 2 and driver.compilations() == before + 1
+
+
+@pytest.mark.parametrize("part", ["empty", "header cut", "content cut", "longer"])
+def test_a_file_of_another_length_is_refused(place: Path, part: str) -> None:
+    run()
+    (file,) = programs(place)
+    data = file.read_bytes()
+    file.write_bytes({"empty": b"", "header cut": data[:40], "content cut": data[:-1], "longer": data + b"\0"}[part])
+    info = run()
+    assert (info.hits, info.refused, info.stored, info.files) == (0, 1, 2, 1)
+    assert file.read_bytes() == data and run().hits == 1
+
+
+def test_no_flipped_bit_reaches_llvm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    object_cache.keep(KEYS[1], b"machine code" * 9)
+    (file,) = programs(place)
+    data = bytearray(file.read_bytes())
+    for position in range(len(data)):
+        changed = bytearray(data)
+        changed[position] ^= 1 << position % 8
+        file.write_bytes(changed)
+        assert object_cache.take(KEYS[1]) is None, position
+        assert not file.exists()
+    assert object_cache.counts.refused == len(data)
+
+
+def test_a_flipped_bit_in_machine_code_means_compiling(place: Path) -> None:
+    run()
+    (file,) = programs(place)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+    assert run().refused == 1 and run().hits == 1
+
+
+def test_another_programs_file_under_this_name_is_refused(place: Path) -> None:
+    run()
+    (mine,) = programs(place)
+    run(5.0)
+    (other,) = set(programs(place)) - {mine}
+    mine.write_bytes(other.read_bytes())
+    assert run().refused == 1
+
+
+def test_whole_bytes_that_are_no_object_code_are_refused(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run()
+    (file,) = programs(place)
+    object_cache.keep(file.stem, b"no object code")
+    info = run()
+    assert (info.hits, info.refused) == (0, 1)
+    assert run().hits == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_symbol_that_is_not_there_means_compiling(place: Path) -> None:
+    run()
+    (file,) = programs(place)
+    text = "declare void @no_such_function()\ndefine internal i64 @tracejit_program(i64 %a, i64 %b) noinline {\n"
+    object_cache.keep(file.stem, machine_code.compile_text(text + "call void @no_such_function()\nret i64 0\n}"))
+    assert run().refused == 1 and run().hits == 1
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_directory_that_others_can_write_to_is_not_used(place: Path, mode: int) -> None:
+    run()
+    place.chmod(mode)
+    info = run()
+    assert (info.hits, info.failed) == (0, 2) and f"mode {mode:o}" in info.problem
+    with pytest.raises(RuntimeError, match="can be written to by others"):
+        cache.clear()
+    place.chmod(0o700)
+    assert run().hits == 1
+
+
+def test_a_file_that_others_can_write_to_is_refused(place: Path) -> None:
+    run()
+    (file,) = programs(place)
+    file.chmod(0o620)
+    assert run().refused == 1
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and run().hits == 1
+
+
+def test_what_belongs_to_someone_else_is_not_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        info = run()
+        assert (info.hits, info.failed) == (0, 2) and "belongs to user" in info.problem
+    assert run().hits == 1
+
+
+def test_symbolic_links_are_not_followed(place: Path, tmp_path: Path) -> None:
+    run()
+    (file,) = programs(place)
+    elsewhere = tmp_path / "elsewhere"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    assert run().hits == 0 and not file.is_symlink()  # the link was replaced
+    place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
+    info = run()
+    assert info.hits == 0 and info.problem
+
+
+@pytest.mark.parametrize("made", ["directory", "pipe"])
+def test_what_is_no_regular_file_is_no_obstacle(place: Path, made: str) -> None:
+    run()
+    (file,) = programs(place)
+    file.unlink()
+    if made == "directory":
+        file.mkdir()
+    else:
+        os.mkfifo(file)
+    assert run().hits == 0
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
+def test_a_read_only_directory_is_read(place: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    run()
+    opened = os.open
+
+    def open_to_read(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & (os.O_CREAT | os.O_WRONLY):
+            raise OSError(error, os.strerror(error))
+        return opened(path, flags, *rest, **options)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "open", open_to_read)
+    monkeypatch.setattr(os, "utime", refuse)
+    assert run().hits == 1
+    info = run(5.0)
+    assert (info.stored, info.failed, info.files) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("function", ["write", "replace"])
+def test_a_full_disk_leaves_nothing_behind(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], function: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, function, refuse)
+    with override(debug=1):
+        info = run()
+    assert (info.stored, info.failed) == (0, 1) and list(place.iterdir()) == []
+    assert os.strerror(errno.ENOSPC) in capsys.readouterr().err
+
+
+def test_a_write_in_pieces_is_whole(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    object_cache.keep(KEYS[1], b"machine code" * 20)
+    assert object_cache.take(KEYS[1]) == b"machine code" * 20
+
+
+def test_what_a_killed_writer_left_is_not_read_and_goes_in_time(place: Path) -> None:
+    object_cache.keep(KEYS[1], b"machine code")
+    new, old = place / "new.tmp", place / "old.tmp"
+    for file in (new, old):
+        file.write_bytes(programs(place)[0].read_bytes()[:20])
+    os.utime(old, (1, 1))
+    assert cache.info().files == 1
+    object_cache.keep(KEYS[2], b"machine code")
+    assert new.exists() and not old.exists()  # someone may still be writing the new one
+    assert cache.clear() == 2 and list(place.iterdir()) == []
+
+
+def test_what_was_used_longest_ago_makes_room(place: Path) -> None:
+    content = bytes(300_000)
+    for k in range(3):
+        object_cache.keep(KEYS[k], content)
+        os.utime(place / (KEYS[k] + object_cache.SUFFIX), (k + 1, k + 1))
+    assert object_cache.take(KEYS[0]) == content  # now the one used last
+    object_cache.keep(KEYS[3], content)
+    assert [file.stem for file in programs(place)] == [KEYS[0], KEYS[2], KEYS[3]]
+    info = cache.info()
+    assert (info.evicted, info.files) == (1, 3) and info.size <= info.limit == 1 << 20
+
+
+def test_what_is_larger_than_the_limit_is_not_kept() -> None:
+    object_cache.keep(KEYS[0], bytes(1 << 20))
+    assert cache.info().files == 0
+
+
+@pytest.mark.parametrize("part", ["processor", "features", "LLVM", "llvmlite", "NumPy", "format"])
+def test_another_machine_or_version_is_another_name(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    run()
+    llvm, features = machine_code.llvm, type(machine_code.llvm.get_host_cpu_features())
+    replacement: dict[str, tuple[Any, str, Any]] = {
+        "processor": (llvm, "get_host_cpu_name", lambda: "another"),
+        "features": (llvm, "get_host_cpu_features", lambda: features({"avx9": True})),
+        "LLVM": (llvm, "llvm_version_info", (99, 0, 0)),
+        "llvmlite": (machine_code.llvmlite, "__version__", "99"),
+        "NumPy": (np, "__version__", "99"),
+        "format": (machine_code, "FORMAT", 99),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(*replacement[part])
+        machine_code.identity.cache_clear()
+        changed = machine_code.identity()
+    machine_code.identity.cache_clear()
+    assert changed != machine_code.identity()
+    monkeypatch.setattr(machine_code, "identity", lambda: changed)
+    assert (run().hits, cache.info().files) == (0, 2)
+
+
+def test_clear_removes_programs_and_nothing_else(place: Path) -> None:
+    assert (cache.clear(), cache.info().files) == (0, 0)
+    run()
+    (place / "notes").write_text("the user's")
+    assert T.cache.clear() == 1 and [file.name for file in place.iterdir()] == ["notes"]
+    assert run().hits == 0
+
+
+def test_the_directory_is_the_users_own(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700 and cache.info().directory == str(place)
+    with override(cache_dir=""):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert cache.info().directory == str(tmp_path / "tracejit")
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        assert cache.info().directory == str(tmp_path / "home" / ".cache" / "tracejit")
