@@ -210,5 +210,38 @@ def test_traffic_counts_what_lies_in_memory_between_steps() -> None:
     assert (lowered.traffic.read, lowered.traffic.written, lowered.traffic.least) == (296, 192, 296)
 
 
+def test_traffic_of_a_part_of_an_array_is_the_part() -> None:
+    lowered = lower(trace(lambda x: op("select", x, 3, dim=0) * 2.0, [f32(100, 5)]), {})
+    assert lowered.traffic.read == 20
+
+
+def test_a_sum_of_products_accumulates_in_one_memory() -> None:
+    graph = trace(lambda a, b, c, d, e: (a @ b + c @ d) + e @ d, [f32(4, 5), f32(5, 6), f32(4, 7), f32(7, 6), f32(4, 7)])
+    steps = steps_of(graph)
+    assert [s.beta for s in steps] == [0.0, 1.0, 1.0]
+    assert len({s.c for s in steps}) == 1
+
+
+def test_a_product_that_is_used_elsewhere_is_not_accumulated_upon() -> None:
+    def both(a: Any, b: Any, c: Any) -> Any:
+        first = a @ b
+        return op("exp", first), first + a @ c
+
+    steps = steps_of(trace(both, [f32(4, 5), f32(5, 6), f32(5, 6)]))
+    assert [s.beta for s in steps if isinstance(s, GemmCall)] == [0.0, 0.0]
+
+
+def test_products_of_other_shapes_or_of_nothing_are_added_outside() -> None:
+    broadcast = steps_of(trace(lambda a, b, c: a @ b + c @ b, [f32(4, 5), f32(5, 6), f32(1, 5)]))
+    assert [s.beta for s in broadcast if isinstance(s, GemmCall)] == [0.0, 0.0]
+    nothing = steps_of(trace(lambda a, b, c, d: a @ b + c @ d, [f32(4, 5), f32(5, 6), f32(4, 0), f32(0, 6)]))
+    assert sum(isinstance(s, GemmCall) for s in nothing) == 1 and nothing[0].beta == 0.0
+
+
+def test_a_sum_of_products_is_not_accumulated_in_user_storage() -> None:
+    steps = steps_of(written(lambda x, a, b: a @ b + b @ a, f32(4, 4), f32(4, 4), f32(4, 4)))
+    assert isinstance(steps[-1], CopyCall) and all(s.c.slot != array_slot(0) for s in steps[:-1])
+
+
 def test_traffic_of_nothing_has_a_ratio() -> None:
     assert lower(trace(lambda x: x, [f32(4)]), {}).traffic.ratio == 1.0

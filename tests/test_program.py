@@ -108,6 +108,20 @@ def test_models_equal_the_oracle(model: str, backend: str, n: int) -> None:
     assert_like_oracle(graph, inputs_for(graph), backend)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", [1, 4])
+def test_sums_of_products_equal_the_oracle(backend: str, rows: int) -> None:
+    def recurrence(h: Any, x: Any, w: Any, u: Any) -> Any:
+        for _ in range(3):
+            h = op("tanh", x @ u + h @ w)
+        return total(h * h)
+
+    graph = value_and_gradients(recurrence, [f32(rows, 5), f32(rows, 4), f32(5, 5), f32(4, 5)], [0, 2, 3])
+    assert_like_oracle(graph, inputs_for(graph), backend)
+    batched = trace(lambda a, b, c: (a @ b + b @ c) + c @ a, [f32(2, 3, 4, 4)] * 3)
+    assert_like_oracle(batched, inputs_for(batched), backend)
+
+
 def test_a_long_softmax_keeps_its_exponentials() -> None:
     graph = trace(softmax, [f32(2, 5000)])
     assert_like_oracle(graph, inputs_for(graph))

@@ -10,7 +10,7 @@ new contents are copied at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from tracejit.codegen.views import Strided, contiguous
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import Kind
-from tracejit.ir.graph import Graph, Literal, Node
+from tracejit.ir.graph import Graph, Literal, Node, Operand
 
 __all__ = ["Lowered", "Output", "Traffic", "exit_codes", "lower"]
 
@@ -36,7 +36,7 @@ __all__ = ["Lowered", "Output", "Traffic", "exit_codes", "lower"]
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Bytes that all steps of a program read and write, and the least it needs: every input that is used read once, every output and
-    written input written once.  A value counts whole for every step that touches it; registers and scratch rows of a nest do not count."""
+    written input written once.  A view counts whole for every step that reads it; registers and scratch rows of a nest do not count."""
 
     read: int = 0
     written: int = 0
@@ -93,6 +93,7 @@ class _Unit:
     product: Node | None = None
     copy: tuple[Strided, Strided, Aval] | None = None
     scratch: list[Scratch] = field(default_factory=list)
+    read_bytes: int = 0
 
 
 def exit_codes(graph: Graph) -> dict[int, int]:
@@ -136,6 +137,7 @@ class _Lowering:
         self.results = values.outputs[:count]
         self.residuals = [v for v in values.outputs[count:] if isinstance(v, int)]
         self.homes: dict[int, Address] = {}
+        self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it
         self.units: list[_Unit] = []
         self.extra: list[_Unit] = []
 
@@ -153,18 +155,29 @@ class _Lowering:
             if group.is_nest:
                 done = schedule(values, group, stored, self.inlined, self.exit_code, f"nest{k}")
                 label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
-                self.units.append(self._nest_unit(label, done))
+                self.units.append(self._nest_unit(label, done, (o for n in group.members for o in values.nodes[n].operands)))
                 continue
             (number,) = group.members
             node = values.nodes[number]
             if node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
                 self._product_unit(node, k)
             else:
-                self.units.append(self._nest_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}")))
+                self.units.append(
+                    self._nest_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}"), node.operands)
+                )
 
-    def _nest_unit(self, label: str, done: Scheduled) -> _Unit:
+    def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
         scratch = [a.root for a in done.buffers if isinstance(a.root, Scratch)]
-        return _Unit(label, done.reads, done.writes, done.exits, nest=done, scratch=scratch)
+        read = self._bytes_of(operands, done.reads)
+        return _Unit(label, done.reads, done.writes, done.exits, nest=done, scratch=scratch, read_bytes=read)
+
+    def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
+        """Bytes that operands take in the memory of these roots: different views of one root together at most all of it."""
+        parts: dict[int, dict[Strided, int]] = {}
+        for o in operands:
+            if isinstance(o, int) and self.values.is_tensor(o) and self.values.root(o) in roots:
+                parts.setdefault(self.values.root(o), {})[self.values.strided[o]] = self.values.aval(o).nbytes
+        return sum(min(self.values.aval(root).nbytes, sum(views.values())) for root, views in parts.items())
 
     def _product_unit(self, node: Node, k: int) -> None:
         values, out = self.values, node.outputs[0]
@@ -172,10 +185,14 @@ class _Lowering:
         if aval.size == 0:
             return
         if values.shape(node.operands[0])[-1] == 0:  # type: ignore[arg-type]
-            self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}")))
+            self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}"), ()))
             return
         reads = frozenset(values.root(o) for o in node.operands)  # type: ignore[arg-type]
-        self.units.append(_Unit("matmul", reads, frozenset((out,)), product=node))
+        if len(node.operands) == 3:
+            self.accumulated[node.operands[2]] = out  # type: ignore[index]
+        self.units.append(
+            _Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads))
+        )
 
     def _stored(self, groups: Sequence[Group]) -> frozenset[int]:
         """Numbers of the nodes whose output needs memory."""
@@ -238,6 +255,7 @@ class _Lowering:
                 and v not in kept
                 and len(sources) == 1
                 and values.root(v) == v
+                and v not in self.accumulated.values()  # its memory is written by more than one step
                 and values.strided[target].strides == contiguous(aval.shape)
                 and all(target not in u.reads for u in self.units[position + 1 :])
                 and all(values.root(w) != target for _, w in values.writes)
@@ -365,7 +383,7 @@ class _Lowering:
         """Homes in the arena for everything that has none yet."""
         life: dict[Any, list[int]] = {}
         for k, u in enumerate(self.units):
-            for v in (*u.reads, *u.writes):
+            for v in map(self._owner, (*u.reads, *u.writes)):
                 if v not in self.homes:
                     life.setdefault(v, [k, k])[1] = k
             for s in u.scratch:
@@ -381,8 +399,14 @@ class _Lowering:
 
     # --- steps
 
+    def _owner(self, root: int) -> int:
+        """The value that has the memory of a root value in the end."""
+        while root in self.accumulated:
+            root = self.accumulated[root]
+        return root
+
     def _address(self, root: int | Scratch, elements: int, itemsize: int) -> Address:
-        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[root]
+        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[self._owner(root)]
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
@@ -405,7 +429,7 @@ class _Lowering:
 
     def _gemm(self, node: Node) -> GemmCall:
         values = self.values
-        x, y = node.operands
+        x, y, *added = node.operands
         assert isinstance(x, int) and isinstance(y, int)
         out = node.outputs[0]
         a, b, aval = values.strided[x], values.strided[y], values.aval(out)
@@ -424,6 +448,7 @@ class _Lowering:
             max(p.n, 1),
             p.a.transposed,
             p.b.transposed,
+            beta=1.0 if added else 0.0,
             batch=p.batch,
         )
 
@@ -431,7 +456,7 @@ class _Lowering:
         """(bytes read, bytes written) of a step."""
         if u.copy is not None:
             return u.copy[2].nbytes, u.copy[2].nbytes
-        return sum(self.values.aval(v).nbytes for v in u.reads), sum(self.values.aval(v).nbytes for v in u.writes)
+        return u.read_bytes, sum(self.values.aval(v).nbytes for v in u.writes)
 
     def _traffic(self, fresh: Sequence[Aval]) -> Traffic:
         values = self.values

@@ -5,7 +5,8 @@ strided operand is one; where it is not, values.py puts a copy before the produc
 
 `rewritten_products` changes products on the graph so that one call does what would be several steps: a product that is used
 transposed only is computed transposed (the gradient of a weight that is stored transposed), and a batch of products that is summed is one
-product over all rows (the gradient of a weight that a batch shares).
+product over all rows (the gradient of a weight that a batch shares).  A sum of products is one product that adds to the other's result: a
+matmul node with a third operand, in whose memory it is accumulated (the gradient of a weight that a loop uses in every step).
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def rewritten_products(graph: Graph, nodes: list[Node], avals: Avals) -> tuple[l
     rewriter = _Rewriter(nodes, dict(avals), pinned)
     rewriter.sum_batches()
     rewriter.transpose()
+    rewriter.accumulate()
     return rewriter.nodes, rewriter.avals
 
 
@@ -196,6 +198,33 @@ class _Rewriter:
             else:
                 self._one_product(found, matmul, key)
         self.nodes = found
+
+    def accumulate(self) -> None:
+        """a @ b + c @ d, each product used only here, is the later one accumulated on the other; it moves to the addition's place."""
+        readers = self.readers()
+        products: dict[int, tuple[int, Node]] = {}  # output -> (position, product), of those with one reader
+        found: list[Node | None] = list(self.nodes)
+        for position, node in enumerate(self.nodes):
+            if node.op.name == "matmul":
+                out = node.outputs[0]
+                inner = self.aval(node.operands[0]).shape[-1]
+                if self.aval(out).dtype.is_floating_point and self.aval(out).size * inner and self.sole_reader(readers, out):
+                    products[out] = position, node
+            elif node.op.name in ("add", "acc"):
+                terms = [products.get(o) for o in node.operands if isinstance(o, int)]
+                first, second = terms if len(terms) == 2 else (None, None)
+                if first is None or second is None or first[1].outputs == second[1].outputs:
+                    continue
+                base, added = sorted((first, second), key=lambda term: (len(term[1].operands) == 2, term[0]))
+                out, total = node.outputs[0], base[1].outputs[0]
+                if len(added[1].operands) != 2 or self.aval(total).shape != self.aval(added[1].outputs[0]).shape:
+                    continue
+                found[added[0]] = None
+                accumulated = Node(added[1].op, (*added[1].operands, total), added[1].attributes, (out,), added[1].line)
+                found[position] = accumulated
+                if self.sole_reader(readers, out):
+                    products[out] = position, accumulated
+        self.nodes = [node for node in found if node is not None]
 
     def _one_product(self, out: list[Node], matmul: Node, result: int) -> None:
         a, b = matmul.operands
