@@ -17,7 +17,7 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from scipy.linalg import cython_blas
+import scipy
 
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.core import dtypes
@@ -62,7 +62,7 @@ def _from_scipy() -> Blas:
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     addresses = {}
     for name in ("sgemm", "dgemm"):
-        capsule = cython_blas.__pyx_capi__[name]
+        capsule = scipy.linalg.cython_blas.__pyx_capi__[name]
         addresses[name] = int(get_pointer(capsule, get_name(capsule)))
     return Blas("scipy.linalg.cython_blas", False, addresses)
 

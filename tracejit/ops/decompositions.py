@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.special
+import scipy
 
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, elementwise, refuse_bool
