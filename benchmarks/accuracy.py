@@ -1,0 +1,244 @@
+"""How exact compiled elementary functions are: `python -m benchmarks.accuracy [--points N] [--write docs/accuracy.md]`.
+
+Every function is compiled as a user's would be and evaluated at N points per range, over the whole range where its result is neither
+zero nor infinite and around its zeros.  float32 results are compared with NumPy's or SciPy's float64 values, float64 results with the C
+library's long double functions (64 bits of mantissa); where those do not exist (erf) the reference is mpmath, at fewer points.
+The error is |result - exact| in units in the last place of the exact value.  Special values are compared one by one with the reference's:
+NaN, infinities and signed zeros must be equal, other results within LIMIT units (of a composition: finite).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+from scipy import special
+
+import tracejit
+from tracejit import functional
+
+__all__ = ["FUNCTIONS", "LIMIT", "Function", "Row", "main", "measure", "worst_error"]
+
+Array = np.ndarray[Any, Any]
+LIMIT = 2.5
+"""Units in the last place that a primitive may be off."""
+
+_MPMATH_POINTS = 20_000
+
+
+@dataclass(frozen=True)
+class Function:
+    """compiled: the function on Tensors.  exact: the reference on arrays of a wider type.  ranges: (low, high) by dtype name; points are
+    spread evenly over a range that contains 0, else evenly by exponent.  built_on: how it is composed of primitives, each rounded (so
+    that its own error may exceed LIMIT); empty for a primitive.  slow: mpmath's function, the reference of float64.
+    two: it has a second operand."""
+
+    name: str
+    compiled: Callable[..., Any]
+    exact: Callable[..., Any]
+    ranges: dict[str, tuple[tuple[float, float], ...]]
+    built_on: str = ""
+    slow: Callable[[Any], Any] | None = None
+    two: bool = False
+
+
+def _both(*ranges: tuple[float, float]) -> dict[str, tuple[tuple[float, float], ...]]:
+    return {"float32": ranges, "float64": ranges}
+
+
+def _sigmoid(x: Array) -> Array:
+    e = np.exp(-abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0) + np.log1p(np.exp(-abs(x)))
+
+
+_TINY = {"float32": (1e-37, 1e-3), "float64": (1e-300, 1e-3)}
+_POSITIVE = {"float32": ((1.2e-38, 3.4e38), (0.5, 2.0)), "float64": ((2.3e-308, 1.7e308), (0.5, 2.0))}
+_AROUND = {
+    "float32": ((-1.0, 1.0), _TINY["float32"], (-80.0, 80.0)),
+    "float64": ((-1.0, 1.0), _TINY["float64"], (-700.0, 700.0)),
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function("exp", tracejit.exp, np.exp, {"float32": ((-87.0, 88.0), (-1.0, 1.0)), "float64": ((-708.0, 709.0), (-1.0, 1.0))}),
+    Function(
+        "exp2", tracejit.exp2, np.exp2, {"float32": ((-126.0, 127.0), (-1.0, 1.0)), "float64": ((-1022.0, 1023.0), (-1.0, 1.0))}
+    ),
+    Function("expm1", tracejit.expm1, np.expm1, _AROUND),
+    Function("log", tracejit.log, np.log, _POSITIVE),
+    Function("log1p", tracejit.log1p, np.log1p, {k: ((-0.999, 1.0), _TINY[k], v[0]) for k, v in _POSITIVE.items()}),
+    Function("log2", tracejit.log2, np.log2, _POSITIVE),
+    Function("tanh", tracejit.tanh, np.tanh, {k: ((-1.0, 1.0), _TINY[k], (-20.0, 20.0)) for k in _TINY}),
+    Function(
+        "sigmoid",
+        tracejit.sigmoid,
+        _sigmoid,
+        {"float32": ((-86.0, 86.0), (-1.0, 1.0)), "float64": ((-700.0, 700.0), (-1.0, 1.0))},
+    ),
+    Function("erf", tracejit.erf, special.erf, {k: ((-1.0, 1.0), _TINY[k], (-6.0, 6.0)) for k in _TINY}, slow=mpmath.erf),
+    Function("sin", tracejit.sin, np.sin, _both((-3.2, 3.2), (-1e4, 1e4), (1e-3, 1e6))),
+    Function("cos", tracejit.cos, np.cos, _both((-3.2, 3.2), (-1e4, 1e4), (1e-3, 1e6))),
+    Function("pow", tracejit.pow, np.power, _both((1e-3, 1e3), (0.9, 1.1)), two=True),
+    Function("sqrt", tracejit.sqrt, np.sqrt, _POSITIVE),
+    Function("rsqrt", tracejit.rsqrt, lambda x: 1 / np.sqrt(x), _POSITIVE),
+    Function(
+        "gelu",
+        functional.gelu,
+        lambda x: x * (special.erfc(-x * 0.7071067811865475244) / 2),
+        _both((-1.0, 8.0), (1e-3, 1e6)),
+        "x * (1 + erf(x / sqrt(2))) / 2",
+        lambda x: x * mpmath.ncdf(x),
+    ),
+    Function("silu", functional.silu, lambda x: x * _sigmoid(x), _both((-80.0, 80.0), (-1.0, 1.0)), "x * sigmoid(x)"),
+    Function("softplus", functional.softplus, _softplus, _both((-80.0, 19.0), (-1.0, 1.0)), "log1p(exp(x))"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured: the greatest error in units in the last place, the argument where it was found, the number of points, and the
+    special values whose result is wrong."""
+
+    function: Function
+    dtype: str
+    error: float
+    where: float
+    points: int
+    wrong: tuple[str, ...]
+
+
+def worst_error(actual: Array, exact: Array) -> tuple[float, int]:
+    """(greatest |actual - exact| in units in the last place of actual's dtype at the exact value, its position).  Exact values that are
+    subnormal are measured in the smallest subnormal; those not representable are left out."""
+    information = np.finfo(actual.dtype)
+    with np.errstate(all="ignore"):
+        exponent = np.maximum(np.frexp(exact)[1] - 1, information.minexp)
+        unit = np.ldexp(np.ones_like(exact), exponent + information.machep)
+        error = np.abs(actual.astype(exact.dtype) - exact) / unit
+    error = np.where(np.isfinite(exact) & (np.abs(exact) <= float(information.max)), error, 0)
+    position = int(np.argmax(error))
+    return float(error[position]), position
+
+
+def _points(low: float, high: float, count: int, dtype: np.dtype[Any], random: np.random.Generator) -> Array:
+    if low > 0 and high / low > 10:
+        return np.exp(random.uniform(np.log(low), np.log(high), count)).astype(dtype)
+    return random.uniform(low, high, count).astype(dtype)
+
+
+def _specials(dtype: np.dtype[Any]) -> Array:
+    f = np.finfo(dtype)
+    positive = [0.0, f.smallest_subnormal, f.smallest_normal, f.eps, 0.5, 1.0, 2.0, 10.0, f.max, np.inf, np.nan]
+    return np.array([*positive, *(-p for p in positive)], dtype)
+
+
+def _exact(function: Function, operands: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    if dtype == np.float64 and function.slow is not None:
+        with mpmath.workprec(120):
+            values = [function.slow(mpmath.mpf(float(x))) for x in operands[0]]
+            # A long double is the sum of two doubles.
+            return np.array([np.longdouble(float(v)) + np.longdouble(float(v - mpmath.mpf(float(v)))) for v in values])
+    wide = np.float64 if dtype == np.float32 else np.longdouble
+    result: Array = function.exact(*(x.astype(wide) for x in operands))
+    return result
+
+
+def _wrong_specials(function: Function, run: Callable[..., Any], dtype: np.dtype[Any]) -> tuple[str, ...]:
+    values = _specials(dtype)
+    operands = [a.ravel() for a in np.meshgrid(values, values)] if function.two else [values]
+    actual = run(*(tracejit.tensor(x) for x in operands)).numpy()
+    with np.errstate(all="ignore"):
+        # The reference is rounded to the dtype first: what overflows there is infinite.
+        wide = np.float64 if dtype == np.float32 or function.slow is not None else np.longdouble
+        exact = function.exact(*(x.astype(wide) for x in operands)).astype(dtype)
+        close = np.abs(actual - exact) <= LIMIT * np.spacing(np.maximum(np.abs(exact), np.finfo(dtype).tiny))
+        same = np.where(np.isfinite(exact) & (exact != 0), close, (actual == exact) & (np.signbit(actual) == np.signbit(exact)))
+        same |= np.isnan(actual) & np.isnan(exact)
+        if function.built_on:
+            same |= np.isfinite(actual) & np.isfinite(exact)
+    return tuple(", ".join(f"{float(x[k]):g}" for x in operands) for k in np.flatnonzero(~same))
+
+
+def measure(function: Function, dtype: str, points: int) -> Row:
+    """Evaluate one function in one dtype at `points` points of every range and at all special values."""
+    kind = np.dtype(dtype)
+    random = np.random.default_rng(7)
+    run = tracejit.compile(lambda *operands: function.compiled(*operands))
+    worst, where, total = 0.0, 0.0, 0
+    slow = dtype == "float64" and function.slow is not None
+    count = min(points, _MPMATH_POINTS) if slow else points
+    for low, high in function.ranges[dtype]:
+        operands = [_points(low, high, count, kind, random)]
+        if function.two:
+            operands.append(random.uniform(-10, 10, count).astype(kind))
+        tensors = [tracejit.tensor(x) for x in operands]
+        run(*tensors)  # the first call is an eager one
+        actual = run(*tensors).numpy()
+        with np.errstate(all="ignore"):
+            error, position = worst_error(actual, _exact(function, operands, kind))
+        if error > worst:
+            worst, where = error, float(operands[0][position])
+        total += count
+    wrong = _wrong_specials(function, _replayed(run, function, kind), kind)
+    if run.stats.compiled_calls == 0:
+        raise RuntimeError(f"{function.name} did not run compiled: {run.explain()}")
+    return Row(function, dtype, worst, where, total, wrong)
+
+
+def _replayed(run: Callable[..., Any], function: Function, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    """`run` after the first call with the shape of the special values, which is eager."""
+    size = _specials(dtype).size ** (2 if function.two else 1)
+    run(*[tracejit.tensor(np.ones(size, dtype))] * (2 if function.two else 1))
+    return run
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| function | dtype | max error (ulp) | at | points | special values | computed as |",
+        "| --- | --- | ---: | ---: | ---: | --- | --- |",
+    ]
+    for r in rows:
+        wrong = "all right" if not r.wrong else f"{len(r.wrong)} differ: {'; '.join(r.wrong[:4])}"
+        cells = [r.function.name, r.dtype, f"{r.error:.2f}", f"{r.where:.6g}", f"{r.points:,}", wrong]
+        lines.append(f"| {' | '.join(cells)} | {r.function.built_on or 'primitive'} |")
+    return "\n".join(lines)
+
+
+_PAGE = """# Accuracy of elementary functions
+
+Printed by `python -m benchmarks.accuracy`; {points:,} random points per range (fewer where the reference is mpmath). The error is
+|result - exact| in units in the last place of the exact value; {limit} is the limit that a primitive is held to. "Special values" are
+signed zeros, subnormals, the smallest and greatest numbers, infinities and NaN. Compositions round at every step: where their terms
+cancel or the result is far smaller than they are, the error in units in the last place grows; eager mode and PyTorch compute them by
+the same formula.
+
+{table}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 if a primitive exceeds LIMIT or a special value is wrong."""
+    parser = argparse.ArgumentParser(description="Accuracy of compiled elementary functions.")
+    parser.add_argument("--points", type=int, default=1_000_000, help="points per range")
+    parser.add_argument("--write", type=Path, help="write the page to this file")
+    options = parser.parse_args(arguments)
+    rows = [measure(f, dtype, options.points) for f in FUNCTIONS for dtype in ("float32", "float64")]
+    page = _PAGE.format(points=options.points, limit=LIMIT, table=table(rows))
+    if options.write is not None:
+        options.write.write_text(page)
+    print(page)
+    return int(any(r.wrong or (r.error > LIMIT and not r.function.built_on) for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
