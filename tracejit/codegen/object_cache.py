@@ -5,7 +5,8 @@ interpreted before it is known to be whole and to be what its name says: format,
 
 Whose files are read: only those of a directory that belongs to this user, that no one else can write to, and that is no symbolic link; the
 same for each file.  A directory that does not exist is made with mode 0700.  Files appear whole: they are written under another name
-and renamed.  When all of them exceed the limit, those that were used longest ago go.
+and renamed.  When all of them exceed the limit, those that were used longest ago go; only some stores look, so small files may exceed it a
+little for a while.
 
 The cache is never needed: whatever is in doubt or fails is counted, told where TRACEJIT_DEBUG >= 1, and the program is compiled.
 Systems without owners and directory descriptors (Windows) have no cache.  This module knows bytes and names, not what they mean.
@@ -48,6 +49,7 @@ SUFFIX: Final = ".tracejit"
 FORMAT: Final = 1
 
 _TEMPORARY: Final = ".tmp"
+_LOOKING: Final = 32  # one store in so many looks at all files: their number makes that slow
 _ABANDONED: Final = 3600.0  # seconds after which a temporary file's writer is taken for dead
 _HEADER: Final = struct.Struct("<8sI32sQ32s")  # magic, format, key, length and SHA-256 of the bytes that follow
 _MAGIC: Final = b"tracejit"
@@ -190,7 +192,9 @@ def keep(key: str, content: bytes) -> None:
         with _opened(create=True) as at:
             _write(at, key, _header(key, content) + content)
             counts.stored += 1
-            _evict(at)
+            # Which stores look is said by the key: no state that processes would have to share.  Large ones look themselves.
+            if int(key[:8], 16) % _LOOKING == 0 or len(content) > limit_bytes() // (4 * _LOOKING):
+                _evict(at)
     except (OSError, Doubt) as error:
         counts.failed += 1
         _report(f"{key[:16]} is not kept: {error}")
