@@ -141,15 +141,16 @@ SWAPPED: dict[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==
 INLINED_TYPES: set[type] = set()
 """Callables that stand for the function in their `__wrapped__`: compile.py registers its CompiledFunction here."""
 
-_CONVERTED_PACKAGES = ("tracejit.nn", "tracejit.optim", "tracejit.data")
+_CONVERTED_PACKAGES = ("tracejit.nn.", "tracejit.optim.", "tracejit.data.")
 _HEAP_TYPE = 1 << 9
 
 
 def is_library_module(name: str | None) -> bool:
     """Whether functions of this module run natively: the eager library without nn, optim and data, which are ordinary Python."""
-    if name is None or not (name == "tracejit" or name.startswith("tracejit.")):
+    if name is None:
         return False
-    return not any(name == package or name.startswith(package + ".") for package in _CONVERTED_PACKAGES)
+    dotted = name + "."  # asked for every call of Python code during a recording: no generator, no loop
+    return dotted.startswith("tracejit.") and not dotted.startswith(_CONVERTED_PACKAGES)
 
 
 def is_heap_type(cls: type) -> bool:
