@@ -95,11 +95,18 @@ def _load(file: Path) -> dict[str, Any]:
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Lines about the environments, where they differ."""
     first, second = before.get("environment", {}), after.get("environment", {})
-    return [
+    lines = [
         f"note: {key} differs: {first.get(key)} before, {second.get(key)} after"
         for key in ("processor", "processors", "threads", "python", "versions")
         if first.get(key) != second.get(key)
     ]
+    if before.get("peers") != after.get("peers"):
+        lines.append(
+            "note: the runs had different peers, which leave their marks on caches and on the allocator: measure again with the same"
+        )
+    if before.get("quick") or after.get("quick"):
+        lines.append("note: a run was a --quick one: its figures are noisy")
+    return lines
 
 
 def main(argv: Sequence[str] | None = None) -> int:

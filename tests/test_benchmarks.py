@@ -226,6 +226,15 @@ def test_compare_refuses_files_that_are_not_there_and_thresholds_that_are_no_fac
     assert compare.main([str(file), str(file)]) == 0
 
 
+def test_compare_says_what_makes_the_runs_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "before.json", tmp_path / "after.json"]
+    files[0].write_text(json.dumps({**document(a=0.5), "peers": ["jax"], "quick": True}))
+    files[1].write_text(json.dumps({**document(a=0.5), "environment": {"threads": 2}}))
+    assert compare.main([str(file) for file in files]) == 0
+    printed = capsys.readouterr().out
+    assert "threads differs: None before, 2 after" in printed and "different peers" in printed and "--quick" in printed
+
+
 def test_compare_runs_as_a_script(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(document(a=0.5)))
