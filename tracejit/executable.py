@@ -21,6 +21,7 @@ from tracejit.autograd.compiled import CompiledNode, ConsumedNode, Mask
 from tracejit.autograd.tape import Storage, changed_in_place, next_sequence
 from tracejit.capture.entry import MISS, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
+from tracejit.capture.runs import Runs, commas
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import Kind
@@ -98,6 +99,7 @@ class Executable:
         if watcher is not None:
             watcher.built(_FORWARD, self.program)
         self.replayed: tuple[int, ...] = ()
+        self.kept: tuple[int, ...] = ()
         self._overwritten: tuple[int, ...] = ()
         if self.partition is not None:
             self._find_replayed(self.partition)
@@ -136,15 +138,17 @@ class Executable:
             "fresh": _fresh,
         }  # fmt: skip
         lines: list[str] = []
-        if self.partition is None:
-            arrays = [f"{t}._array" for t in tensors]
-        else:  # the node of the tape keeps them
-            arrays = [f"a{i}" for i in range(len(tensors))]
-            lines += [f"{a} = {t}._array" for a, t in zip(arrays, tensors, strict=True)]
+        runs = Runs(tensors, () if recording.structure is None else recording.structure.tensors)
+        arrays = [f"{t}._array" for t in tensors]
+        if self.partition is not None:  # the node of the tape keeps them
+            for i in runs.single:
+                arrays[i] = f"a{i}"
+                lines.append(f"a{i} = {tensors[i]}._array")
+        items = runs.items(arrays, "arrays")
         if self._watcher is not None:
             environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
-            lines.append(f"running(({_commas(arrays)}), ({_commas(scalars)}))")
-        results = self._run_lines(arrays, scalars, lines, environment)
+            lines.append(f"running(({commas(items)}), ({commas(scalars)}))")
+        results = self._run_lines(arrays, items, scalars, lines, environment)
         lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         for target, _ in self.graph.writes:
@@ -159,26 +163,28 @@ class Executable:
                 f"out{i}._storage = None", f"out{i}._base = None", f"out{i}._grad = None", f"out{i}._hooks = None",
             ]  # fmt: skip
         if self.partition is not None:
-            lines += self._node_lines(self.partition, tensors, arrays, scalars, results, position)
+            lines += self._node_lines(self.partition, tensors, arrays, runs, scalars, results, position)
         for i, facts in enumerate(recording.outputs):
             if facts.alias is not None:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else f"out{facts.alias.index}"
                 environment[f"view{i}"] = _view_maker(
                     facts, facts.alias, {f.value: k for k, f in enumerate(recording.scalar_inputs)}
                 )
-                lines.append(f"out{i} = view{i}({owner}, ({_commas(scalars)}))")
-        return Body(tuple(lines), environment)
+                lines.append(f"out{i} = view{i}({owner}, ({commas(scalars)}))")
+        return Body(tuple(lines), environment, runs.cached, self.counter)
 
-    def _run_lines(self, arrays: list[str], scalars: list[str], lines: list[str], environment: dict[str, Any]) -> list[str]:
+    def _run_lines(
+        self, arrays: list[str], items: list[str], scalars: list[str], lines: list[str], environment: dict[str, Any]
+    ) -> list[str]:
         """Statements that run the program; returns the names of its results."""
         if isinstance(self.program, Program):
-            fragment = self.program.inline(arrays, scalars)
+            fragment = self.program.inline(arrays, scalars, items)
             lines += fragment.lines
             environment.update(fragment.environment)
             return list(fragment.results)
         environment["run"] = self.program.run
         lines += [
-            f"results = run(({_commas(arrays)}), ({_commas(scalars)}))", "if results.__class__ is int:", "    return leave[results]",
+            f"results = run(({commas(items)}), ({commas(scalars)}))", "if results.__class__ is int:", "    return leave[results]",
         ]  # fmt: skip
         count = len(self.graph.outputs) if self.partition is None else len(self.outputs) + bool(self.partition.residuals)
         return [f"results[{k}]" for k in range(count)]
@@ -188,6 +194,7 @@ class Executable:
         split: Partition,
         tensors: list[str],
         arrays: list[str],
+        runs: Runs,
         scalars: list[str],
         results: list[str],
         position: Mapping[int, int],
@@ -198,16 +205,23 @@ class Executable:
             edge = f"({t}, 0)" if facts.is_leaf else f"({t}._node, {t}._index)"
             edges.append(edge if facts.requires_grad else "None")
         lines = [
-            "n = new(CompiledNode)", f"n.edges = ({_commas(edges)})", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
+            "n = new(CompiledNode)", f"n.edges = {runs.whole(edges, 'edges')}", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
             f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
-            f"n.versions = ({_commas([f'0 if (s := {tensors[i]}._storage) is None else s.version' for i in self.replayed])})",
-            f"n.tensors = ({_commas(tensors)})", f"n.arrays = ({_commas(arrays)})", f"n.scalars = ({_commas(scalars)})",
+            f"n.versions = ({commas(runs.versions(self.replayed))})",
+            f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
+            f"n.arrays = ({commas(runs.parts(arrays, 'arrays'))})", f"n.scalars = ({commas(scalars)})",
             f"n.slab = {results[-1] if split.residuals else '()'}",
         ]  # fmt: skip
         lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=True) if d]
         saved = []
-        for value in sorted(split.saved_inputs | split.saved_writes):
-            t = tensors[position[value]]
+        positions = sorted([position[value] for value in split.saved_inputs | split.saved_writes])
+        self.kept = tuple([i for i in positions if i not in runs.single])
+        lines.append(f"n.storages = ({commas(runs.chosen(self.kept, 'storages', '{0}._storage or fresh({0})'))})")
+        lines.append(f"n.storage_versions = ({commas(f'contents({name})' for name in runs.chosen(self.kept, 'kept', '{0}'))})")
+        for i in positions:
+            if i in self.kept:
+                continue
+            t = tensors[i]
             lines.append(f"s{t} = {t}._storage or fresh({t})")
             saved.append(f"(s{t}, s{t}.version, 'an operand', {t}._array.shape)")
         for i in sorted(split.saved_outputs):
@@ -330,11 +344,6 @@ class _Leaving(dict[int, Any]):
     def __missing__(self, code: int) -> Any:
         self._counter[1 if code > 0 else 2] += 1
         return Exit(code) if code > 0 else MISS
-
-
-def _commas(texts: Sequence[str]) -> str:
-    """The inside of a tuple display."""
-    return "".join(f"{t}, " for t in texts)
 
 
 def _view_maker(facts: TensorOutput, alias: Alias, scalars: Mapping[int, int]) -> Callable[[Any, tuple[Any, ...]], Any]:

@@ -11,6 +11,7 @@ It must not know how programs are made: a `Program`-like plan is handed in.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,10 @@ class DifferentiablePlan(Protocol):
     """What a CompiledNode asks of the program that made it."""
 
     name: str
+    inputs: Sequence[Any]
+    """Facts about the tensor inputs: `shape`."""
+    kept: Sequence[int]
+    """Positions of the tensor inputs whose storages a node knows as `storages`, and not in `saved`."""
     replayed: Sequence[int]
     """Positions of the tensor inputs that `run_again` reads and whose versions `saved` does not hold."""
 
@@ -44,18 +49,22 @@ class DifferentiablePlan(Protocol):
 class CompiledNode(Node):
     """One call of a differentiable program.
 
-    tensors: all tensor inputs.  arrays: their arrays at the time of the call.  saved: (storage, version, what, shape) of everything eager
-    would have saved.  slab: residuals, None once freed.  versions: of the inputs `plan.replayed`."""
+    tensors: all tensor inputs.  arrays: their arrays at the time of the call.  Both in parts, tuples to be chained: those of
+    parameters are shared by all calls.  versions: the same, of the inputs `plan.replayed`.  saved: (storage, version, what, shape) of
+    everything eager would have saved; storages, storage_versions: the same in parts, of the inputs `plan.kept`.  slab: residuals, None
+    once freed."""
 
-    __slots__ = ("arrays", "plan", "saved", "scalars", "slab", "tensors", "versions")
+    __slots__ = ("arrays", "plan", "saved", "scalars", "slab", "storage_versions", "storages", "tensors", "versions")
 
-    arrays: tuple[Any, ...]
+    arrays: tuple[tuple[Any, ...], ...]
     plan: DifferentiablePlan
     saved: list[tuple[Any, int, str, Any]]
     scalars: tuple[Any, ...]
     slab: Any
-    tensors: tuple[Any, ...]
-    versions: tuple[int, ...]
+    storage_versions: tuple[tuple[int, ...], ...]
+    storages: tuple[tuple[Any, ...], ...]
+    tensors: tuple[tuple[Any, ...], ...]
+    versions: tuple[tuple[int, ...], ...]
 
     @property
     def name(self) -> str:
@@ -67,22 +76,28 @@ class CompiledNode(Node):
         for storage, version, what, shape in self.saved:
             if storage.version != version:
                 raise changed_in_place(self.plan.name, what, shape, storage.version, version)
+        kept = zip(self.plan.kept, _chained(self.storages), _chained(self.storage_versions), strict=True)
+        for position, storage, version in kept:
+            if storage.version != version:
+                shape = self.plan.inputs[position].shape
+                raise changed_in_place(self.plan.name, "an operand", shape, storage.version, version)
         if tensors:
             self._check_replayed()
-            return self.plan.run_again(self.tensors, self.scalars, cotangents)
+            return self.plan.run_again(_chained(self.tensors), self.scalars, cotangents)
         present = tuple([g is not None for g in cotangents])
         given = [g if g.flags.c_contiguous else np.ascontiguousarray(g) for g in map(_as_array, cotangents) if g is not None]
-        return self.plan.run_backward(present, self.arrays, self.scalars, given, self.slab)
+        return self.plan.run_backward(present, _chained(self.arrays), self.scalars, given, self.slab)
 
     def _check_replayed(self) -> None:
         """Raises RuntimeError where the program cannot be evaluated again, because an input is not what it was."""
-        for position, version in zip(self.plan.replayed, self.versions, strict=True):
-            tensor = self.tensors[position]
+        tensors = _chained(self.tensors)
+        for position, version in zip(self.plan.replayed, _chained(self.versions), strict=True):
+            tensor = tensors[position]
             now = 0 if tensor._storage is None else tensor._storage.version
             if now != version:
                 what = "an input (create_graph=True evaluates the compiled program again)"
                 raise changed_in_place(self.plan.name, what, tensor.shape, now, version)
-        for tensor, array in zip(self.tensors, self.arrays, strict=True):
+        for tensor, array in zip(tensors, _chained(self.arrays), strict=True):
             if tensor._array is not array:
                 raise RuntimeError(
                     f"backward() with create_graph=True: the memory of an input of {self.plan.name}, of shape {list(array.shape)}, was "
@@ -91,8 +106,12 @@ class CompiledNode(Node):
 
     def release(self) -> None:
         self.slab = None
-        self.tensors = self.arrays = self.scalars = self.versions = ()
+        self.tensors = self.arrays = self.scalars = self.versions = self.storages = self.storage_versions = ()
         self.saved = []
+
+
+def _chained(parts: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(itertools.chain.from_iterable(parts))
 
 
 def _as_array(g: Any) -> Any:

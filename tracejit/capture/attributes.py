@@ -129,6 +129,7 @@ class AttributeHandlers(EffectHandlers):
                     return instance[name]
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
                 text = f"{_dictionary_text(cls, expression)}[{name!r}]" if hidden or _intercepts(cls) else f"{expression}.{name}"
+                self.instance_reads.add(text)
                 return self.read(instance[name], text, symbolic=True)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:

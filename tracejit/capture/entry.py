@@ -6,17 +6,21 @@ what it compares by identity (functions, classes, modules, dictionaries of globa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.capture.reasons import Reason
+from tracejit.capture.runs import commas
+from tracejit.capture.structure import Cell, Structure, machine
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
 from tracejit.ir.graph import Graph, Literal, Operand
 
 __all__ = [
     "MISS", "Alias", "Body", "Exit", "ExitPoint", "Recording", "ScalarInput", "TensorInput", "TensorOutput", "WrittenInput", "calling",
+    "distinct_lines",
 ]  # fmt: skip
 
 
@@ -33,6 +37,7 @@ class Exit:
 MISS = Exit(0)
 """What an entry returns when a guard fails."""
 
+_VARIABLE = re.compile(r"\bv\d+\b")
 Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -107,17 +112,23 @@ class ExitPoint:
 @dataclass(frozen=True, slots=True)
 class Body:
     """What runs between the guards and the effects: statements that define out0, out1 ... (the tensors of `Recording.outputs`), or return
-    MISS or an Exit.  They use the variables of `tensor_inputs` and `scalar_inputs`, and the names in `environment`."""
+    MISS or an Exit.  They use the variables of `tensor_inputs` and `scalar_inputs`, and the names in `environment`.
+
+    cached: names that the statements use, and expressions of tuples that depend on the recording's structure alone: they are made
+    again only when it has changed.  calls: calls[0] grows with every call served; only with it is the structure checked by machine code."""
 
     lines: tuple[str, ...]
     environment: dict[str, Any]
+    cached: Mapping[str, str] = field(default_factory=dict)
+    calls: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What one recorded call came to: a program, or the reason why there is none.
 
-    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to."""
+    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.
+    structure: the same guards, with those that machine code can check for itself apart; None where there are too few."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -130,6 +141,7 @@ class Recording:
     epilogue: tuple[str, ...] = ()
     result: str = "None"
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
+    structure: Structure | None = field(default=None, repr=False)
 
     def build_entry(self, body: Body) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.
@@ -139,16 +151,68 @@ class Recording:
             raise ValueError(f"this call was not recorded: {self.reason}")
         namespace = {**self.namespace, **body.environment}
         exec(compile(self.text(body), "<tracejit entry>", "exec"), namespace)
+        if self.structure is not None and body.calls is not None:
+            namespaces = [self.namespace[name] for name in self.structure.namespaces]
+            cell = Cell(namespace["examine"], MISS, namespaces, body.calls, len(body.cached))
+            namespace.update(state_of=cell.state, refresh=cell.refresh, same=machine().same, contents=machine().contents)
         entry: Entry = namespace["entry"]
         return entry
 
     def text(self, body: Body) -> str:
         """The source of the entry."""
-        lines = ["def entry(args, kwargs):", "    try:"]
-        lines += [f"        {line}" for line in self.guards or ("pass",)]
-        lines += ["    except (LookupError, AttributeError, ValueError, ArithmeticError):", "        return MISS"]
-        lines += [f"    {line}" for line in (*body.lines, *self.epilogue, f"return {self.result}")]
+        rest = (*body.lines, *self.epilogue, f"return {self.result}")
+        lines: list[str] = []
+        guards: Sequence[str] = self.guards
+        if self.structure is not None and body.calls is not None:
+            lines += _examining(self.structure, body.cached)
+            guards = _guarding(self.structure, body.cached, rest)
+        lines += ["def entry(args, kwargs):", *_missing_on_errors(guards)]
+        lines += [f"    {line}" for line in rest]
         return "\n".join(lines) + "\n"
+
+
+def _missing_on_errors(lines: Sequence[str]) -> list[str]:
+    body = [f"        {line}" for line in lines or ("pass",)]
+    return ["    try:", *body, "    except (LookupError, AttributeError, ValueError, ArithmeticError):", "        return MISS"]
+
+
+def distinct_lines(expressions: Sequence[str]) -> list[str]:
+    """A guard that these expressions are different objects."""
+    if len(expressions) < 2:
+        return []
+    if len(expressions) == 2:
+        return [f"if {expressions[0]} is {expressions[1]}: return MISS"]
+    return [f"if len({{{', '.join(f'id({v})' for v in expressions)}}}) != {len(expressions)}: return MISS"]
+
+
+def _examining(structure: Structure, cached: Mapping[str, str]) -> list[str]:
+    """`examine(*roots)`: runs the checks; MISS, or what a Cell needs (structure.Found)."""
+    found = [f"({commas(part)})" for part in (structure.instances, structure.tensors, structure.apart, cached.values())]
+    lines = [*structure.checks, *distinct_lines(structure.apart), f"return {', '.join(found)}"]
+    return [f"def examine({', '.join(structure.roots)}):", *_missing_on_errors(lines)]
+
+
+def _guarding(structure: Structure, cached: Mapping[str, str], rest: Sequence[str]) -> list[str]:
+    """The guards of an entry: while no word has moved, `structure.checks` are not among them.  rest: what follows the guards."""
+    roots = structure.roots
+    addresses = [f"id({root})" for root in roots]
+    moved = f"{addresses[0] if len(roots) == 1 else f'({commas(addresses)})'} != structure[0] or " if roots else ""
+    lines = [
+        *structure.before, "structure = state_of[0]", f"if {moved}not same(structure[1]):", f"    structure = refresh({', '.join(roots)})",
+        "    if structure is MISS: return MISS", f"_, _, apart, {''.join(f'{name}, ' for name in cached)}= structure",
+    ]  # fmt: skip
+    used = {name for text in (*structure.after, *rest, *structure.others) for name in _VARIABLE.findall(text)}
+    needed = []
+    for variable, line in reversed(list(structure.definitions.items())):
+        if variable in used:
+            used.update(_VARIABLE.findall(line))
+            needed.append(line)
+    lines += reversed(needed)
+    lines += structure.after
+    if structure.others and structure.apart:
+        ids = commas(f"id({expression})" for expression in structure.others)
+        lines.append(f"if not apart.isdisjoint(({ids})): return MISS")
+    return [*lines, *distinct_lines(structure.others)]
 
 
 def calling(recording: Recording, call: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> Body:

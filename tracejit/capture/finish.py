@@ -11,9 +11,20 @@ import numpy as np
 
 from tracejit.autograd.tape import is_freed
 from tracejit.capture.calls import CallHandlers
-from tracejit.capture.entry import Alias, ExitPoint, Recording, ScalarInput, TensorInput, TensorOutput, WrittenInput
+from tracejit.capture.effects import AttributeStore, ItemStore, MethodCall
+from tracejit.capture.entry import (
+    Alias,
+    ExitPoint,
+    Recording,
+    ScalarInput,
+    TensorInput,
+    TensorOutput,
+    WrittenInput,
+    distinct_lines,
+)
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import TensorSource
+from tracejit.capture.structure import Structure, split
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
@@ -46,6 +57,8 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
                 recorder.stop("differentiable_write", f"a leaf of shape {list(interpreter.inputs[inputs[fact.index]].shape)}")
     if recorder.stopped:
         return Recording(recorder.reason)
+    guards = _guard_lines(recorder, interpreter.backward_ran)
+    distinct = [s.variable for s in recorder.tensors.values()] + recorder.paths
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
     graph = Graph(
         inputs=(*inputs, *interpreter.scalars.values()),
@@ -64,10 +77,11 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         exits=tuple(
             ExitPoint(i, node.line, _expected(node)) for i, node in enumerate(interpreter.nodes) if node.op.kind is Kind.GUARD
         ),
-        guards=tuple(_guard_lines(recorder, interpreter.backward_ran)),
+        guards=(*guards, *distinct_lines(distinct)),
         epilogue=tuple(recipes.lines),
         result=text,
         namespace=dict(recorder.namespace),
+        structure=_structure(recorder, guards, distinct),
     )
 
 
@@ -88,12 +102,18 @@ def _guard_lines(recorder: CallHandlers, backward_ran: bool) -> list[str]:
             if backward_ran and line.used and line.requires_grad:
                 conditions.append(f"{line.variable}._hooks")
             lines.append(f"if {' or '.join(conditions)}: return MISS")
-    distinct = [s.variable for s in recorder.tensors.values()] + recorder.paths
-    if len(distinct) == 2:
-        lines.append(f"if {distinct[0]} is {distinct[1]}: return MISS")
-    elif len(distinct) > 2:
-        lines.append(f"if len({{{', '.join(f'id({v})' for v in distinct)}}}) != {len(distinct)}: return MISS")
     return lines
+
+
+def _structure(recorder: CallHandlers, guards: list[str], distinct: list[str]) -> Structure | None:
+    objects = {text: value for value in recorder.keep if (text := recorder.sources.get(id(value))) is not None}
+    changed: set[int] = set()
+    for effect in recorder.effects:
+        if isinstance(effect, AttributeStore):
+            changed.add(id(effect.owner))
+        elif isinstance(effect, (ItemStore, MethodCall)):
+            changed.add(id(effect.container))
+    return split(guards, distinct, objects, recorder.namespace, recorder.instance_reads, changed)
 
 
 def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[str]:

@@ -89,6 +89,7 @@ class Recorder:
         self.lines: list[str | TensorSource] = []
         self.sources: dict[int, str] = {}
         self.tensors: dict[int, TensorSource] = {}
+        self.instance_reads: set[str] = set()  # expressions of attributes found in the dictionary of an instance
         self.paths: list[str] = []  # variables of objects that may be changed: they must stay distinct
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
         self._constants: dict[int, str] = {}

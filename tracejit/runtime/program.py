@@ -62,9 +62,10 @@ class Program:
         operands = [f"a{i}" for i in range(lowered.arrays)], [f"s{i}" for i in range(len(lowered.scalars))]
         self.run: Runner = _run_function(lowered, self.inline(*operands))
 
-    def inline(self, arrays: Sequence[str], scalars: Sequence[str]) -> Fragment:
-        """The statements of one run on operands given as expressions."""
-        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars)
+    def inline(self, arrays: Sequence[str], scalars: Sequence[str], items: Sequence[str] | None = None) -> Fragment:
+        """The statements of one run on operands given as expressions.  items: the inside of a tuple display of the arrays, where there is
+        a shorter one than all of them one by one."""
+        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars, items)
 
     def source(self) -> str:
         """The nests as plain Python."""
@@ -127,12 +128,13 @@ def _fragment(
     free: list[Frame],
     arrays: Sequence[str],
     scalars: Sequence[str],
+    items: Sequence[str] | None,
 ) -> Fragment:
     """The statements of one run.  `arrays` and `scalars` are expressions of the operands; names that begin with p_ are used up."""
     environment: dict[str, Any] = {"p_call": call, "p_empty": np.empty, "p_pop": free.pop, "p_push": free.append}
     environment["p_new"] = lambda: Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
     lines = ["try:", "    p_frame = p_pop()", "except IndexError:", "    p_frame = p_new()"]
-    bound = list(arrays)
+    bound = list(arrays if items is None else items)
     names = {}
     for k, aval in enumerate(lowered.fresh):
         environment[f"p_shape{k}"] = aval.shape

@@ -1,0 +1,264 @@
+"""Machine code that compares words of memory: how an entry knows in nanoseconds that objects it has checked are what they were.
+
+CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a number that no other state of any dictionary of the process
+shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
+array and flags" are comparisons of a few words, whoever wrote to them and however.  Two builtin functions are made here:
+
+* `same(table)`: `table` is bytes of int64: the number of pairs, pairs (address, expected word), and blocks (address, four expected
+  words in a row).  Stops at the first difference, so an address may lie in an object that is only known to be alive because of what is
+  before it.
+* `contents(tensors)`: the tuple of the content versions of a tuple of tensors.
+
+Both run under the GIL, allocate nothing but the result, and run no code of the program.  Invariant: layouts are verified on live
+objects before first use; where they are not the known ones `supported()` is false, and entries check everything in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+import llvmlite.binding
+
+__all__ = [
+    "BLOCK",
+    "NEVER",
+    "Functions",
+    "block",
+    "functions",
+    "instance_words",
+    "namespace_words",
+    "slot_offsets",
+    "supported",
+    "table",
+    "word",
+]
+
+_METH_O: Final = 0x0008
+_TYPE: Final = 8  # PyObject_HEAD: reference count, type
+_MAPPING: Final = 16  # mappingproxyobject.mapping
+_VERSION: Final = 24  # PyDictObject.ma_version_tag
+_DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
+_BYTES: Final = bytes.__basicsize__ - 1
+_TUPLE: Final = tuple.__basicsize__
+
+
+def word(address: int) -> int:
+    """The int64 at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+def table(pairs: Sequence[int], blocks: Sequence[int] = ()) -> bytes:
+    """Pairs (address, word), and blocks (address, four words), each one after the other, as `same` takes them."""
+    return struct.pack(f"={1 + len(pairs) + len(blocks)}q", len(pairs) // 2, *pairs, *blocks)
+
+
+def block(address: int) -> list[int]:
+    """A block that holds while the four words from an address on are what they are."""
+    return [address, *[word(address + 8 * i) for i in range(BLOCK)]]
+
+
+BLOCK: Final = 4
+"""Words in a block."""
+NEVER: Final = table((id(None) + _TYPE, 0))
+"""A table that `same` always refuses."""
+
+
+def instance_words(instance: Any, dictionary: Any) -> list[int]:
+    """Pairs that hold while `instance` has its type, and `dictionary`, its own, is as it is.  Empty where its layout is another one."""
+    address = id(instance)
+    if not supported() or word(address + _DICTIONARY) != id(dictionary):
+        return []
+    place = id(dictionary) + _VERSION
+    return [address + _TYPE, id(type(instance)), address + _DICTIONARY, id(dictionary), place, word(place)]
+
+
+def namespace_words(proxy: Any) -> list[int]:
+    """Pairs that hold while the class dictionary behind a mappingproxy is as it is."""
+    place = word(id(proxy) + _MAPPING) + _VERSION
+    return [place, word(place)]
+
+
+def slot_offsets(instance: Any, names: Iterable[str]) -> dict[str, int]:
+    """Byte offsets of the slots `names`, found on a live instance, whose slots are changed.  Raises RuntimeError where one is not found."""
+    found = {}
+    for name in names:
+        marker = object()
+        setattr(instance, name, marker)
+        places = [i for i in range(0, type(instance).__basicsize__, 8) if word(id(instance) + i) == id(marker)]
+        if len(places) != 1:
+            raise RuntimeError(
+                f"slot {type(instance).__name__}.{name}: found at {places}, expected one place; use another CPython"
+            )
+        found[name] = places[0]
+    return found
+
+
+class _Probe:
+    """An object with attributes, to verify layouts on."""
+
+
+@cache
+def supported() -> bool:
+    """Whether this Python is one whose dictionaries have versions where they are expected."""
+    if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11) or object.__basicsize__ != 16:
+        return False
+    probe = _Probe()
+    probe.first = 1  # type: ignore[attr-defined]
+    dictionary, proxy = probe.__dict__, _Probe.__dict__
+    if word(id(probe) + _DICTIONARY) != id(dictionary):
+        return False
+    place, namespace = id(dictionary) + _VERSION, word(id(proxy) + _MAPPING) + _VERSION
+    seen = [word(place)]
+    changes: list[Callable[[], Any]] = [
+        lambda: setattr(probe, "first", 2), lambda: setattr(probe, "second", 1), lambda: delattr(probe, "second"),
+        lambda: dictionary.update(first=3), lambda: object.__setattr__(probe, "first", 4), dictionary.clear,
+    ]  # fmt: skip
+    for change in changes:
+        change()
+        if word(place) in seen:
+            return False
+        seen.append(word(place))
+    before = word(namespace)
+    _Probe.mark = 1  # type: ignore[attr-defined]
+    return word(namespace) != before and word(place) == seen[-1]
+
+
+def _text(true: int, false: int, none: int, zero: int, new_tuple: int, storage: int, version: int) -> str:
+    return f"""
+declare i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64>)
+define ptr @same(ptr %self, ptr %table) nounwind {{
+entry:
+  %size.at = getelementptr i8, ptr %table, i64 16
+  %size = load i64, ptr %size.at
+  %head = getelementptr i8, ptr %table, i64 {_BYTES}
+  %end = getelementptr i8, ptr %head, i64 %size
+  %pairs = load i64, ptr %head
+  %length = shl i64 %pairs, 4
+  %first = getelementptr i8, ptr %head, i64 8
+  %blocks = getelementptr i8, ptr %first, i64 %length
+  br label %pair
+pair:
+  %p = phi ptr [ %first, %entry ], [ %p1, %next ]
+  %done = icmp eq ptr %p, %blocks
+  br i1 %done, label %block, label %compare
+compare:
+  %address = load ptr, ptr %p
+  %want.at = getelementptr i8, ptr %p, i64 8
+  %want = load i64, ptr %want.at
+  %is = load i64, ptr %address
+  %equal = icmp eq i64 %is, %want
+  br i1 %equal, label %next, label %no
+next:
+  %p1 = getelementptr i8, ptr %p, i64 16
+  br label %pair
+block:
+  %b = phi ptr [ %p, %pair ], [ %b1, %following ]
+  %through = icmp eq ptr %b, %end
+  br i1 %through, label %yes, label %four
+four:
+  %row = load ptr, ptr %b
+  %wants.at = getelementptr i8, ptr %b, i64 8
+  %wants = load <{BLOCK} x i64>, ptr %wants.at, align 8
+  %are = load <{BLOCK} x i64>, ptr %row, align 8
+  %differences = xor <{BLOCK} x i64> %wants, %are
+  %difference = call i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64> %differences)
+  %equals = icmp eq i64 %difference, 0
+  br i1 %equals, label %following, label %no
+following:
+  %b1 = getelementptr i8, ptr %b, i64 {8 * BLOCK + 8}
+  br label %block
+yes:
+  br label %answer
+no:
+  br label %answer
+answer:
+  %number = phi i64 [ {true}, %yes ], [ {false}, %no ]
+  %object = inttoptr i64 %number to ptr
+  %count = load i64, ptr %object
+  %more = add i64 %count, 1
+  store i64 %more, ptr %object
+  ret ptr %object
+}}
+define ptr @contents(ptr %self, ptr %tensors) nounwind {{
+entry:
+  %size.at = getelementptr i8, ptr %tensors, i64 16
+  %size = load i64, ptr %size.at
+  %make = inttoptr i64 {new_tuple} to ptr
+  %result = call ptr %make(i64 %size)
+  %failed = icmp eq ptr %result, null
+  br i1 %failed, label %end, label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %store ]
+  %more = icmp slt i64 %i, %size
+  br i1 %more, label %item, label %end
+item:
+  %offset = mul i64 %i, 8
+  %place = add i64 %offset, {_TUPLE}
+  %from = getelementptr i8, ptr %tensors, i64 %place
+  %tensor = load ptr, ptr %from
+  %storage.at = getelementptr i8, ptr %tensor, i64 {storage}
+  %storage = load ptr, ptr %storage.at
+  %bits = ptrtoint ptr %storage to i64
+  %absent = icmp eq i64 %bits, {none}
+  br i1 %absent, label %store, label %present
+present:
+  %version.at = getelementptr i8, ptr %storage, i64 {version}
+  %version = load i64, ptr %version.at
+  br label %store
+store:
+  %value = phi i64 [ {zero}, %item ], [ %version, %present ]
+  %object = inttoptr i64 %value to ptr
+  %count = load i64, ptr %object
+  %count1 = add i64 %count, 1
+  store i64 %count1, ptr %object
+  %to = getelementptr i8, ptr %result, i64 %place
+  store i64 %value, ptr %to
+  %i1 = add i64 %i, 1
+  br label %loop
+end:
+  ret ptr %result
+}}
+"""
+
+
+class _MethodDefinition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+class Functions:
+    """The two functions; owns their code."""
+
+    def __init__(self, storage: int, version: int) -> None:
+        new_tuple = ctypes.cast(ctypes.pythonapi.PyTuple_New, ctypes.c_void_p).value
+        assert new_tuple is not None
+        llvmlite.binding.initialize_native_target()
+        llvmlite.binding.initialize_native_asmprinter()
+        module = llvmlite.binding.parse_assembly(_text(id(True), id(False), id(None), id(0), new_tuple, storage, version))
+        features = llvmlite.binding.get_host_cpu_features().flatten()
+        target = llvmlite.binding.Target.from_default_triple()
+        machine = target.create_target_machine(cpu=llvmlite.binding.get_host_cpu_name(), features=features, opt=2)
+        self._engine = llvmlite.binding.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+        self._definitions: list[_MethodDefinition] = []
+        self.same: Callable[[bytes], bool] = self._function("same")
+        self.contents: Callable[[tuple[Any, ...]], tuple[int, ...]] = self._function("contents")
+
+    def _function(self, name: str) -> Any:
+        definition = _MethodDefinition(name.encode(), self._engine.get_function_address(name), _METH_O, None)
+        self._definitions.append(definition)
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        return make(ctypes.addressof(definition), None, None)
+
+
+@cache
+def functions(storage: int, version: int) -> Functions:
+    """`same` and `contents`, for tensors that keep their storage, and storages that keep their version, at these offsets."""
+    return Functions(storage, version)
