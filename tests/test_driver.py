@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracejit.codegen import driver, frame_check
+from tracejit.codegen import driver, frame_check, machine_code
 from tracejit.codegen.expr import Load, ScalarParam, builder
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Nest, Scalar, Size, Store
 from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Slot, array_slot
@@ -211,9 +211,10 @@ def test_metadata_is_data_and_not_code() -> None:
     assert call(second, (narrow,)) == driver.OK and call(second, (wide,)) == driver.MISMATCH
 
 
-def test_a_program_refuses_what_is_not_two_integers() -> None:
-    program, _, _ = scaling()
-    run: Any = program.run
+def test_loaded_machine_code_refuses_what_is_not_two_integers() -> None:
+    text = f"define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{\n%c = sub i64 %a, %b\nret i64 %c\n}}"
+    run: Any = machine_code.load(machine_code.compile_text(text), {})
+    assert run(7, 9) == -2
     for wrong in ((), (1,), (1, 2, 3), ("1", 2), (1, None)):
         with pytest.raises(TypeError):
             run(*wrong)

@@ -1,8 +1,8 @@
 """LLVM text to relocatable object code, and object code to a Python function.
 
 `compile_text(text)` gives the bytes of an object file for this machine; `load(object_code, imports)` links them into the process and
-returns a callable of two integers.  Both a program that was just compiled and one that an earlier process left behind go through `load`,
-so there is one way for code to get into the process.
+returns a callable of two integers.  So a program that an earlier process left behind runs without Numba, which takes longer to import and
+to start up than most programs take to compile; the process that first meets a program compiles it with Numba (numba_driver.py).
 
 The callable is a C function in CPython's fast calling convention (METH_FASTCALL), written in LLVM beside the program: it costs about as
 much as a built-in function, and it holds the GIL, which the program needs to read Python objects.  Object code holds no address: what it
