@@ -239,8 +239,19 @@ def test_products_of_other_shapes_or_of_nothing_are_added_outside() -> None:
 
 
 def test_a_sum_of_products_is_not_accumulated_in_user_storage() -> None:
-    steps = steps_of(written(lambda x, a, b: a @ b + b @ a, f32(4, 4), f32(4, 4), f32(4, 4)))
+    steps = steps_of(written(lambda x, a, b: a @ b + b @ a, f32(5, 5), f32(5, 5), f32(5, 5)))
     assert isinstance(steps[-1], CopyCall) and all(s.c.slot != array_slot(0) for s in steps[:-1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "nest"), [((4, 4, 4), True), ((1, 3, 2), True), ((5, 4, 4), False), ((4, 5, 4), False), ((4, 4, 5), False)]
+)
+def test_products_up_to_four_rows_and_columns_are_nests(shape: tuple[int, int, int], nest: bool) -> None:
+    m, k, n = shape
+    (step,) = steps_of(trace(lambda x, w: x @ w, [f32(m, k), f32(k, n)]))
+    assert isinstance(step, NestCall if nest else GemmCall)
+    (step,) = steps_of(trace(lambda x, w: x @ w, [f32(7, m, k), f32(7, k, n)]))
+    assert isinstance(step, NestCall if nest else GemmCall)
 
 
 def test_traffic_of_nothing_has_a_ratio() -> None:

@@ -122,6 +122,17 @@ def test_sums_of_products_equal_the_oracle(backend: str, rows: int) -> None:
     assert_like_oracle(batched, inputs_for(batched), backend)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tiny_products_equal_the_oracle_in_any_layout(backend: str) -> None:
+    def products(a: Any, b: Any, c: Any) -> Any:
+        turned = op("permute", b, dims=(0, 2, 1))
+        part = op("slice", c, dim=1, start=0, stop=6, step=2)
+        return a @ b, turned @ part, (b @ a) + b @ turned, total(b @ op("select", a, 1, dim=0))
+
+    graph = trace(products, [f64(6, 3, 3), f64(6, 3, 3), f64(6, 6, 4)])
+    assert_like_oracle(graph, inputs_for(graph), backend)
+
+
 def test_a_long_softmax_keeps_its_exponentials() -> None:
     graph = trace(softmax, [f32(2, 5000)])
     assert_like_oracle(graph, inputs_for(graph))

@@ -19,7 +19,7 @@ from tracejit.codegen.fuse import Group, partition
 from tracejit.codegen.inlining import inlined_nodes
 from tracejit.codegen.loops import Nest
 from tracejit.codegen.memory import Request, plan, slab_offsets
-from tracejit.codegen.products import plan_product
+from tracejit.codegen.products import is_tiny, plan_product
 from tracejit.codegen.schedule import Scheduled, schedule
 from tracejit.codegen.special import copy_nest, fill_nest, special
 from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
@@ -184,7 +184,12 @@ class _Lowering:
         aval = values.aval(out)
         if aval.size == 0:
             return
-        if values.shape(node.operands[0])[-1] == 0:  # type: ignore[arg-type]
+        shapes = [values.shape(o) for o in node.operands]  # type: ignore[arg-type]
+        if shapes[0][-1] and is_tiny(shapes[0], shapes[1]):
+            number = values.producer[out]
+            self.units.append(self._nest_unit("tiny matmul", special(values, number, self.exit_code, f"nest{k}"), node.operands))
+            return
+        if shapes[0][-1] == 0:
             self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}"), ()))
             return
         reads = frozenset(values.root(o) for o in node.operands)  # type: ignore[arg-type]

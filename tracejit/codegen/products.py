@@ -1,4 +1,4 @@
-"""Matrix products as BLAS calls: which layouts gemm reads by itself, and how batches are walked.
+"""Matrix products as BLAS calls: which layouts gemm reads by itself, how batches are walked, and which are too small for a call.
 
 gemm takes row-major matrices, transposed or not, with any row stride that is at least a row's length.  `gemm_layout` tells whether a
 strided operand is one; where it is not, values.py puts a copy before the product.
@@ -21,9 +21,10 @@ from tracejit.core.op import REGISTRY, Op
 from tracejit.core.shapes import product
 from tracejit.ir.graph import Graph, Node
 
-__all__ = ["Matrix", "Product", "gemm_layout", "plan_product", "rewritten_products"]
+__all__ = ["Matrix", "Product", "gemm_layout", "is_tiny", "plan_product", "rewritten_products"]
 
 Shape = tuple[int, ...]
+TINY = 4  # matrices up to this many rows and columns cost less in a nest than the call of a BLAS routine
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ def gemm_layout(shape: Shape, strides: Shape) -> Matrix | None:
     if (row == 1 or rows == 1) and (columns == 1 or column >= max(rows, 1)):
         return Matrix(column if columns > 1 else max(rows, 1), True)
     return None
+
+
+def is_tiny(shape_a: Shape, shape_b: Shape) -> bool:
+    """Whether a product of matrices of these shapes, or a batch of them, is a nest."""
+    return 0 < max(*shape_a[-2:], shape_b[-1]) <= TINY
 
 
 def plan_product(shape_a: Shape, a: Strided, shape_b: Shape, b: Strided, shape_c: Shape) -> Product:
@@ -207,8 +213,9 @@ class _Rewriter:
         for position, node in enumerate(self.nodes):
             if node.op.name == "matmul":
                 out = node.outputs[0]
-                inner = self.aval(node.operands[0]).shape[-1]
-                if self.aval(out).dtype.is_floating_point and self.aval(out).size * inner and self.sole_reader(readers, out):
+                shapes = [self.aval(o).shape for o in node.operands]
+                some = self.aval(out).dtype.is_floating_point and self.aval(out).size * shapes[0][-1] > 0
+                if some and not is_tiny(shapes[0], shapes[1]) and self.sole_reader(readers, out):
                     products[out] = position, node
             elif node.op.name in ("add", "acc"):
                 terms = [products.get(o) for o in node.operands if isinstance(o, int)]

@@ -1,4 +1,4 @@
-"""Nests of single nodes that are not computed element by element: joins, regions, scatters, scans, integer products.
+"""Nests of single nodes that are not computed element by element: joins, regions, scatters, scans, integer and tiny products.
 
 Operands and results have memory; each builder writes whole loops over them.  An index read at run time is checked by an `Exit` in
 the same iteration, before it is used.  Everything is written to the node's own output, never to an operand.
@@ -307,7 +307,43 @@ def _scan(w: _Writer, values: Values, node: Node, code: int) -> None:
     w.over(rest, step, vector=dim != aval.ndim - 1)
 
 
-def _integer_matmul(w: _Writer, values: Values, node: Node, code: int) -> None:
+def _matmul(w: _Writer, values: Values, node: Node, code: int) -> None:
+    if values.aval(node.outputs[0]).dtype.is_floating_point:
+        _tiny_matmul(w, values, node)
+    else:
+        _integer_matmul(w, values, node)
+
+
+def _lifted(layout: Strided, shape: Shape, batch: int) -> Shape:
+    """Strides of an operand of a product along the batch dimensions of the result."""
+    lead = batch + 2 - len(shape)
+    return tuple(0 if d < lead or shape[d - lead] == 1 else layout.strides[d - lead] for d in range(batch))
+
+
+def _tiny_matmul(w: _Writer, values: Values, node: Node) -> None:
+    """out[m, n] = a[m, 0] * b[0, n] + a[m, 1] * b[1, n] + ..., in this order, the few terms written out."""
+    out = values.strided[node.outputs[0]]
+    aval = values.aval(node.outputs[0])
+    a, b = _layouts(values, node)
+    shape_a, shape_b = values.shape(node.operands[0]), values.shape(node.operands[1])  # type: ignore[arg-type]
+    batch = aval.ndim - 2
+    left = Strided(a.root, a.offset, (*_lifted(a, shape_a, batch), a.strides[-2], 0))
+    right = Strided(b.root, b.offset, (*_lifted(b, shape_b, batch), 0, b.strides[-1]))
+    target = w.buffer(out, aval.dtype, write=True)
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        def element(layout: Strided, offset: int) -> Expr:
+            return Load(w.buffer(layout, aval.dtype), Index(w.index(layout, axes).terms, w.parameters.size(offset)))
+
+        total = element(left, 0) * element(right, 0)
+        for k in range(1, shape_a[-1]):
+            total = total + element(left, k * a.strides[-1]) * element(right, k * b.strides[-2])
+        return (Store(target, w.index(out, axes), total),)
+
+    w.over(aval.shape, step)
+
+
+def _integer_matmul(w: _Writer, values: Values, node: Node) -> None:
     """out[m, n] += a[m, k] * b[k, n], n innermost; integers wrap, so the order does not matter."""
     out = values.strided[node.outputs[0]]
     aval = values.aval(node.outputs[0])
@@ -316,14 +352,10 @@ def _integer_matmul(w: _Writer, values: Values, node: Node, code: int) -> None:
     shape_a, shape_b = values.shape(node.operands[0]), values.shape(node.operands[1])  # type: ignore[arg-type]
     batch = aval.ndim - 2
 
-    def lifted(layout: Strided, shape: Shape) -> Shape:
-        lead = aval.ndim - len(shape)
-        return tuple(0 if d < lead or shape[d - lead] == 1 else layout.strides[d - lead] for d in range(batch))
-
     full = (*aval.shape[:-2], aval.shape[-2], shape_a[-1], aval.shape[-1])
     target = w.buffer(out, aval.dtype, write=True)
-    left = Strided(a.root, a.offset, (*lifted(a, shape_a), a.strides[-2], a.strides[-1], 0))
-    right = Strided(b.root, b.offset, (*lifted(b, shape_b), 0, b.strides[-2], b.strides[-1]))
+    left = Strided(a.root, a.offset, (*_lifted(a, shape_a, batch), a.strides[-2], a.strides[-1], 0))
+    right = Strided(b.root, b.offset, (*_lifted(b, shape_b, batch), 0, b.strides[-2], b.strides[-1]))
     to = Strided(out.root, 0, (*out.strides[:-2], out.strides[-2], 0, out.strides[-1]))
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
@@ -345,5 +377,5 @@ _BUILDERS = {
     "index_put": _index_put,
     "cumsum": _scan,
     "cumprod": _scan,
-    "matmul": _integer_matmul,
+    "matmul": _matmul,
 }

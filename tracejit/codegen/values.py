@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracejit.codegen.products import gemm_layout, rewritten_products
+from tracejit.codegen.products import gemm_layout, is_tiny, rewritten_products
 from tracejit.codegen.views import ZERO, Position, Positions, Strided, contiguous, strided_view, through_view
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Kind
@@ -139,7 +139,8 @@ class Values:
                 self.strided[out] = layout
                 self._add(node)
                 return
-        if node.op.name == "matmul" and self.aval(node.outputs[0]).dtype.is_floating_point:
+        floating = node.op.name == "matmul" and self.aval(node.outputs[0]).dtype.is_floating_point
+        if floating and not is_tiny(*(self.shape(o) for o in node.operands[:2])):  # type: ignore[arg-type]
             node = self._readable_by_gemm(node)
         for o in node.outputs:
             self._own(o)
