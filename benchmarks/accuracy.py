@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 from scipy import special
 
@@ -42,7 +42,7 @@ class Function:
     name: str
     compiled: Callable[..., Any]
     exact: Callable[..., Any]
-    ranges: dict[str, tuple[tuple[float, float], ...]]
+    ranges: Mapping[str, tuple[tuple[float, float], ...]]
     built_on: str = ""
     slow: Callable[[Any], Any] | None = None
     two: bool = False
@@ -172,7 +172,7 @@ def measure(function: Function, dtype: str, points: int) -> Row:
     """Evaluate one function in one dtype at `points` points of every range and at all special values."""
     kind = np.dtype(dtype)
     random = np.random.default_rng(7)
-    run = tracejit.compile(lambda *operands: function.compiled(*operands))
+    run: Any = tracejit.compile(lambda *operands: function.compiled(*operands))
     worst, where, total = 0.0, 0.0, 0
     slow = dtype == "float64" and function.slow is not None
     count = min(points, _MPMATH_POINTS) if slow else points
