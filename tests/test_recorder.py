@@ -273,3 +273,26 @@ def test_the_inlined_function_is_guarded_by_its_code():
     assert compiled(T.ones(1)).tolist() == compiled(T.ones(1)).tolist() == [2.0]
     scale.__wrapped__ = lambda a: a * 5
     assert compiled(T.ones(1)).tolist() == [5.0]
+
+
+def test_garbage_collection_in_the_middle_of_a_recording_is_no_part_of_it():
+    def function(x):
+        for _ in range(20):
+            node = [x]
+            node.append(node)
+            x = x + 1
+        return x
+
+    def callback(phase, info):
+        len(phase)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1)
+    try:
+        recording, _ = record(function, (T.ones(2),), {})
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(callback)
+    assert recording.reason is None

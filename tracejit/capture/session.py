@@ -7,6 +7,7 @@ the recording.  Threads do not see each other's recordings.
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
@@ -49,6 +50,7 @@ class Session(CallHandlers):
     def __init__(self) -> None:
         super().__init__()
         self._hooked = False
+        self._watcher = self._watch  # unhooking from within the hook must not free what is running
         self._allowed: dict[CodeType, bool] = {}
 
     def stop(self, code: str, detail: str) -> None:
@@ -59,7 +61,7 @@ class Session(CallHandlers):
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
         self._hooked = True
-        sys.setprofile(self._watch)
+        sys.setprofile(self._watcher)
 
     def unhook(self) -> None:
         if self._hooked:
@@ -79,6 +81,8 @@ class Session(CallHandlers):
             package = name.partition(".")[0]
             if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or code.co_filename.startswith("<"):
                 return
+        if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
+            return  # the collector's, not the program's
         self.stop("implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})")
 
     # -- the start
@@ -176,6 +180,8 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     interpreter = RecordingInterpreter(session, next_sequence())
     grad_enabled = state.grad_enabled
     previous, current.recorder = current.recorder, session
+    collecting = gc.isenabled()
+    gc.disable()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
     try:
         session.root(function)
         positional, named = session.arguments(args, kwargs)
@@ -189,6 +195,8 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     except BaseException as error:
         raise _without_recorder(error)  # noqa: B904  (the same error)
     finally:
+        if collecting:
+            gc.enable()
         session.stopped = True
         current.recorder = previous
         interpreter.release()
