@@ -50,6 +50,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     inputs = list(interpreter.inputs)
     written = _written_inputs(interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
+    _check_tape(recorder, interpreter, views, inputs)
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
     if any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs):
         for fact in written:
@@ -168,6 +169,15 @@ def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: li
             tensor = interpreter.inputs[value]
             written.append(WrittenInput(index, interpreter.values[id(tensor)], tensor.requires_grad, tensor.is_leaf))
     return written
+
+
+def _check_tape(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> None:
+    """A differentiable write gives its target a new place on the tape, which a program does not give to an input."""
+    for node in interpreter.nodes:
+        if node.op.kind is Kind.WRITE and node.outputs[0] in interpreter.requires_grad:
+            root, chain = views.root(node.outputs[0])
+            if root in inputs and all(view.op.name != "detach" for view in chain):
+                recorder.stop("differentiable_write", f"a tensor of shape {list(interpreter.inputs[root].shape)}")
 
 
 def _check_overlap(
