@@ -115,7 +115,9 @@ def _rewrite(scope: _Scope, node: Node) -> Rewrite:
     return None if apply is None else apply(scope, node)
 
 
-_KEEPS_SHAPES = frozenset({"cast", "acc", "replace_data"})  # their output has the shape of an operand: nothing broadcasts
+_KEEPS_SHAPES = frozenset(
+    {"cast", "acc", "overwrite", "replace_data"}
+)  # their output has the shape of an operand: nothing broadcasts
 _UNIFORM = frozenset({"reshape", "permute", "expand", "slice", "select", "diagonal", "clone", "flip"})
 _TAKES_LITERALS = frozenset({"add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"})
 _FOLDED = _TAKES_LITERALS | {"neg", "cast"}  # correctly rounded: the same bits now and at run time
@@ -310,7 +312,7 @@ def _(scope: _Scope, node: Node) -> Rewrite:
     return scope.same(node.operands[0], node)
 
 
-@rule("replace_data")
+@rule("replace_data", "overwrite")
 def _(scope: _Scope, node: Node) -> Rewrite:
     return Node(REGISTRY["clone"], node.operands[1:], (), node.outputs, node.line)
 

@@ -6,7 +6,8 @@ regenerated from the newest version.  Values whose storage is never written stay
 
 Gradients.  The output of a `write` is in `requires_grad` if and only if the write was differentiable (grad mode on, and target or
 value requires grad).  A write that was not, of a value that requires grad, goes through `detach`; onto a target that requires grad, through
-`replace_data`, because such a write changes contents while gradients still flow to where they flowed before.
+`replace_data`, because such a write changes contents while gradients still flow to where they flowed before.  A differentiable write to
+a view of a tensor that requires grad goes through `overwrite`: as through the base, a gradient reaches what was there before, and is zero.
 
 Eager mode refuses to go backward through a node whose saved values were overwritten; such nodes are marked in `Graph.stale`.
 
@@ -207,6 +208,9 @@ class _Functionaliser:
         previous = self._read(target)
         contents = self._fresh_contents(value, self.builder.avals[target], differentiable)
         self.same_tensor[out] = target
+        view = self.views.get(target)
+        if differentiable and view is not None and view.op.name != "detach" and previous in self.builder.requires_grad:
+            contents = self._emit("overwrite", (previous, contents), (), True)
         self._store(target, previous, contents, differentiable)
 
     def _fresh_contents(self, value: Operand, aval: Aval | ScalarAval, differentiable: bool) -> int:
