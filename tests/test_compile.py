@@ -533,3 +533,89 @@ def test_a_program_that_cannot_be_compiled_is_reported_and_the_result_is_kept(mo
     assert [reason.code for reason in compiled.reasons] == ["internal_error"]
     with override(verify=True), pytest.raises(ArithmeticError, match="broken"):
         compiled(T.zeros(1))
+
+
+def test_results_lie_in_memory_as_eagers_do() -> None:
+    """Strides decide what view() and reshape() of a result do: permuted, with gaps, with elements that are one."""
+    functions = [
+        lambda x: x.t() * 2, lambda x: (x * 2)[:, ::2], lambda x: (x * 2).sum(0).expand(3, 4), lambda x: (x * 2).diagonal(),
+        lambda x: (x * 2).t().flip(0), lambda x: x.permute(1, 0).exp()[:, None].expand(4, 2, 3), lambda x: x[:0].t() + 1,
+    ]  # fmt: skip
+    for i, function in enumerate(functions):
+        compiled = T.compile(function)
+        for call in range(3):
+            x, y = (T.tensor(np.arange(12.0).reshape(3, 4), requires_grad=bool(i % 2)) for _ in range(2))
+            expected, result = function(x), compiled(y)
+            assert result.stride() == expected.stride(), (i, call)
+            np.testing.assert_allclose(result.detach().numpy(), expected.detach().numpy(), rtol=1e-14)
+            if i % 2:
+                expected.sum().backward()
+                result.sum().backward()
+                np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), rtol=1e-14)
+        assert compiled.stats.compiled_calls == 2
+
+
+def test_what_a_write_through_a_view_covers_gets_a_zero_gradient_as_in_eager() -> None:
+    def through_reshape(x: T.Tensor) -> T.Tensor:
+        y = x * 2
+        y.view(-1).fill_(3.0)
+        return y
+
+    def the_view_itself(x: T.Tensor) -> T.Tensor:
+        y = (x * 2)[:1]
+        y.fill_(3.0)
+        return y
+
+    for function in (through_reshape, the_view_itself):
+        compiled = T.compile(function)
+        for call in (function, compiled, compiled):
+            x = T.ones(2, 2, requires_grad=True)
+            call(x).sum().backward()
+            assert x.grad is not None and x.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+        assert compiled.stats.compiled_calls == 1
+
+
+def test_a_differentiable_write_to_an_argument_runs_eagerly() -> None:
+    """It gives the argument itself a new place on the tape, whatever the function returns."""
+
+    def whole(h: T.Tensor) -> None:
+        h.mul_(2)
+
+    def part(h: T.Tensor) -> None:
+        h[1:].fill_(3.0)
+
+    def without_gradient(h: T.Tensor) -> None:
+        with T.no_grad():
+            h.mul_(2)
+
+    for function, served in ((whole, 0), (part, 0), (without_gradient, 2)):
+        compiled = T.compile(function)
+        gradients = []
+        for call in (function, compiled, compiled, compiled):
+            w = leaf(1.0, 2.0, 3.0)
+            h = w * 3
+            call(h)
+            (h * h).sum().backward()
+            assert w.grad is not None
+            gradients.append(w.grad.tolist())
+        assert gradients == gradients[:1] * 4 and compiled.stats.compiled_calls == served
+
+
+def test_what_the_program_overwrote_matters_only_on_the_way_of_the_gradient() -> None:
+    def function(w: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        saved = w.exp()
+        spoilt = saved * 2
+        with T.no_grad():
+            saved.mul_(3)
+        return spoilt, w * 5
+
+    compiled = T.compile(function)
+    for call in (function, compiled, compiled):
+        w = leaf(1.0, 2.0)
+        sound = call(w)[1]
+        sound.sum().backward()
+        assert w.grad is not None and w.grad.tolist() == [5.0, 5.0]
+        spoilt = call(w)[0]
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            spoilt.sum().backward()
+    assert compiled.stats.compiled_calls == 3

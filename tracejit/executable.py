@@ -24,8 +24,9 @@ from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
-from tracejit.core.op import Kind
-from tracejit.ir.graph import Graph, Literal
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.shapes import memory_order
+from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ops.movement.views import detach, expand
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import optimise, prepare
@@ -90,11 +91,11 @@ class Executable:
         )
         if any(self._differentiable) and wanted:
             self.partition = partition(self.pure, self._wanted, self._differentiable)
-            self.graph = optimise(self.partition.forward, observe=observe)
+            self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend)
         else:
-            self.graph = optimise(self.pure, observe=observe)
+            self.graph = self._in_memory_order(optimise(self.pure, observe=observe))
             self.program = build(self.graph, self._layouts, backend=backend)
         if watcher is not None:
             watcher.built(_FORWARD, self.program)
@@ -107,6 +108,18 @@ class Executable:
         if self.partition is not None:
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
             self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
+
+    def _in_memory_order(self, graph: Graph) -> Graph:
+        """Outputs whose dimensions lie in another order in eager's memory are stored in that order; `body` turns them back."""
+        nodes, avals, outputs = list(graph.nodes), dict(graph.avals), list(graph.outputs)
+        for i, facts in enumerate(self.outputs):
+            value, order = outputs[i], memory_order(facts.shape, facts.strides)
+            if type(value) is int and order is not None and order != tuple(range(len(order))):
+                fresh = max(avals) + 1
+                avals[fresh] = Aval(tuple([facts.shape[d] for d in order]), facts.dtype)
+                nodes.append(Node(REGISTRY["permute"], (value,), (("dims", order),), (fresh,)))
+                outputs[i] = fresh
+        return replace(graph, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs))
 
     @property
     def machine_calls(self) -> int:
@@ -156,6 +169,10 @@ class Executable:
             lines += [f"s = {t}._storage", "if s is None:", f"    s = {t}._storage = Storage()", "s.version += 1"]
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self.partition is not None and differentiable
+            layout = _layout(facts)
+            if layout is not None:
+                environment[f"layout{i}"] = layout
+                result = f"layout{i}({result})"
             node = "n" if on_tape else "ConsumedNode(())" if facts.consumed and facts.requires_grad else "None"
             lines += [
                 f"out{i} = new(Tensor)", f"out{i}._array = {result}", f"out{i}._requires_grad = {facts.requires_grad}",
@@ -235,7 +252,7 @@ class Executable:
     def run_backward(
         self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
     ) -> Sequence[Any]:
-        split = self._checked_partition()
+        split = self._checked_partition(present)
         program, picks = self._backward.get(present) or self._build_backward(present)
         direct = [arrays[i] for i in picks]
         if split.residuals:
@@ -255,12 +272,14 @@ class Executable:
         answers = iter(results)
         return [next(answers) if facts.requires_grad else None for facts in self.inputs]
 
-    def _checked_partition(self) -> Partition:
-        """Raises RuntimeError, as eager mode does, where the program itself overwrote what the tape had saved."""
+    def _checked_partition(self, present: Mask) -> Partition:
+        """Raises RuntimeError, as eager mode does, where the program itself overwrote what the tape had saved on the way from the outputs
+        in `present`."""
         split = self.partition
         assert split is not None
-        if split.stale:
-            node = split.stale[0]
+        stale = split.stale_for(present)
+        if stale:
+            node = stale[0]
             shape = next(a.shape for v in node.outputs if isinstance(a := split.graph.avals[v], Aval))
             raise changed_in_place(node.op.name, "a saved value", shape, 1, 0)
         return split
@@ -284,7 +303,7 @@ class Executable:
         return list(self._backward.items())
 
     def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
-        self._checked_partition()
+        self._checked_partition(tuple([g is not None for g in cotangents]))
         for i in self._overwritten:
             raise RuntimeError(
                 f"backward() with create_graph=True: the compiled program {self.name} changed its input of shape "
@@ -344,6 +363,27 @@ class _Leaving(dict[int, Any]):
     def __missing__(self, code: int) -> Any:
         self._counter[1 if code > 0 else 2] += 1
         return Exit(code) if code > 0 else MISS
+
+
+def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
+    """What gives a result of the program eager's strides; None where it has them."""
+    shape, strides = facts.shape, facts.strides
+    order = memory_order(shape, strides)
+    if order is None:  # gaps, or elements that are one
+        steps = tuple([s * facts.dtype.itemsize for s in strides])
+        first = sum(-(n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+        count = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
+
+        def spread(array: Any) -> Any:
+            out = np.lib.stride_tricks.as_strided(np.empty(count, array.dtype)[first:], shape, steps)
+            out[...] = array
+            return out
+
+        return spread
+    if order == tuple(range(len(order))):
+        return None
+    back = tuple([order.index(d) for d in range(len(order))])
+    return lambda array: array.transpose(back)
 
 
 def _view_maker(facts: TensorOutput, alias: Alias, scalars: Mapping[int, int]) -> Callable[[Any, tuple[Any, ...]], Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Dim", "broadcast", "broadcast_shapes", "equal", "normalise_dim", "normalise_dims", "product", "quotient"]
+__all__ = ["Dim", "broadcast", "broadcast_shapes", "equal", "memory_order", "normalise_dim", "normalise_dims", "product", "quotient"]
 
 Dim = int
 
@@ -21,6 +21,24 @@ def equal(a: Dim, b: Dim) -> bool:
 def same(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are the same."""
     return len(a) == len(b) and all(map(equal, a, b))
+
+
+def memory_order(shape: Sequence[Dim], strides: Sequence[int]) -> tuple[int, ...] | None:
+    """The dimensions, outermost in memory first, of an array that fills its memory; None for one with gaps or elements that coincide.
+
+    Strides are in elements.  Dimensions of one element, and all of an empty array, lie wherever the plain order has them."""
+    plain = tuple(range(len(shape)))
+    if product(shape) == 0:
+        return plain
+    order = sorted((d for d in plain if shape[d] != 1), key=lambda d: -strides[d])
+    step = 1
+    for d in reversed(order):
+        if strides[d] != step:
+            return None
+        step *= shape[d]
+    if order == sorted(order):
+        return plain
+    return tuple(order + [d for d in plain if shape[d] == 1])
 
 
 def product(sizes: Iterable[Dim]) -> Dim:

@@ -47,6 +47,10 @@ class Partition:
     stale: tuple[Node, ...]
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
 
+    def stale_for(self, present: Mask) -> tuple[Node, ...]:
+        """The nodes in `stale` that a backward pass from the outputs in `present` would enter."""
+        return _stale_nodes(self.graph, present) if self.stale else ()
+
     def backward(self, present: Mask, wanted: Mask) -> Graph:
         """The graph whose inputs are residuals, direct inputs and the cotangents of the outputs in `present`, and whose outputs are the
         gradients of the inputs in `wanted` (None where no gradient reaches).
