@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Dim", "broadcast", "broadcast_shapes", "equal", "memory_order", "normalise_dim", "normalise_dims", "product", "quotient"]
+__all__ = [
+    "Dim",
+    "broadcast",
+    "broadcast_shapes",
+    "equal",
+    "memory_order",
+    "normalise_dim",
+    "normalise_dims",
+    "product",
+    "quotient",
+]
 
 Dim = int
 

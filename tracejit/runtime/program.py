@@ -81,7 +81,9 @@ class Program:
         products = sum(isinstance(s, GemmCall) for s in self.lowered.spec.steps)
         head = f"{nests} nests, {products} products, arena of {self.lowered.arena_bytes} bytes"
         t = self.lowered.traffic
-        moved = f"reads {t.read} bytes, writes {t.written}: {t.ratio:.2f} times the least ({t.least} bytes, inputs and outputs once)"
+        moved = (
+            f"reads {t.read} bytes, writes {t.written}: {t.ratio:.2f} times the least ({t.least} bytes, inputs and outputs once)"
+        )
         return "\n".join((head, moved, *self.lowered.text))
 
 
