@@ -26,14 +26,14 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-__all__ = ["PROGRAM", "compile_text", "identity", "load"]
+__all__ = ["FASTCALL", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
 
 PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
 FORMAT: Final = 1  # of what is made from the text: the entry and the options below
 
 _ENTRY: Final = "tracejit_entry"
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
-_FASTCALL: Final = 0x0080
+FASTCALL: Final = 0x0080  # METH_FASTCALL
 _PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
 
 _ENTRY_TEXT: Final = f"""
@@ -123,29 +123,46 @@ def identity() -> str:
     )
 
 
-def compile_text(text: str) -> bytes:
-    """Object code of a module that defines PROGRAM.  Raises RuntimeError for a text that LLVM does not take."""
+def assemble(text: str) -> bytes:
+    """Object code of a module.  Raises RuntimeError for a text that LLVM does not take."""
     with _lock:
         target_machine = _target_machine()
-        module = llvm.parse_assembly(text + _ENTRY_TEXT)
+        module = llvm.parse_assembly(text)
         module.triple = llvm.get_process_triple()
         module.data_layout = str(target_machine.target_data)
         return bytes(target_machine.emit_object(module))
+
+
+def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
+    """The address of a function in `assemble`'s object code, and the owner of the code.  imports: C symbol -> address; C's own are known.
+
+    Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
+    library = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process().export_symbol(symbol)
+    for name, address in imports.items():
+        library.import_symbol(name, address)
+    with _lock:
+        linker = _linker()
+        tracker = library.link(linker, f"tracejit{next(_names)}")
+    return tracker[symbol], (linker, tracker)  # a tuple lets go of its last item, the code, before the linker
+
+
+def builtin_function(name: str, address: int, flags: int, own: Any) -> Any:
+    """A built-in function around machine code that is called with the tuple `own` as `self`, which must own that code."""
+    definition = _MethodDefinition(name.encode(), address, flags, None)
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    return create(ctypes.addressof(definition), (*own, definition), None)
+
+
+def compile_text(text: str) -> bytes:
+    """Object code of a module that defines PROGRAM.  Raises RuntimeError for a text that LLVM does not take."""
+    return assemble(text + _ENTRY_TEXT)
 
 
 def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[[int, int], int]:
     """The program of `compile_text`'s object code as a Python function.  imports: C symbol -> address; C's own are known.
 
     The function keeps its code alive.  Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
-    library = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process().export_symbol(_ENTRY)
-    for name, address in (*_python_symbols().items(), *imports.items()):
-        library.import_symbol(name, address)
-    with _lock:
-        linker = _linker()
-        tracker = library.link(linker, f"tracejit{next(_names)}")
-    definition = _MethodDefinition(b"program", tracker[_ENTRY], _FASTCALL, None)
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    # The function's `self` owns what it consists of; a tuple lets go of its last item, the code, before the linker.
-    function: Callable[[int, int], int] = create(ctypes.addressof(definition), (definition, linker, tracker), None)
+    address, owner = link(object_code, {**_python_symbols(), **imports}, _ENTRY)
+    function: Callable[[int, int], int] = builtin_function("program", address, FASTCALL, owner)
     return function

@@ -1,0 +1,183 @@
+"""What generated machine code may use of CPython and NumPy: functions of their C interfaces, and where public structs keep what.
+
+Machine code calls a C function by its symbol, which is resolved when the code is linked; the text shows no address.  Offsets are
+those of structs that the headers of CPython and NumPy publish; `supported()` verifies each of them on live objects before
+the first use, and says no on an interpreter whose objects look otherwise (another implementation, a debug or a free-threaded build).
+
+Reference counts are 64-bit words.  From 3.12 on an object whose lower 32 bits are negative is immortal, and not counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = [
+    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "NUMBER", "SIZE", "TYPE", "address_of_new", "declaration", "immortal_objects",
+    "mro_offset", "new_array", "supported", "symbols", "word",
+]  # fmt: skip
+
+TYPE: Final = 8  # PyObject.ob_type; ob_refcnt comes first
+SIZE: Final = 16  # PyVarObject.ob_size
+ITEMS: Final = tuple.__basicsize__  # PyTupleObject.ob_item
+LIST_ITEMS: Final = 24  # PyListObject.ob_item: a pointer to the items
+NUMBER: Final = 16  # PyFloatObject.ob_fval
+MAPPING: Final = 16  # mappingproxyobject.mapping
+CELL: Final = 16  # PyCellObject.ob_ref
+
+FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "PyCell_Get": ("ptr", ("ptr",)),
+    "PyDict_Contains": ("i32", ("ptr", "ptr")),
+    "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
+    "PyDict_New": ("ptr", ()),
+    "PyDict_SetItem": ("i32", ("ptr", "ptr", "ptr")),
+    "PyErr_Clear": ("void", ()),
+    "PyErr_ExceptionMatches": ("i32", ("ptr",)),
+    "PyErr_Occurred": ("ptr", ()),
+    "PyFloat_AsDouble": ("double", ("ptr",)),
+    "PyFunction_GetClosure": ("ptr", ("ptr",)),
+    "PyFunction_GetCode": ("ptr", ("ptr",)),
+    "PyFunction_GetDefaults": ("ptr", ("ptr",)),
+    "PyFunction_GetGlobals": ("ptr", ("ptr",)),
+    "PyIter_Next": ("ptr", ("ptr",)),
+    "PyList_New": ("ptr", ("i64",)),
+    "PyLong_AsLongLong": ("i64", ("ptr",)),
+    "PyLong_FromLongLong": ("ptr", ("i64",)),
+    "PyNumber_Add": ("ptr", ("ptr", "ptr")),
+    "PyNumber_FloorDivide": ("ptr", ("ptr", "ptr")),
+    "PyNumber_Multiply": ("ptr", ("ptr", "ptr")),
+    "PyNumber_Negative": ("ptr", ("ptr",)),
+    "PyNumber_Power": ("ptr", ("ptr", "ptr", "ptr")),
+    "PyNumber_Remainder": ("ptr", ("ptr", "ptr")),
+    "PyNumber_Subtract": ("ptr", ("ptr", "ptr")),
+    "PyNumber_TrueDivide": ("ptr", ("ptr", "ptr")),
+    "PyObject_GenericGetDict": ("ptr", ("ptr", "ptr")),
+    "PyObject_GetAttr": ("ptr", ("ptr", "ptr")),
+    "PyObject_GetItem": ("ptr", ("ptr", "ptr")),
+    "PyObject_IsTrue": ("i32", ("ptr",)),
+    "PyObject_RichCompare": ("ptr", ("ptr", "ptr", "i32")),
+    "PyObject_SetAttr": ("i32", ("ptr", "ptr", "ptr")),
+    "PyObject_SetItem": ("i32", ("ptr", "ptr", "ptr")),
+    "PyObject_Size": ("i64", ("ptr",)),
+    "PyObject_Vectorcall": ("ptr", ("ptr", "ptr", "i64", "ptr")),
+    "PyObject_VectorcallMethod": ("ptr", ("ptr", "ptr", "i64", "ptr")),
+    "PySequence_Contains": ("i32", ("ptr", "ptr")),
+    "PyTuple_New": ("ptr", ("i64",)),
+    "_Py_Dealloc": ("void", ("ptr",)),
+    "tracejit_new_array": ("ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr")),  # PyArray_NewFromDescr
+    "tracejit_new_object": ("ptr", ("ptr", "ptr", "ptr")),  # object.__new__
+}
+"""C function -> (type of the result, types of the arguments)."""
+
+_TP_NEW: Final = 65  # Py_tp_new of PyType_GetSlot
+_NEW_FROM_DESCR: Final = 94  # PyArray_NewFromDescr in NumPy's table of C functions
+_GIL: Final = "Py_GIL_DISABLED"
+
+
+def word(address: int) -> int:
+    """The int64 at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+def declaration(symbol: str) -> str:
+    """The LLVM declaration of one of FUNCTIONS."""
+    result, arguments = FUNCTIONS[symbol]
+    return f"declare {result} @{symbol}({', '.join(arguments)})"
+
+
+def immortal_objects() -> bool:
+    """Whether some objects are not counted."""
+    return sys.version_info >= (3, 12)
+
+
+@cache
+def address_of_new() -> int:
+    """The C function behind object.__new__."""
+    slot = ctypes.pythonapi.PyType_GetSlot
+    slot.restype, slot.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
+    return int(slot(object, _TP_NEW))
+
+
+@cache
+def new_array() -> int:
+    """The C function PyArray_NewFromDescr."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    table = int(pointer(np._core._multiarray_umath._ARRAY_API, None))
+    return word(table + 8 * _NEW_FROM_DESCR)
+
+
+@cache
+def symbols() -> dict[str, int]:
+    """Addresses of FUNCTIONS."""
+    found = {"tracejit_new_array": new_array(), "tracejit_new_object": address_of_new()}
+    for name in FUNCTIONS:
+        if name not in found:
+            found[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    return found
+
+
+@cache
+def mro_offset() -> int:
+    """Where a type object keeps its method resolution order.  Raises RuntimeError where no place holds it for several types."""
+    samples: list[Any] = [int, _Probe, MappingProxyType]
+    places = [i for i in range(0, type.__basicsize__, 8) if all(word(id(t) + i) == id(t.__mro__) for t in samples)]
+    if len(places) != 1:
+        raise RuntimeError(f"type.__mro__: found at offsets {places}, expected one place")
+    return places[0]
+
+
+class _Probe:
+    pass
+
+
+@cache
+def supported() -> bool:
+    """Whether this interpreter's objects look as this module says."""
+    known = (3, 11) <= sys.version_info[:2] <= (3, 13) and sys.implementation.name == "cpython" and object.__basicsize__ == 16
+    if not known or hasattr(sys, "gettotalrefcount") or sysconfig.get_config_var(_GIL):
+        return False
+    try:
+        mro_offset()
+        found = symbols()
+    except (RuntimeError, AttributeError):
+        return False
+    items, marker = ["a", 2.5], object()
+    cell = _cell(marker)
+    proxy = _Probe.__dict__
+    before = word(id(marker))
+    other = marker
+    counted = word(id(marker)) == before + 1
+    del other
+    return (
+        counted and all(found.values()) and _makes_arrays() and word(id(2.5) + TYPE) == id(float)
+        and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
+        and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5
+        and word(id(cell) + CELL) == id(marker) and word(id((marker, 1)) + ITEMS) == id(marker)
+        and ctypes.py_object.from_address(id(proxy) + MAPPING).value == dict(proxy)
+    )  # fmt: skip
+
+
+def _cell(content: Any) -> Any:
+    closure = (lambda: content).__closure__
+    assert closure is not None
+    return closure[0]
+
+
+def _makes_arrays() -> bool:
+    """Whether `new_array` makes what PyArray_NewFromDescr makes."""
+    make = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+        ctypes.c_int, ctypes.c_void_p,
+    )(new_array())  # fmt: skip
+    dtype = np.dtype(np.float32)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference of its own
+    made = make(np.ndarray, dtype, 2, (ctypes.c_int64 * 2)(3, 4), None, None, 0, None)
+    return type(made) is np.ndarray and made.dtype is dtype and made.shape == (3, 4) and made.flags.c_contiguous and made.flags.owndata
