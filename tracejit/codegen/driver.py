@@ -5,7 +5,7 @@ was made for, nothing was written) or the exit code k >= 1 of a nest.  `template
 copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
 A program is one LLVM function of a frame's address and a tuple's, whose text is written here; in the process that first meets it, Numba
-compiles it (numba_driver.py), later ones load its object code (machine_code.py).  Equal nests are one internal function.  The
+compiles it to object code, later ones find that (machine_code.py, object_cache.py).  Equal nests are one internal function.  The
 code is found again by its content, the data behind the frame's slots not being part of it, in this process and in later ones.
 """
 
@@ -23,14 +23,13 @@ from typing import Any, Final
 import llvmlite.binding
 import numpy as np
 
-from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code, numba_driver, object_cache
+from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code, object_cache
 from tracejit.codegen.expr import builder
 from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.codegen.llvm_reduce import Emitter
 from tracejit.codegen.loops import Nest, Scalar
 from tracejit.codegen.steps import Address, GemmCall, Integer, NestCall, NumberSlot, ProgramSpec, Slot, Step
-from tracejit.config import config
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
@@ -43,14 +42,13 @@ REMEMBERED: Final = 512  # programs found again by content
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program.  `owner` keeps the code alive; `seconds` is what compiling took (0 when found)."""
+    """Machine code of a program, which `run` keeps alive; `seconds` is what compiling took (0 when found)."""
 
     run: Callable[[int, int], int]
     template: np.ndarray[Any, Any]
     key: str
     text: str
     seconds: float
-    owner: Any
 
 
 @cache
@@ -229,8 +227,7 @@ class _ProgramWriter:
         code.begin(end)
 
 
-_Code = tuple[Callable[[int, int], int], Any]  # the function, and what owns its code
-_known: OrderedDict[str, _Code] = OrderedDict()
+_known: OrderedDict[str, Callable[[int, int], int]] = OrderedDict()
 _compilations = 0
 _lock = threading.Lock()  # one thread compiles; others find what it made
 
@@ -251,21 +248,19 @@ def compilations() -> int:
     return _compilations
 
 
-def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[_Code, bool]:
+def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[Callable[[int, int], int], bool]:
     """The program of a text, and whether it had to be compiled: not if an earlier process left its object code."""
     global _compilations
     kept = object_cache.take(key)
     if kept is not None:
         try:
-            run = machine_code.load(kept, imports)
-            return (run, run), False
+            return machine_code.load(kept, imports), False
         except RuntimeError as error:
             object_cache.discard(key, str(error))
-    code = numba_driver.build(machine_code.PROGRAM, text, imports)
+    object_code = machine_code.compile_text(text)
     _compilations += 1
-    if config.cache:  # Numba keeps its code to itself, so what is stored is compiled from the same text once more
-        object_cache.keep(key, machine_code.compile_text(text))
-    return code, True
+    object_cache.keep(key, object_code)
+    return machine_code.load(object_code, imports), True
 
 
 def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
@@ -279,10 +274,10 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     seconds = 0.0
     with _lock:
-        code = _known.get(key)
-        if code is None:
-            code, compiled = _machine_code(key, text, _imports(writer))
-            _known[key] = code
+        run = _known.get(key)
+        if run is None:
+            run, compiled = _machine_code(key, text, _imports(writer))
+            _known[key] = run
             if len(_known) > REMEMBERED:
                 _known.popitem(last=False)
             if compiled:
@@ -291,5 +286,4 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
             _known.move_to_end(key)
     words = frame_check.metadata_words(spec.arrays) + frame_check.disjoint_words(spec.arrays, spec.disjoint)
     template = np.array([0] * spec.slots + words, dtype=np.int64)
-    run, owner = code
-    return CompiledProgram(run, template, key, text, seconds, owner)
+    return CompiledProgram(run, template, key, text, seconds)

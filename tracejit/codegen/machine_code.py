@@ -1,8 +1,8 @@
 """LLVM text to relocatable object code, and object code to a Python function.
 
-`compile_text(text)` gives the bytes of an object file for this machine; `load(object_code, imports)` links them into the process and
-returns a callable of two integers.  So a program that an earlier process left behind runs without Numba, which takes longer to import and
-to start up than most programs take to compile; the process that first meets a program compiles it with Numba (numba_driver.py).
+`compile_text(text)` gives the bytes of an object file for this machine, made by Numba's code generator (numba_codegen.py);
+`load(object_code, imports)` links them into the process and returns a callable of two integers.  Every process loads the same way, the one
+that compiled too; so what an earlier process left behind runs without Numba, whose import takes longer than most programs take to compile.
 
 The callable is a C function in CPython's fast calling convention (METH_FASTCALL), written in LLVM beside the program: it costs about as
 much as a built-in function, and it holds the GIL, which the program needs to read Python objects.  Object code holds no address: what it
@@ -26,10 +26,12 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from tracejit.codegen import numba_codegen
+
 __all__ = ["FASTCALL", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
 
 PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
-FORMAT: Final = 1  # of what is made from the text: the entry and the options below
+FORMAT: Final = 2  # of what is made from the text: the entry and the options below
 
 _ENTRY: Final = "tracejit_entry"
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
@@ -88,18 +90,23 @@ _names = itertools.count()
 _lock = threading.Lock()  # one thread at a time in the linker and the backend
 
 
+def _target_options() -> dict[str, Any]:
+    """What code is generated for: this processor."""
+    return {
+        "cpu": llvm.get_host_cpu_name(),
+        "features": llvm.get_host_cpu_features().flatten(),
+        "opt": _BACKEND_LEVEL,
+        "jit": True,
+        "reloc": "static" if platform.machine().lower() in ("x86_64", "amd64", "i386", "i686") else "default",
+        "codemodel": "jitdefault",  # large: no distance is too far, and constants that a loop uses are kept in registers
+    }
+
+
 @cache
 def _target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=_BACKEND_LEVEL,
-        jit=True,
-        reloc="static" if platform.machine().lower() in ("x86_64", "amd64", "i386", "i686") else "default",
-        codemodel="jitdefault",  # large: no distance is too far, and constants that a loop uses are kept in registers
-    )
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**_target_options())
 
 
 @cache
@@ -116,7 +123,7 @@ def _python_symbols() -> dict[str, int]:
 def identity() -> str:
     """All that object code depends on and its text does not show: versions, the processor and its features, the layout of data."""
     python = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p)}"
-    compiler = f"llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info} level {_BACKEND_LEVEL}"
+    compiler = f"{numba_codegen.identity()} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info} level {_BACKEND_LEVEL}"
     machine = f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     return "\n".join(
         [f"format {FORMAT}", python, f"numpy {np.__version__}", compiler, machine, str(_target_machine().target_data)]
@@ -156,7 +163,7 @@ def builtin_function(name: str, address: int, flags: int, own: Any) -> Any:
 
 def compile_text(text: str) -> bytes:
     """Object code of a module that defines PROGRAM.  Raises RuntimeError for a text that LLVM does not take."""
-    return assemble(text + _ENTRY_TEXT)
+    return numba_codegen.compile_module(text + _ENTRY_TEXT, _target_options())
 
 
 def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[[int, int], int]:
