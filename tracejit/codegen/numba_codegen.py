@@ -46,7 +46,7 @@ def identity() -> str:
 def _generator(options: Mapping[str, Any]) -> Any:
     """Numba's code generator with a target machine of these options (llvmlite's `create_target_machine`)."""
 
-    class ObjectCodegen(codegen.CPUCodegen):  # type: ignore[misc]
+    class ObjectCodegen(codegen.CPUCodegen):  # type: ignore[misc, name-defined]
         """A generator whose libraries are emitted as object code and are not put into Numba's execution engine."""
 
         _library_class = codegen.AOTCodeLibrary
