@@ -8,6 +8,8 @@ from nest_runner import TARGETS, assert_renderings_agree, assert_same_bits, run_
 
 from tracejit.codegen.evaluate import evaluate
 from tracejit.codegen.expr import Apply, AxisValue, Expr, Load, ScalarParam, SizeValue, Var, builder
+from tracejit.codegen.llvm_loops import Target
+from tracejit.codegen.llvm_reduce import Emitter
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Scalar, Size, Store
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
@@ -492,3 +494,25 @@ def test_a_long_chain_of_operations_needs_no_recursion() -> None:
     out = outputs[0]
     run_compiled(nest, (np.zeros(5), out), (5,))
     assert (out == 3000.0).all()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: str(t.bits))
+def test_long_computations_are_made_for_two_registers_at_a_time(target: Target) -> None:
+    axis, x = Axis("i"), Buffer("x", dtypes.float32)
+    lanes = target.lanes(4)
+
+    def widest(expression: Expr) -> str:
+        nest, _ = elementwise([expression], (x,), axis, 0)
+        return Emitter(nest, "nest", target).text()
+
+    load = Load(x, Index(((axis, 1),)))
+    assert f"<{2 * lanes} x float>" not in widest(load + 1.0)
+    assert f"<{2 * lanes} x float>" in widest(b.erf(b.log(b.sin(b.exp(load)))))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 17, 31, 32, 33, 64, 77])
+def test_remainders_of_long_computations_are_exact(count: int) -> None:
+    axis, x = Axis("i"), Buffer("x", dtypes.float32)
+    load = Load(x, Index(((axis, 1),)))
+    nest, outputs = elementwise([b.erf(b.log(b.sin(b.exp(load)))), load / 3.0], (x,), axis, count)
+    assert_renderings_agree(nest, (values(dtypes.float32, count), *outputs), (count,))

@@ -1,15 +1,15 @@
 """What computing one element of a node costs, in units of an addition.
 
-The numbers come from the scalar lowering itself, so no table of primitives is needed.  They decide only what is computed twice
-and what is kept; a wrong number costs time, never correctness.
+The numbers come from the scalar lowering itself, so no table of primitives is needed.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from tracejit.codegen.expr import ELEMENTARY, Apply, Expr, Var, builder, topological
+from tracejit.codegen.expr import Expr, Var, builder
 from tracejit.codegen.values import Values
+from tracejit.codegen.weights import total_weight
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal, Node
@@ -18,16 +18,6 @@ __all__ = ["CHEAP_LOAD", "EXPENSIVE", "compute_dtype", "operation_cost"]
 
 EXPENSIVE: Final = 8  # from here on a value is kept rather than computed again
 CHEAP_LOAD: Final = 3  # from here on a value that lies in memory anyway is loaded rather than computed again
-_WEIGHTS: Final = {
-    "div": 8,
-    "sqrt": 12,
-    "floor_divide": 6,
-    "remainder": 6,
-    "fmod": 20,
-    "pow": 40,
-    "libm": 60,
-    **dict.fromkeys(ELEMENTARY, 12),
-}
 _known: dict[tuple[Any, ...], int] = {}
 
 
@@ -60,5 +50,5 @@ def operation_cost(values: Values, node: Node) -> int:
                 operands.append(builder.const(kind.value, dtype))
         assert node.op.lowering is not None
         result = node.op.lowering(builder, *operands, **node.attrs)
-        cost = _known[key] = sum(_WEIGHTS.get(e.operation, 1) for e in topological([result]) if isinstance(e, Apply))
+        cost = _known[key] = total_weight([result])
     return cost

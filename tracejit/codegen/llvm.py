@@ -30,12 +30,27 @@ from tracejit.codegen.loops import (
     flatten,
 )
 from tracejit.codegen.mathlib_more import expand
+from tracejit.codegen.weights import total_weight
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
 __all__ = ["NestEmitter", "effects", "memory_type"]
 
 _MEMORY: Final = {dtypes.bool_: "i8"}
+
+
+LONG: Final = 40  # from this weight on two registers' worth of elements are computed at a time
+
+
+def _values(statements: Sequence[Statement]) -> list[Expr]:
+    """What the Lets, Stores and Exits among the statements compute."""
+    found: list[Expr] = []
+    for s in statements:
+        if isinstance(s, Let | Store):
+            found.append(s.value)
+        elif isinstance(s, Exit):
+            found.append(s.condition)
+    return found
 
 
 def memory_type(dtype: DType) -> str:
@@ -339,7 +354,8 @@ class NestEmitter(LoopEmitter):
         self.loop(s.axis, s.extent, lanes, effects(s.body), lambda: self.statements(s.body))
 
     def _lanes_of(self, s: For) -> int:
-        """The number of lanes for a vector loop: as many of its widest elements as fill a register; 1 where lanes would conflict."""
+        """The number of lanes for a vector loop: as many of its widest elements as fill a register, or two registers where the computation
+        of an element is long: the processor waits for one while it computes the other.  1 where lanes would conflict."""
         widest = 1
         for statement in s.body:
             if not isinstance(statement, Let | Store | Exit):
@@ -353,6 +369,8 @@ class NestEmitter(LoopEmitter):
             elif isinstance(statement, Let):
                 widest = max(widest, statement.var.dtype.itemsize)
         lanes = self.target.lanes(max(widest, 4))
+        if total_weight(_values(s.body)) >= LONG:
+            lanes *= 2
         while isinstance(s.extent, int) and lanes > 2 and lanes >= (2 * s.extent if self.target.masked else s.extent + 1):
             lanes //= 2
         return lanes
