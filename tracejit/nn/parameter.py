@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.tensor import Tensor, storage_of
+from tracejit.tensor import Tensor, share
 
 __all__ = ["Parameter"]
 
@@ -15,8 +15,7 @@ class Parameter(Tensor):
     def __init__(self, data: Any = (), requires_grad: bool = True) -> None:
         if isinstance(data, Tensor):
             Tensor.__init__(self, ())
-            self._array = data._array
-            self._storage = storage_of(data)
+            share(self, data)
         else:
             Tensor.__init__(self, data)
         if requires_grad:

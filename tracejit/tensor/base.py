@@ -23,9 +23,10 @@ from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
 from tracejit.tensor.contents import to_array
+from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import representation
 
-__all__ = ["Size", "Tensor", "refresh", "storage_of", "wrap"]
+__all__ = ["Size", "Tensor", "refresh", "share", "shield", "storage_of", "wrap"]
 
 ndarray = np.ndarray
 
@@ -94,6 +95,7 @@ class Tensor:
         def __abs__(self) -> Tensor: ...
 
     def __init__(self, data: Any = ()) -> None:
+        again = hasattr(self, "_array")
         self._array = to_array(data, None)
         self._requires_grad = False
         self._node = None
@@ -102,6 +104,14 @@ class Tensor:
         self._base = None
         self._grad = None
         self._hooks = None
+        if again:
+            rebound()
+
+    def _become(self, kind: type[Tensor]) -> None:
+        _set_class(self, kind)
+        rebound()
+
+    __class__ = property(type, _become)  # type: ignore[assignment]  # assigning another class is counted
 
     # ---- what it is -------------------------------------------------------------------------------------------------
     @property
@@ -180,9 +190,7 @@ class Tensor:
     @data.setter
     def data(self, value: Tensor) -> None:
         state.top.note("data assigned", self)
-        self._array = value._array
-        self._storage = value._storage = value._storage or Storage()
-        self._base = None
+        share(self, value)
 
     @property
     def T(self) -> Tensor:  # noqa: N802
@@ -266,6 +274,7 @@ class Tensor:
         if self._requires_grad != bool(requires_grad):
             state.top.note("requires_grad changed", self)
             self._requires_grad = bool(requires_grad)
+            rebound()
         return self
 
     def detach(self) -> Tensor:
@@ -278,6 +287,7 @@ class Tensor:
             raise RuntimeError("detach_(): a view cannot be detached in place; use detach()")
         state.top.note("detach_", self)
         self._node, self._index, self._requires_grad = None, 0, False
+        rebound()
         return self
 
     # ---- contents leave ---------------------------------------------------------------------------------------------
@@ -298,7 +308,7 @@ class Tensor:
         if self.requires_grad:
             raise RuntimeError("numpy(): cannot be called on a tensor that requires grad; use tensor.detach().numpy() instead")
         storage_of(self).exposed = True
-        return state.top.take_list(self)  # type: ignore[no-any-return]
+        return state.top.take_list(self).view()  # type: ignore[no-any-return]  # whose shape is the caller's to change
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -370,7 +380,7 @@ class Tensor:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
             raise RuntimeError("pickle: only leaf tensors can be saved; detach() this one first")
-        return _rebuild, (type(self), np.ascontiguousarray(self._array), self._requires_grad)
+        return _rebuild, (type(self), np.ascontiguousarray(self._array.view()), self._requires_grad)
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
@@ -381,6 +391,7 @@ def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: boo
 
 
 _new = object.__new__
+_set_class = object.__dict__["__class__"].__set__
 
 
 def wrap(array: Any) -> Tensor:
@@ -403,6 +414,20 @@ def storage_of(x: Tensor) -> Storage:
     if storage is None:
         storage = x._storage = Storage()
     return storage
+
+
+def share(x: Tensor, y: Tensor) -> None:
+    """Bind `x` to the memory of `y`."""
+    x._array, x._storage, x._base = y._array, storage_of(y), None
+    rebound()
+
+
+def shield(x: Tensor) -> None:
+    """Make sure that nobody outside has, or can get, the very array object that `x` is bound to, and change its shape: what others
+    hold are views, whose `base` is the array that owns the memory."""
+    if x._array.base is None:
+        x._array = x._array.view()
+        rebound()
 
 
 def refresh(x: Tensor) -> None:

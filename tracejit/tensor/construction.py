@@ -52,6 +52,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     if not array.flags.writeable:
         raise ValueError("from_numpy(): the array is read-only, but tensors can be written to; pass array.copy()")
     state.top.note("array shared", array)
-    out = wrap(array if array.dtype is canonical and type(array) is ndarray else array.view(ndarray).view(canonical))
+    plain = array.dtype is canonical and type(array) is ndarray
+    out = wrap(array.view() if plain else array.view(ndarray).view(canonical))  # the shape of `array` is the caller's to change
     out._storage = Storage(exposed=True)
     return out

@@ -20,6 +20,7 @@ from tracejit.core.op import Effect, Op, Promotion
 from tracejit.core.promotion import promote
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
+from tracejit.tensor.rebinding import rebound
 
 __all__ = ["EagerInterpreter"]
 
@@ -388,6 +389,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
                 0,
             )
             base._requires_grad = True
+        rebound()
     if target._base is not None:
         refresh(target)
     return target  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from typing import Any
 from tracejit.autograd import api
 from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
+from tracejit.tensor.rebinding import rebound
 
 __all__ = ["RemovableHandle", "backward", "register_hook", "retain_grad"]
 
@@ -32,6 +33,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandl
     if node is None:
         if self._hooks is None:
             self._hooks = {}
+            rebound()
         key = next(_handle_ids)
         self._hooks[key] = hook
         return RemovableHandle(self._hooks, key)

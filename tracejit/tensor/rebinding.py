@@ -1,0 +1,32 @@
+"""The rebinding counter: a word of memory that says whether any tensor of the process has become another one.
+
+What a tensor is bound to (its array, its storage, its root if it is a view, its place on the tape, its hooks, whether it requires a
+gradient, its class) hardly ever changes once it is made.  Whoever changes it on a tensor that others may know calls `rebound`
+afterwards; so who has examined a thousand tensors may go on while the word is the same, and must look at them again when it is not.
+
+Invariant: no value of the word comes twice, in whatever order threads write.  Contents are not its business (`Storage.version`), nor is
+`.grad`.  A test goes through the source and finds writes that are not counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Final
+
+__all__ = ["ADDRESS", "rebindings", "rebound"]
+
+_word = ctypes.c_int64(0)
+_next_value = itertools.count(1).__next__
+ADDRESS: Final = ctypes.addressof(_word)
+"""Where machine code finds the word."""
+
+
+def rebound() -> None:
+    """An existing tensor has been bound to something else."""
+    _word.value = _next_value()
+
+
+def rebindings() -> int:
+    """The word as it is now."""
+    return _word.value
