@@ -2,6 +2,7 @@
 
 from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
@@ -38,6 +39,7 @@ __all__ = [
     "from_numpy",
     "functional",
     "get_default_dtype",
+    "get_num_threads",
     "int",
     "int8",
     "int16",
@@ -53,6 +55,7 @@ __all__ = [
     "random",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_num_threads",
     "tensor",
     "uint8",
 ]  # fmt: skip

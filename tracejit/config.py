@@ -28,7 +28,8 @@ class Config:
     it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is
     recorded only now and then (TRACEJIT_MAX_FAILURES).  cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
     cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
-    have together (TRACEJIT_CACHE_SIZE)."""
+    have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
+    `set_num_threads` says otherwise; 0: as many as there are processor cores (TRACEJIT_NUM_THREADS)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -38,6 +39,7 @@ class Config:
     cache: bool = True
     cache_dir: str = ""
     cache_size: int = 256
+    num_threads: int = 0
 
     def check(self) -> None:
         """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
@@ -50,6 +52,10 @@ class Config:
             raise ValueError(f"TRACEJIT_BACKEND: expected one of {', '.join(_BACKENDS)}, got {self.backend!r}")
         if not 0 <= self.debug <= 5:
             raise ValueError(f"TRACEJIT_DEBUG: expected 0 to 5, got {self.debug}")
+        if self.num_threads < 0:
+            raise ValueError(
+                f"TRACEJIT_NUM_THREADS: expected a positive integer, or 0 for the number of cores, got {self.num_threads}"
+            )
         for name in ("max_entries", "max_failures", "cache_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")

@@ -100,6 +100,8 @@ REFUSED_LIBRARY: dict[str, str] = {
     "manual_seed": "global_state",
     "seed": "global_state",
     "set_default_dtype": "global_state",
+    "set_num_threads": "global_state",
+    "get_num_threads": "impure_call",
     "register_hook": "tensor_state",
     "retain_grad": "tensor_state",
     "register_post_accumulate_grad_hook": "tensor_state",
