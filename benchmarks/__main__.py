@@ -59,9 +59,9 @@ def _start_up() -> float:
 
 def _starts(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[list[first_call.Start], list[str]]:
     """The starts of those of the rows that are measured in fresh processes."""
-    libraries = [name for name in first_call.LIBRARIES if name == "tracejit" or name in arguments.peers]
+    contenders = [name for name in first_call.CONTENDERS if name == "tracejit" or name in arguments.peers]
     wanted = [name for name in first_call.ROWS if name in names]
-    return first_call.measure(wanted, libraries, 1 if arguments.quick else 3, arguments.threads)
+    return first_call.measure(wanted, contenders, 1 if arguments.quick else 3, arguments.threads)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

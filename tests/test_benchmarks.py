@@ -269,8 +269,9 @@ def test_starts_are_timed_in_processes_of_their_own_and_their_results_compared()
     (start,), problems = first_call.measure(["mlp_sgd_64"], ["tracejit"], 1, 1)
     assert not problems and len(start.cold) == len(start.warm) == 1
     assert 0.05 < start.as_dict()["warm_median"] < 60
-    said = first_call.report([start, replace(start, library="jax", cold=[2 * start.cold[0]])])
-    assert "(2.00)" in said and "(1.00)" in said
+    assert 0.05 < start.as_dict()["warm_cpu_median"] < 60
+    said = first_call.report([start, replace(start, contender="jax", cold=[2 * start.cold[0]], cold_cpu=[3 * start.cold_cpu[0]])])
+    assert "(2.00)" in said and "(3.00)" in said and "(1.00)" in said
 
 
 def test_a_process_that_fails_is_an_error_with_what_it_said() -> None:
@@ -279,7 +280,8 @@ def test_a_process_that_fails_is_an_error_with_what_it_said() -> None:
 
 
 def test_starts_with_different_results_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = iter([(1.0, 2.0), (1.0, 2.0), (1.0, 2.0), (1.0, 2.1)])
+    values = [7.0, 7.0, 2.0, 2.0, 2.0, 2.1]  # the first start of each is not looked at
+    outcomes = iter([first_call.Outcome(1.0, 1.0, value) for value in values])
     monkeypatch.setattr(first_call, "_timed", lambda *_: next(outcomes))
     _, problems = first_call.measure(["mlp_sgd_64"], ["tracejit", "jax"], 1, 1)
     assert problems == ["first call of mlp_sgd_64: results of jax differ by 1.00e-01"]
