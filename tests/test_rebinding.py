@@ -18,8 +18,9 @@ SLOTS = {"_array", "_base", "_hooks", "_node", "_requires_grad", "_storage"}
 CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storage_of` and `_fresh`, give it its first storage record
     ("executable.py", "_fresh"),
     ("tensor/base.py", "_like"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
-    ("tensor/construction.py", "from_numpy"), ("tensor/eager.py", "_attach"), ("tensor/eager.py", "_record_unary"),
-    ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_link_view"), ("tensor/eager.py", "_record"), ("tensor/eager.py", "_revive"),
+    ("tensor/construction.py", "from_numpy"), ("tensor/eager.py", "_attach"),
+    ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_record"),
+    ("tensor/eager.py", "_link_view"), ("tensor/eager.py", "_revive"),
 }  # fmt: skip
 NOT_COUNTED = {  # a view is looked at every time; hooks of modules and handles are other things
     ("tensor/base.py", "refresh"), ("nn/module.py", "_register_hook"), ("tensor/hooks.py", "__init__"),

@@ -89,14 +89,16 @@ class Executable:
         self._differentiable: Mask = tuple(
             [facts.requires_grad and not facts.is_leaf and not facts.consumed for facts in self.outputs]
         )
+        structural = frozenset(() if recording.structure is None else recording.structure.tensors)
+        resident = frozenset([facts.value for facts in self.inputs if facts.expression in structural])
         if any(self._differentiable) and wanted:
             self.partition = partition(self.pure, self._wanted, self._differentiable)
             self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
-            self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend)
+            self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident)
         else:
             self.graph = self._in_memory_order(optimise(self.pure, observe=observe))
-            self.program = build(self.graph, self._layouts, backend=backend)
+            self.program = build(self.graph, self._layouts, backend=backend, resident=resident)
         if watcher is not None:
             watcher.built(_FORWARD, self.program)
         self.replayed: tuple[int, ...] = ()
@@ -157,11 +159,10 @@ class Executable:
             for i in runs.single:
                 arrays[i] = f"a{i}"
                 lines.append(f"a{i} = {tensors[i]}._array")
-        items = runs.items(arrays, "arrays")
         if self._watcher is not None:
             environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
-            lines.append(f"running(({commas(items)}), ({commas(scalars)}))")
-        results = self._run_lines(arrays, items, scalars, lines, environment)
+            lines.append(f"running(({commas(runs.items(arrays, 'arrays'))}), ({commas(scalars)}))")
+        results = self._run_lines(arrays, runs, scalars, lines, environment)
         lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         for target, _ in self.graph.writes:
@@ -191,17 +192,20 @@ class Executable:
         return Body(tuple(lines), environment, runs.cached, self.counter)
 
     def _run_lines(
-        self, arrays: list[str], items: list[str], scalars: list[str], lines: list[str], environment: dict[str, Any]
+        self, arrays: list[str], runs: Runs, scalars: list[str], lines: list[str], environment: dict[str, Any]
     ) -> list[str]:
         """Statements that run the program; returns the names of its results."""
         if isinstance(self.program, Program):
-            fragment = self.program.inline(arrays, scalars, items)
+            held = runs.resident("{0}._array")
+            fragment = self.program.inline(arrays, scalars, None if held is None else ("key", held))
             lines += fragment.lines
             environment.update(fragment.environment)
             return list(fragment.results)
         environment["run"] = self.program.run
         lines += [
-            f"results = run(({commas(items)}), ({commas(scalars)}))", "if results.__class__ is int:", "    return leave[results]",
+            f"results = run(({commas(runs.items(arrays, 'arrays'))}), ({commas(scalars)}))",
+            "if results.__class__ is int:",
+            "    return leave[results]",
         ]  # fmt: skip
         count = len(self.graph.outputs) if self.partition is None else len(self.outputs) + bool(self.partition.residuals)
         return [f"results[{k}]" for k in range(count)]

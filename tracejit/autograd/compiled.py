@@ -98,7 +98,7 @@ class CompiledNode(Node):
                 what = "an input (create_graph=True evaluates the compiled program again)"
                 raise changed_in_place(self.plan.name, what, tensor.shape, now, version)
         for tensor, array in zip(tensors, _chained(self.arrays), strict=True):
-            if tensor._array is not array:
+            if tensor._array is not array and tensor._array.__array_interface__ != array.__array_interface__:
                 raise RuntimeError(
                     f"backward() with create_graph=True: the memory of an input of {self.plan.name}, of shape {list(array.shape)}, was "
                     "replaced (`.data = ...`) after the forward pass; assign after backward()"

@@ -199,7 +199,7 @@ def _guarding(structure: Structure, cached: Mapping[str, str], rest: Sequence[st
     moved = f"{addresses[0] if len(roots) == 1 else f'({commas(addresses)})'} != structure[0] or " if roots else ""
     lines = [
         *structure.before, "structure = state_of[0]", f"if {moved}not same(structure[1]):", f"    structure = refresh({', '.join(roots)})",
-        "    if structure is MISS: return MISS", f"_, _, apart, {''.join(f'{name}, ' for name in cached)}= structure",
+        "    if structure is MISS: return MISS", f"_, _, apart, key, {''.join(f'{name}, ' for name in cached)}= structure",
     ]  # fmt: skip
     used = {name for text in (*structure.after, *rest, *structure.others) for name in _VARIABLE.findall(text)}
     needed = []

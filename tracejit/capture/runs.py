@@ -38,6 +38,11 @@ class Runs:
         self.cached[name] = f"({commas(expressions)})"
         return name
 
+    def resident(self, pattern: str) -> str | None:
+        """Name of a tuple of all inputs that are in runs, None where there are none; pattern: of an expression of an input."""
+        inside = [i for run, known in zip(self._runs, self._structural, strict=True) if known for i in run]
+        return self._name("resident", 0, [pattern.format(self._tensors[i]) for i in inside]) if inside else None
+
     def items(self, expressions: Sequence[str], kind: str) -> list[str]:
         """The inside of a tuple display of one expression per input; those in runs depend on the structure alone."""
         found = []

@@ -9,10 +9,17 @@
 * `after`: guards that depend on variables defined in `checks`, but look at something that is in no word (an element of a set).
 
 A `Cell` belongs to one entry.  It runs the checks when a word has moved, and keeps the new words and, made once, the tuples of arrays,
-tensors and edges that the entry's body asks for (`Body.cached`).  Ownership: words are addresses, and hold nothing.  The tuples do hold
-arrays, and parameters where gradients may be wanted; they are dropped when a root dies (a weak reference tells), so a cell does
-not keep a dead model alive, and when the checks fail.  Only a parameter that itself leads to its model (an attribute of the
-tensor, a hook) could; such a parameter is not cached.
+tensors and edges that the entry's body asks for (`Body.cached`).  There are two tables of words.  The quick one has the dictionaries, and
+for all tensors together the counter of tensor/rebinding.py: a call's cost does not grow with the number of parameters.  The precise
+one, with the tensors' own words, is asked when the quick one has moved; if that was because of a tensor that nobody asked about,
+only the counter is new.
+
+Each state has a key of its own, which stands for its arrays with the metadata that they have (`ProgramSpec.resident`): the array
+objects of the tensors are out of reach of others (`tensor.shield`), so none of that changes unless the counter moves.
+
+Ownership: words are addresses, and hold nothing.  The tuples do hold arrays, and parameters where gradients may be wanted; they are
+dropped when a root dies (a weak reference tells), so a cell does not keep a dead model alive, and when the checks fail.  Only a
+parameter that itself leads to its model (an attribute of the tensor, a hook) could; such a parameter is not cached.
 
 It must not know what is computed with the values.
 """
@@ -20,28 +27,34 @@ It must not know what is computed with the values.
 from __future__ import annotations
 
 import ast
+import itertools
+import struct
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from tracejit.autograd.tape import Storage
 from tracejit.capture.policies import has_plain_state, instance_dictionary, is_a
+from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.words import (
     BLOCK,
     NEVER,
     Functions,
     block,
+    counted,
     functions,
     instance_words,
     namespace_words,
+    packed,
     slot_offsets,
     supported,
     table,
 )
-from tracejit.tensor import Tensor
+from tracejit.tensor import Tensor, shield
+from tracejit.tensor.rebinding import ADDRESS, rebindings
 
 __all__ = ["Cell", "Structure", "machine", "split"]
 
@@ -271,9 +284,22 @@ Found = tuple[tuple[Any, ...], tuple[Tensor, ...], tuple[Any, ...]]
 """What examining the structure finds: instances, tensors, the cached tuples."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table; roots: they tell when one dies."""
+
+    pairs: bytes
+    precise: bytes
+    state: tuple[Any, ...]
+    roots: tuple[weakref.ref[Any], ...]
+
+
+_next_key = itertools.count(1).__next__
+
+
 class Cell:
-    """The state of an entry's structure: `state[0]` is (addresses of the roots, table of words, ids of objects that must differ from
-    others, *the tuples that the entry's body wants)."""
+    """The state of an entry's structure: `state[0]` is (addresses of the roots, quick table, ids of objects that must differ from
+    others, key, *the tuples that the entry's body wants)."""
 
     __slots__ = (
         "__weakref__",
@@ -284,7 +310,7 @@ class Cell:
         "_missed",
         "_namespaces",
         "_patience",
-        "_roots",
+        "_tables",
         "_unused",
         "state",
     )
@@ -294,39 +320,50 @@ class Cell:
     ) -> None:
         """examine(*roots) runs the checks: what it finds, or `missed`.  calls[0]: how many calls the entry has served."""
         self._examine = examine
-        self._unused: tuple[Any, ...] = (0, NEVER, frozenset(), *[()] * cached)
+        self._unused: tuple[Any, ...] = (0, NEVER, frozenset(), NO_KEY, *[()] * cached)
         self._namespaces = tuple(namespaces)
         self._calls = calls
         self._last = -2
         self._patience = self._backing_off = 0
-        self._roots: tuple[weakref.ref[Any], ...] = ()
+        self._tables: _Tables | None = None
         self.state: list[Any] = [self._unused]
         self._missed = missed
 
     def drop(self, _: object = None) -> None:
         """Forget words and tuples."""
         self.state[0] = self._unused
+        self._tables = None
 
     def refresh(self, *roots: Any) -> Any:
-        """A word has moved: the state after running the checks, or `missed`.  Keeps it, unless that has not paid lately."""
+        """A word has moved: the state after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
+        addresses = id(roots[0]) if len(roots) == 1 else tuple(map(id, roots))
+        known, counter = self._tables, rebindings()
+        if known is not None and known.state[0] == addresses and machine().same(known.precise):
+            return self._keep(replace(known, state=(addresses, _quick(counter, known.pairs), *known.state[2:])))
         self.drop()
         found = self._examine(*roots)
         if found is self._missed:
             return found
         instances, tensors, apart, cached = found
-        ids = frozenset(map(id, apart))
         if self._pays():
-            words = self._table(instances, tensors)
+            for tensor in tensors:
+                shield(tensor)
+            counter = rebindings()
+            words = self._words(instances, tensors)
             again = self._examine(*roots)  # the words are older than this: what it finds true held when they were read
             if again is self._missed:
                 return again
-            if words is not NEVER and all(map(_is, again[0], instances)) and all(map(_is, again[1], tensors)):
-                self._roots = tuple([weakref.ref(root, _dropper(self)) for root in roots])
-                addresses = id(roots[0]) if len(roots) == 1 else tuple(map(id, roots))
-                self.state[0] = state = (addresses, words, ids, *cached)
-                return state
-            cached, ids = again[3], frozenset(map(id, again[2]))
-        return (0, NEVER, ids, *cached)
+            instances_again, tensors_again, apart, cached = again
+            if words is not None and all(map(_is, instances_again, instances)) and all(map(_is, tensors_again, tensors)):
+                pairs, precise = words
+                state = (addresses, _quick(counter, pairs), frozenset(map(id, apart)), _new_key(), *cached)
+                return self._keep(_Tables(pairs, precise, state, tuple([weakref.ref(root, _dropper(self)) for root in roots])))
+        return (0, NEVER, frozenset(map(id, apart)), _new_key(), *cached)
+
+    def _keep(self, tables: _Tables) -> tuple[Any, ...]:
+        self._tables = tables
+        self.state[0] = tables.state
+        return tables.state
 
     def _pays(self) -> bool:
         """Whether making a table is worth it: not where the structure changes from call to call."""
@@ -338,8 +375,9 @@ class Cell:
         self._backing_off = self._patience
         return True
 
-    def _table(self, instances: Sequence[Any], tensors: Sequence[Tensor]) -> bytes:
-        """Words that hold while all is as it is; an instance comes after the one it was found in.  NEVER where there are none."""
+    def _words(self, instances: Sequence[Any], tensors: Sequence[Tensor]) -> tuple[bytes, bytes] | None:
+        """Pairs of dictionaries, packed, and the precise table: they hold while all is as it is; an instance comes after the one it was
+        found in.  None where there are none."""
         words: list[int] = []
         for namespace in self._namespaces:
             words += namespace_words(namespace)
@@ -347,8 +385,9 @@ class Cell:
             dictionary = instance_dictionary(instance)
             found = instance_words(instance, dictionary)
             if not found:
-                return NEVER
+                return None
             words += found
+        pairs = packed(words)
         kind, hooks, storage = _offsets()["type"], _offsets()["_hooks"], _offsets()["_storage"]
         blocks: list[int] = []
         for tensor in tensors:
@@ -357,8 +396,16 @@ class Cell:
             if tensor._storage is not None:
                 words += [id(tensor) + storage, id(tensor._storage)]
             if tensor._hooks is not None or tensor._base is not None or tensor._node is not None or tensor.__dict__:
-                return NEVER
-        return table(words, blocks)
+                return None
+        return pairs, table(words, blocks)
+
+
+def _quick(counter: int, pairs: bytes) -> bytes:
+    return counted(ADDRESS, counter, pairs)
+
+
+def _new_key() -> bytes:
+    return struct.pack("=q", _next_key())
 
 
 def _is(a: Any, b: Any) -> bool:

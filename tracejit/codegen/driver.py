@@ -56,7 +56,7 @@ def host_target() -> Target:
     """Widths of this machine's vectors, from the features that LLVM reports."""
     features = llvmlite.binding.get_host_cpu_features()
     if all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq")):
-        return Target(512, masked=True)
+        return Target(512, masked=True, scales=True)
     if features.get("avx2", False):
         return Target(256, masked=True)  # masked bytes are slow here, but not slower than one at a time
     return Target(128, masked=False)
@@ -81,16 +81,11 @@ class _ProgramWriter:
     def text(self) -> str:
         """Declarations, functions, then the program."""
         code, spec = self.code, self.spec
-        pairs = len(frame_check.disjoint_words(spec.arrays, spec.disjoint)) // 6
         code.lines += [
             "%frame = inttoptr i64 %address to ptr",
             "store i64 %arrays, ptr %frame",
-            f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}",
+            *frame_check.expected_lines(spec),
         ]
-        code.lines.append(
-            f"%expected = call i1 @{frame_check.CHECK}(ptr %frame, i64 {len(spec.arrays)}, ptr %table, i64 {pairs})"
-        )
-        code.lines.append("br i1 %expected, label %begin, label %mismatch")
         code.begin("begin")
         for step in spec.steps:
             self._step(step)
@@ -284,6 +279,5 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
                 seconds = time.perf_counter() - started
         else:
             _known.move_to_end(key)
-    words = frame_check.metadata_words(spec.arrays) + frame_check.disjoint_words(spec.arrays, spec.disjoint)
-    template = np.array([0] * spec.slots + words, dtype=np.int64)
+    template = np.array([0] * spec.slots + frame_check.expected_words(spec), dtype=np.int64)
     return CompiledProgram(run, template, key, text, seconds)

@@ -2,39 +2,130 @@
 
 Machine code reads the tuple of arrays and NumPy's public array struct (PyArrayObject_fields: data, nd, dimensions, strides, base,
 descr, flags) under the GIL.  Expected values are data, words behind the frame's slots, so one text serves all programs and no
-address is part of the code.  The words belong to one frame, so machine code may write to them.  The layout of both structs is
+address is part of the code.  The words belong to one frame, so machine code may write to them.  The layout of all structs is
 verified on live objects before it is first used.
+
+Resident arrays (`ProgramSpec.resident`) are looked at only when the call's key is not the one under which this frame has last found
+them as they must be.  The frame holds nothing: their pointers are used only in a call whose tuple has the arrays, under their key.
+
+Words behind the slots: [held key, offset in bytes of what follows the resident ones, resident metadata] where there are resident arrays,
+then the metadata of the others, then the entries of overlaps.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
 import numpy as np
 
-from tracejit.codegen.steps import ArraySpec
+from tracejit.codegen.steps import ArraySpec, ProgramSpec
 
-__all__ = ["CHECK", "check_text", "disjoint_words", "metadata_words", "verify_layout"]
+__all__ = [
+    "CHECK",
+    "NO_KEY",
+    "check_text",
+    "disjoint_words",
+    "expected_lines",
+    "expected_words",
+    "metadata_words",
+    "verify_layout",
+]
 
 CHECK: Final = "tracejit_check"
+NO_KEY: Final = bytes(8)
+"""The key that says nothing about the resident arrays."""
 HEADER: Final = object.__basicsize__  # PyObject_HEAD: 16 bytes, more in some builds
 TUPLE_ITEMS: Final = tuple.__basicsize__
+BYTES: Final = bytes.__basicsize__ - 1
 DATA, ND, DIMENSIONS, STRIDES, DESCR, FLAGS = (HEADER + 8 * i for i in (0, 1, 2, 3, 5, 6))
 _ALIGNED, _WRITEABLE = 0x0100, 0x0400
 
 
-def metadata_words(arrays: Sequence[ArraySpec]) -> list[int]:
-    """Per array: address of its dtype object, flags that must be set, rank; then (size, byte stride, mask of the stride) per dimension."""
+def metadata_words(arrays: Sequence[ArraySpec], numbers: Sequence[int]) -> list[int]:
+    """Per array in `numbers`: its number, address of its dtype object, flags that must be set, rank; then (size, byte stride, mask of the
+    stride) per dimension."""
     words: list[int] = []
-    for a in arrays:
-        words += [id(a.dtype.numpy), _ALIGNED | (_WRITEABLE if a.written else 0), len(a.shape)]
+    for number in numbers:
+        a = arrays[number]
+        words += [number, id(a.dtype.numpy), _ALIGNED | (_WRITEABLE if a.written else 0), len(a.shape)]
         empty = 0 in a.shape
         for size, stride in zip(a.shape, a.strides, strict=True):
             words += [size, stride, 0 if empty or size == 1 else -1]
     return words
+
+
+def _others(spec: ProgramSpec) -> list[int]:
+    """Numbers of the arrays that are not resident."""
+    resident = frozenset(spec.resident)
+    return [i for i in range(len(spec.arrays)) if i not in resident]
+
+
+def expected_words(spec: ProgramSpec) -> list[int]:
+    """The data table of a program, behind the slots."""
+    resident = metadata_words(spec.arrays, spec.resident)
+    head = [0, 8 * (2 + len(resident)), *resident] if spec.resident else []
+    return [*head, *metadata_words(spec.arrays, _others(spec)), *disjoint_words(spec.arrays, spec.disjoint)]
+
+
+def expected_lines(spec: ProgramSpec) -> list[str]:
+    """LLVM statements, from the start of a function with `%frame` and `%arrays` on: they go on at label `begin` when all arrays are as
+    expected and the pointers are in their slots, else at label `mismatch`."""
+    others, pairs = _others(spec), len(disjoint_words(spec.arrays, spec.disjoint)) // 6
+    lines = [
+        "%tuple = inttoptr i64 %arrays to ptr",
+        f"%items = getelementptr i8, ptr %tuple, i64 {TUPLE_ITEMS}",
+        f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}",
+    ]
+    known, settled = "", "begin"
+    if spec.resident:
+        moving = {i for pair in spec.disjoint for i in pair} - set(spec.resident)
+        known = "" if moving else "%known"  # overlaps among resident arrays alone are known with the key
+        settled = "keep"
+        lines += [
+            "%key.object = load ptr, ptr %items",
+            f"%key.at = getelementptr i8, ptr %key.object, i64 {BYTES}",
+            "%key = load i64, ptr %key.at",
+            "%held = load i64, ptr %table",
+            "%key.same = icmp eq i64 %key, %held",
+            "%key.some = icmp ne i64 %key, 0",
+            "%known = and i1 %key.same, %key.some",
+            "br i1 %known, label %others, label %resident",
+            "resident:",
+            "store i64 0, ptr %table",
+            "%resident.at = getelementptr i8, ptr %items, i64 8",
+            "%resident.tuple = load ptr, ptr %resident.at",
+            f"%resident.items = getelementptr i8, ptr %resident.tuple, i64 {TUPLE_ITEMS}",
+            "%resident.words = getelementptr i8, ptr %table, i64 16",
+            f"%resident.end = call ptr @{CHECK}(ptr %frame, ptr %resident.items, i64 {len(spec.resident)}, ptr %resident.words)",
+            "%resident.fit = icmp ne ptr %resident.end, null",
+            "br i1 %resident.fit, label %others, label %mismatch",
+            "others:",
+            "%skipped.at = getelementptr i8, ptr %table, i64 8",
+            "%skipped = load i64, ptr %skipped.at",
+            "%words = getelementptr i8, ptr %table, i64 %skipped",
+            "%others.items = getelementptr i8, ptr %items, i64 16",
+        ]
+    words, items = ("%words", "%others.items") if spec.resident else ("%table", "%items")
+    lines += [
+        f"%entries = call ptr @{CHECK}(ptr %frame, ptr {items}, i64 {len(others)}, ptr {words})",
+        "%fit = icmp ne ptr %entries, null",
+        f"br i1 %fit, label %{'fitting' if pairs else settled}, label %mismatch",
+    ]
+    if pairs:
+        lines += ["fitting:"]
+        if known:
+            lines += [f"br i1 {known}, label %begin, label %overlaps", "overlaps:"]
+        lines += [
+            f"%apart = call i1 @{CHECK}_apart(ptr %frame, ptr %entries, i64 {pairs})",
+            f"br i1 %apart, label %{settled}, label %mismatch",
+        ]
+    if spec.resident:
+        lines += ["keep:", "store i64 %key, ptr %table", "br label %begin"]
+    return lines
 
 
 def _extent(a: ArraySpec) -> tuple[int, int]:
@@ -67,18 +158,17 @@ def disjoint_words(arrays: Sequence[ArraySpec], pairs: Sequence[tuple[int, int]]
 
 @cache
 def check_text() -> str:
-    """`i1 check(ptr frame, i64 arrays, ptr metadata, i64 pairs)`: true if all is as expected; data pointers are then in slots 1..arrays.
+    """Two functions.  `ptr check(ptr frame, ptr items, i64 arrays, ptr words)`: puts the data pointers of the arrays of a tuple, from
+    `items` on, in their slots; returns where their metadata_words end, null if one is not as expected.  `i1 check_apart(ptr frame,
+    ptr entries, i64 pairs)`: whether no memory overlaps that must not; `entries` are disjoint_words, `pairs` counts them by sixes.
 
-    `metadata` points to metadata_words followed by disjoint_words, `pairs` counts those by sixes.  Overlaps are found by one sweep over
-    the arrays in order of address.  The insertion sort starts from the order of the last call, so that a call with the same arrays is
-    linear in their number."""
-    return f"""define internal i1 @{CHECK}(ptr %frame, i64 %arrays, ptr %metadata, i64 %pairs) noinline nounwind {{
+    Overlaps are found by one sweep over the arrays in order of address.  The insertion sort starts from the order of the last call, so
+    that a call with the same arrays is linear in their number."""
+    return f"""define internal ptr @{CHECK}(ptr %frame, ptr %items, i64 %arrays, ptr %metadata) noinline nounwind {{
 entry:
-  %tuple = load ptr, ptr %frame
-  %items = getelementptr i8, ptr %tuple, i64 {TUPLE_ITEMS}
   %slots = getelementptr i64, ptr %frame, i64 1
   %some = icmp sgt i64 %arrays, 0
-  br i1 %some, label %array, label %overlaps
+  br i1 %some, label %array, label %all
 array:
   %i = phi i64 [ 0, %entry ], [ %i1, %next ]
   %words = phi ptr [ %metadata, %entry ], [ %words.end, %next ]
@@ -94,12 +184,14 @@ array:
   %nd = load i32, ptr %nd.at
   %descr = load i64, ptr %descr.at
   %flags = load i32, ptr %flags.at
-  %want.flags.at = getelementptr i64, ptr %words, i64 1
-  %want.nd.at = getelementptr i64, ptr %words, i64 2
-  %want.descr = load i64, ptr %words
+  %number = load i64, ptr %words
+  %want.descr.at = getelementptr i64, ptr %words, i64 1
+  %want.flags.at = getelementptr i64, ptr %words, i64 2
+  %want.nd.at = getelementptr i64, ptr %words, i64 3
+  %want.descr = load i64, ptr %want.descr.at
   %want.flags = load i32, ptr %want.flags.at
   %want.nd = load i32, ptr %want.nd.at
-  %slot = getelementptr i64, ptr %slots, i64 %i
+  %slot = getelementptr i64, ptr %slots, i64 %number
   store i64 %data, ptr %slot
   %same.descr = icmp eq i64 %descr, %want.descr
   %same.nd = icmp eq i32 %nd, %want.nd
@@ -111,7 +203,7 @@ array:
 shape:
   %dims = load ptr, ptr %dims.at
   %strides = load ptr, ptr %strides.at
-  %first = getelementptr i64, ptr %words, i64 3
+  %first = getelementptr i64, ptr %words, i64 4
   %rank = zext i32 %nd to i64
   %scalar = icmp eq i64 %rank, 0
   br i1 %scalar, label %next, label %dimension
@@ -142,13 +234,19 @@ next:
   %words.end = phi ptr [ %first, %shape ], [ %w1, %stepped ]
   %i1 = add i64 %i, 1
   %again = icmp slt i64 %i1, %arrays
-  br i1 %again, label %array, label %overlaps
-overlaps:
-  %entries = phi ptr [ %metadata, %entry ], [ %words.end, %next ]
-  %any = icmp sgt i64 %pairs, 0
-  br i1 %any, label %sort, label %expected
+  br i1 %again, label %array, label %all
+all:
+  %end = phi ptr [ %metadata, %entry ], [ %words.end, %next ]
+  ret ptr %end
+different:
+  ret ptr null
+}}
+define internal i1 @{CHECK}_apart(ptr %frame, ptr %entries, i64 %pairs) noinline nounwind {{
+entry:
+  %slots = getelementptr i64, ptr %frame, i64 1
+  br label %sort
 sort:
-  %k = phi i64 [ 0, %overlaps ], [ %k1, %placed ]
+  %k = phi i64 [ 0, %entry ], [ %k1, %placed ]
   %order.k = call ptr @{CHECK}_order(ptr %entries, i64 %k)
   %e = load i64, ptr %order.k
   %begin = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %e, i64 1)
@@ -226,6 +324,7 @@ define internal i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %entry, i64 %wh
 def verify_layout() -> None:
     """Compare what machine code will read with what NumPy says, on a live tuple.  Raises RuntimeError where they differ."""
     array = np.zeros((3, 5), dtype=np.float32)[:, 1:4]
+    key = bytes(range(8))
     holder = (None, array)
 
     def word(address: int, kind: type[ctypes.c_int64] | type[ctypes.c_int32] = ctypes.c_int64) -> int:
@@ -237,6 +336,7 @@ def verify_layout() -> None:
     base = id(array)
     seen = {
         "tuple item": (word(id(holder) + TUPLE_ITEMS + 8), base),
+        "bytes": (word(id(key) + BYTES), int.from_bytes(key, sys.byteorder)),
         "data": (word(base + DATA), array.__array_interface__["data"][0]),
         "nd": (word(base + ND, ctypes.c_int32), array.ndim),
         "dimensions": (words(word(base + DIMENSIONS)), array.shape),
@@ -247,6 +347,6 @@ def verify_layout() -> None:
     wrong = [f"{name}: read {read}, expected {expected}" for name, (read, expected) in seen.items() if read != expected]
     if wrong:
         raise RuntimeError(
-            f"compiled programs cannot run here: the memory layout of tuples or NumPy {np.__version__} arrays is not the known one "
+            f"compiled programs cannot run here: the memory layout of tuples, bytes or NumPy {np.__version__} arrays is not the known one "
             f"({'; '.join(wrong)}). Run programs with TRACEJIT_BACKEND=interpret, and please report it"
         )

@@ -1,6 +1,6 @@
 """What a compiled program does, step by step: the seam between the scheduler and the machine-code driver.
 
-A program works on a *frame*: a table of int64 slots at one address.  Slot 0 holds the address (`id`) of a tuple of NumPy arrays;
+A program works on a *frame*: a table of int64 slots at one address.  Slot 0 holds the address (`id`) of the call's tuple of NumPy arrays;
 slots 1..n receive the arrays' data pointers from the driver's own check of their metadata; the slots after them belong to the
 runtime, which fills them before the call (arena, fresh outputs, scalars, sizes).  Behind the last of these the driver keeps its
 data table (`CompiledProgram.template`).
@@ -113,9 +113,14 @@ Step = NestCall | GemmCall | CopyCall
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
     """A whole program.  `slots`: how many table slots the runtime and the arrays use (the data table follows them).  `disjoint`: pairs of
-    array numbers whose memory ranges must not overlap (written, other); a written array that is in one is in pairs with all that are."""
+    array numbers whose memory ranges must not overlap (written, other); a written array that is in one is in pairs with all that are.
+
+    resident: numbers of arrays, ascending, whose pointers stay in a frame from call to call.  If there are any, a call's tuple is (key,
+    tuple of these arrays, *the others); key: bytes of an int64 that stands for these very arrays with this very metadata, in all the
+    process and for ever, or is 0 and says nothing.  A frame that has checked them under the same key does not look at them again."""
 
     arrays: tuple[ArraySpec, ...]
     steps: tuple[Step, ...]
     slots: int
     disjoint: tuple[tuple[int, int], ...] = ()
+    resident: tuple[int, ...] = ()

@@ -29,9 +29,11 @@ __all__ = [
     "NEVER",
     "Functions",
     "block",
+    "counted",
     "functions",
     "instance_words",
     "namespace_words",
+    "packed",
     "slot_offsets",
     "supported",
     "table",
@@ -55,6 +57,16 @@ def word(address: int) -> int:
 def table(pairs: Sequence[int], blocks: Sequence[int] = ()) -> bytes:
     """Pairs (address, word), and blocks (address, four words), each one after the other, as `same` takes them."""
     return struct.pack(f"={1 + len(pairs) + len(blocks)}q", len(pairs) // 2, *pairs, *blocks)
+
+
+def counted(address: int, value: int, pairs: bytes) -> bytes:
+    """A table of the pair (address, value) and other pairs, which are packed already."""
+    return struct.pack("=3q", 1 + len(pairs) // 16, address, value) + pairs
+
+
+def packed(pairs: Sequence[int]) -> bytes:
+    """Pairs as `counted` takes them."""
+    return struct.pack(f"={len(pairs)}q", *pairs)
 
 
 def block(address: int) -> list[int]:

@@ -16,16 +16,18 @@ machine code live as long as the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tracejit.codegen.driver import MISMATCH, CompiledProgram, compile_program
+from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.lower import Lowered, lower
 from tracejit.codegen.steps import GemmCall, NestCall
 from tracejit.codegen.values import Values, is_host
+from tracejit.core.aval import Aval
 from tracejit.ir.graph import Graph
 from tracejit.runtime.frame import Frame
 from tracejit.runtime.host import HostProgram
@@ -44,7 +46,8 @@ class Program:
 
     __slots__ = ("_constants", "_free", "_owner", "_runner", "_template", "lowered", "machine_calls", "run", "seconds")
 
-    def __init__(self, lowered: Lowered, backend: str) -> None:
+    def __init__(self, lowered: Lowered, backend: str, resident: Sequence[int] = ()) -> None:
+        lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         self.lowered = lowered
         self.machine_calls = 1
         self._constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
@@ -62,10 +65,10 @@ class Program:
         operands = [f"a{i}" for i in range(lowered.arrays)], [f"s{i}" for i in range(len(lowered.scalars))]
         self.run: Runner = _run_function(lowered, self.inline(*operands))
 
-    def inline(self, arrays: Sequence[str], scalars: Sequence[str], items: Sequence[str] | None = None) -> Fragment:
-        """The statements of one run on operands given as expressions.  items: the inside of a tuple display of the arrays, where there is
-        a shorter one than all of them one by one."""
-        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars, items)
+    def inline(self, arrays: Sequence[str], scalars: Sequence[str], held: tuple[str, str] | None = None) -> Fragment:
+        """The statements of one run on operands given as expressions.  held: expressions of the key and of the tuple of the resident arrays
+        (`ProgramSpec.resident`); None where nothing is known about them."""
+        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars, held)
 
     def source(self) -> str:
         """The nests as plain Python."""
@@ -93,11 +96,12 @@ def build(
     slab_inputs: Sequence[int] = (),
     slab_outputs: Sequence[int] = (),
     backend: str = "llvm",
+    resident: Collection[int] = (),
 ) -> Program | HostProgram | InterpretedProgram:
     """A runnable program for a functional graph.
 
-    layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see codegen/lower.py.  Raises ValueError for an
-    unknown backend."""
+    layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see codegen/lower.py.  resident: tensor inputs whose
+    arrays a caller may pass under a key; programs that are no single machine call have none.  Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
         raise ValueError(f"build(): unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if backend == "interpret":
@@ -105,7 +109,8 @@ def build(
     values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs})
     if any(is_host(values, node) for node in values.nodes):
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), lambda lowered: Program(lowered, backend))
-    return Program(lower(graph, layouts, slab_inputs, slab_outputs), backend)
+    tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
+    return Program(lower(graph, layouts, slab_inputs, slab_outputs), backend, [i for i, v in enumerate(tensors) if v in resident])
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:
@@ -130,13 +135,17 @@ def _fragment(
     free: list[Frame],
     arrays: Sequence[str],
     scalars: Sequence[str],
-    items: Sequence[str] | None,
+    held: tuple[str, str] | None,
 ) -> Fragment:
     """The statements of one run.  `arrays` and `scalars` are expressions of the operands; names that begin with p_ are used up."""
     environment: dict[str, Any] = {"p_call": call, "p_empty": np.empty, "p_pop": free.pop, "p_push": free.append}
     environment["p_new"] = lambda: Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
     lines = ["try:", "    p_frame = p_pop()", "except IndexError:", "    p_frame = p_new()"]
-    bound = list(arrays if items is None else items)
+    bound, resident = list(arrays), lowered.spec.resident
+    if resident:
+        environment["p_no_key"] = NO_KEY
+        key, together = held or ("p_no_key", f"({''.join(f'{arrays[i]}, ' for i in resident)})")
+        bound = [key, together, *[a for i, a in enumerate(arrays) if i not in resident]]
     names = {}
     for k, aval in enumerate(lowered.fresh):
         environment[f"p_shape{k}"] = aval.shape

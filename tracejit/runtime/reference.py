@@ -86,7 +86,7 @@ class ReferenceRunner:
     def _call(self, address: int) -> int:
         spec = self.lowered.spec
         table = _bytes_at(address, 8 * spec.slots).view(np.int64)
-        arrays = ctypes.cast(int(table[0]), ctypes.py_object).value
+        arrays = _in_order(ctypes.cast(int(table[0]), ctypes.py_object).value, spec.resident)
         if len(arrays) != len(spec.arrays) or not all(map(_matches, arrays, spec.arrays)):
             return MISMATCH
         if any(_overlap(arrays[i], arrays[j]) for i, j in spec.disjoint):
@@ -131,6 +131,15 @@ class ReferenceRunner:
         sizes = [_number(s, table) for s in step.sizes]
         scalars = [_scalar(value, s.dtype.numpy, table) for value, s in zip(step.scalars, nest.scalars, strict=True)]
         return int(function(*buffers, *sizes, *scalars))
+
+
+def _in_order(given: tuple[Any, ...], resident: Sequence[int]) -> list[Any]:
+    """All arrays of a call's tuple, by number."""
+    if not resident:
+        return list(given)
+    _, held, *others = given
+    rest, found = iter(others), dict(zip(resident, held, strict=True))
+    return [found[i] if i in found else next(rest) for i in range(len(found) + len(others))]
 
 
 def _number(value: int | Slot, table: np.ndarray[Any, Any]) -> int:
