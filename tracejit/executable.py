@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tracejit.autograd import api as autograd
-from tracejit.autograd.compiled import CompiledNode, ConsumedNode, Mask
-from tracejit.autograd.tape import Storage, changed_in_place, next_sequence
+from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
+from tracejit.autograd.tape import Storage, next_sequence
 from tracejit.capture.entry import MISS, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
@@ -83,7 +83,11 @@ class Executable:
         raw = replace(recording.graph, outputs=tuple([facts.value for facts in self.outputs]))
         self.pure = prepare(raw, observe=observe)
         self.partition: Partition | None = None
-        self._backward: dict[Mask, tuple[Any, tuple[int, ...]]] = {}
+        self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
+        self._reads: dict[tuple[Mask, Mask], frozenset[int]] = {}
+        self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
+        self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
+        self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
         wanted = {facts.value for facts in self.inputs if facts.requires_grad}
         self._wanted: Mask = tuple([v in wanted for v in self.pure.inputs])
         self._differentiable: Mask = tuple(
@@ -104,10 +108,10 @@ class Executable:
         self.replayed: tuple[int, ...] = ()
         self.kept: tuple[int, ...] = ()
         self._overwritten: tuple[int, ...] = ()
-        if self.partition is not None:
-            self._find_replayed(self.partition)
         self._backward_scalars: tuple[int, ...] = ()
         if self.partition is not None:
+            self._find_replayed(self.partition)
+            self.everything = self.partition.visit(self._differentiable).savers
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
             self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
 
@@ -138,7 +142,9 @@ class Executable:
                 depends.update(x for x in node.operands if type(x) is int)
         written = {target for target, _ in graph.writes}
         read = [(i, facts.value) for i, facts in enumerate(self.inputs) if facts.value in depends]
-        self.replayed = tuple([i for i, v in read if v not in written and v not in split.saved_inputs])
+        self.replayed = tuple(
+            [i for i, v in read if v not in written and v not in split.visit(self._differentiable).saved_inputs]
+        )
         self._overwritten = tuple([i for i, v in read if v in written])
 
     # -- the forward call
@@ -150,7 +156,7 @@ class Executable:
         environment: dict[str, Any] = {
             "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
-            "fresh": _fresh,
+            "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED,
         }  # fmt: skip
         lines: list[str] = []
         runs = Runs(tensors, () if recording.structure is None else recording.structure.tensors)
@@ -228,6 +234,7 @@ class Executable:
         lines = [
             "n = new(CompiledNode)", f"n.edges = {runs.whole(edges, 'edges')}", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
             f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
+            "n.freed = NOTHING_FREED",
             f"n.versions = ({commas(runs.versions(self.replayed))})",
             f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
             f"n.arrays = ({commas(runs.parts(arrays, 'arrays'))})", f"n.scalars = ({commas(scalars)})",
@@ -235,7 +242,8 @@ class Executable:
         ]  # fmt: skip
         lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=True) if d]
         saved = []
-        positions = sorted([position[value] for value in split.saved_inputs | split.saved_writes])
+        visit = split.visit(self._differentiable)
+        positions = sorted([position[value] for value in visit.saved_inputs | visit.saved_writes])
         self.kept = tuple([i for i in positions if i not in runs.single])
         lines.append(f"n.storages = ({commas(runs.chosen(self.kept, 'storages', '{0}._storage or fresh({0})'))})")
         lines.append(f"n.storage_versions = ({commas(f'contents({name})' for name in runs.chosen(self.kept, 'kept', '{0}'))})")
@@ -244,25 +252,57 @@ class Executable:
                 continue
             t = tensors[i]
             lines.append(f"s{t} = {t}._storage or fresh({t})")
-            saved.append(f"(s{t}, s{t}.version, 'an operand', {t}._array.shape)")
-        for i in sorted(split.saved_outputs):
+            saved.append(f"(s{t}, s{t}.version, {i}, {t}._array.shape)")
+        for i in sorted(visit.saved_outputs):
             out = f"out{self._computed[i]}"
             lines.append(f"s{out} = {out}._storage = Storage()")
-            saved.append(f"(s{out}, 0, 'the result', {out}._array.shape)")
+            saved.append(f"(s{out}, 0, {~i}, {out}._array.shape)")
         lines.append(f"n.saved = [{', '.join(saved)}]")
         return lines
 
     # -- the backward pass (DifferentiablePlan)
+    def visit(self, present: Mask, wanted: Mask | None) -> Visit:
+        known = self._visits.get((present, wanted))
+        if known is None:
+            assert self.partition is not None
+            met = self.partition.visit(present, None if wanted is None else self._mask(wanted))
+            saved = frozenset([self._positions[v] for v in met.saved_inputs | met.saved_writes] + [~i for i in met.saved_outputs])
+            overwritten = None
+            if met.stale:
+                node = met.stale[0]
+                overwritten = node.op.name, next(a.shape for v in node.outputs if isinstance(a := self.pure.avals[v], Aval))
+            known = self._visits[present, wanted] = Visit(met.savers, saved, overwritten)
+        return known
+
+    def can_go_on(self, freed: frozenset[int]) -> bool:
+        if freed == self.everything:
+            return False
+        alone = [tuple([i == k for k in range(len(self.outputs))]) for i, d in enumerate(self._differentiable) if d]
+        return any((savers := self.visit(mask, None).savers) and freed.isdisjoint(savers) for mask in alone)
+
+    def reads(self, present: Mask, wanted: Mask | None) -> frozenset[int]:
+        self._backward_program(present, wanted)
+        return self._reads[present, self._mask(wanted)]
+
+    def _mask(self, wanted: Mask | None) -> Mask:
+        """The inputs of the graph whose gradients are computed, when only the tensor inputs in `wanted` are to have some."""
+        return self._wanted if wanted is None else (*wanted, *self._wanted[len(wanted) :])
+
     def run_backward(
-        self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
+        self,
+        present: Mask,
+        wanted: Mask | None,
+        arrays: tuple[Any, ...],
+        scalars: tuple[Any, ...],
+        cotangents: list[Any],
+        slab: Any,
     ) -> Sequence[Any]:
-        split = self._checked_partition(present)
-        program, picks = self._backward.get(present) or self._build_backward(present)
-        direct = [arrays[i] for i in picks]
-        if split.residuals:
-            given = (*direct, *cotangents, slab)
-        else:
-            given = (*direct, *cotangents)
+        split = self.partition
+        assert split is not None
+        program, picks = self._backward_program(present, wanted)
+        given = [*[arrays[i] for i in picks], *cotangents]
+        if split.reads(present, self._mask(wanted))[0]:
+            given.append(slab)
         numbers = tuple([scalars[i] for i in self._backward_scalars])
         if self._watcher is not None:
             self._watcher.running(_backward_role(present), program, given, numbers)
@@ -274,40 +314,36 @@ class Executable:
             )
         self.counter[3] += program.machine_calls
         answers = iter(results)
-        return [next(answers) if facts.requires_grad else None for facts in self.inputs]
+        return [next(answers) if want else None for _, want in zip(self.inputs, self._mask(wanted), strict=False)]
 
-    def _checked_partition(self, present: Mask) -> Partition:
-        """Raises RuntimeError, as eager mode does, where the program itself overwrote what the tape had saved on the way from the outputs
-        in `present`."""
-        split = self.partition
-        assert split is not None
-        stale = split.stale_for(present)
-        if stale:
-            node = stale[0]
-            shape = next(a.shape for v in node.outputs if isinstance(a := split.graph.avals[v], Aval))
-            raise changed_in_place(node.op.name, "a saved value", shape, 1, 0)
-        return split
-
-    def _build_backward(self, present: Mask) -> tuple[Any, tuple[int, ...]]:
+    def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
+        """The program, and the positions of the inputs that it is given."""
+        mask = self._mask(wanted)
+        known = self._backward.get((present, mask))
+        if known is not None:
+            return known
         split = self.partition
         assert split is not None
         watcher, role = self._watcher, _backward_role(present)
         observe = None if watcher is None else partial(watcher.after_pass, role)
-        graph = optimise(split.backward(present, self._wanted), observe=observe)
-        position = {facts.value: i for i, facts in enumerate(self.inputs)}
-        program = build(graph, self._layouts, slab_inputs=split.residuals, backend=self.backend)
+        graph = optimise(split.backward(present, mask), observe=observe)
+        residuals, direct = split.reads(present, mask)
+        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend)
         if watcher is not None:
             watcher.built(role, program)
-        picks = tuple([position[v] for v in split.direct_inputs if v in position])
-        self._backward[present] = program, picks
-        return program, picks
+        used = {x for node in graph.nodes for x in node.operands} | {*graph.outputs}
+        picks = [v for v in direct if v in self._positions]
+        self._reads[present, mask] = frozenset([self._positions[v] for v in picks if v in used])
+        known = self._backward[present, mask] = program, tuple([self._positions[v] for v in picks])
+        return known
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""
-        return list(self._backward.items())
+        return [(present, made) for (present, _), made in self._backward.items()]
 
-    def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
-        self._checked_partition(tuple([g is not None for g in cotangents]))
+    def run_again(
+        self, wanted: Mask | None, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]
+    ) -> Sequence[Any]:
         for i in self._overwritten:
             raise RuntimeError(
                 f"backward() with create_graph=True: the compiled program {self.name} changed its input of shape "
@@ -323,13 +359,13 @@ class Executable:
                 for o, g, d in zip(outputs, cotangents, self._differentiable, strict=True)
                 if d and g is not None and o.requires_grad
             ]
-            wanted = [t for t, facts in zip(given, self.inputs, strict=True) if facts.requires_grad]
+            sources = [t for t, want in zip(given, self._mask(wanted), strict=False) if want]
             state.grad_enabled = True
-            grads = autograd.grad([o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
+            grads = autograd.grad([o for o, _ in pairs], sources, [g for _, g in pairs], create_graph=True, allow_unused=True)
         finally:
             state.grad_enabled = previous
         answers = iter(grads)
-        return [next(answers) if facts.requires_grad else None for facts in self.inputs]
+        return [next(answers) if want else None for _, want in zip(self.inputs, self._mask(wanted), strict=False)]
 
     def _replay(self, values: dict[int, Any]) -> list[Any]:
         """The pure graph through the door; gradients flow where they did in eager."""

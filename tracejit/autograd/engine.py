@@ -113,6 +113,11 @@ class _Pass:
         else:
             slots[index] = acc(previous, g) if self.tensors else previous + g
 
+    def chosen(self, node: Node, allowed: set[Node]) -> tuple[bool, ...]:
+        """Which edges of `node` lead to a wanted value."""
+        wanted = self.sink.wanted
+        return tuple([e is not None and (e[0] in allowed or (id(e[0]), e[1]) in wanted) for e in node.edges])
+
     def run(self, roots: Sequence[tuple[Any, int]], cotangents: Sequence[Any]) -> None:
         """Propagate from the roots until no node is left, then hand the leaves what they received."""
         for (target, index), g in zip(roots, cotangents, strict=True):
@@ -132,7 +137,10 @@ class _Pass:
                         sink.received[id(node), index] = g
                 if node not in allowed:
                     continue
-            grads = node.backward(slots, tensors)
+            if allowed is not None and node.is_selective:
+                grads = node.backward_to(self.chosen(node, allowed), slots, tensors)
+            else:
+                grads = node.backward(slots, tensors)
             if not retain:
                 node.release()
             for edge, g in zip(node.edges, grads):  # noqa: B905  (lengths agree by construction; the hot loop of backward)

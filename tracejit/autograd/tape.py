@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class Node:
     """One step of the tape; subclasses give `backward`."""
 
     __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence")
+    is_selective: ClassVar[bool] = False
+    """Whether it stands for several steps, of which a pass to chosen values enters some."""
 
     count: int
     edges: tuple[tuple[Any, int] | None, ...]
@@ -84,8 +86,12 @@ class Node:
         (double backward, recording)."""
         raise NotImplementedError(type(self).__name__)
 
+    def backward_to(self, wanted: tuple[bool, ...] | None, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        """The same, when only the edges in `wanted` lead to a value that was asked for.  Called where `is_selective`."""
+        return self.backward(cotangents, tensors)
+
     def release(self) -> None:
-        """Drop saved values; a second backward then raises."""
+        """Drop the values that the last `backward` used; another one that needs them then raises."""
 
     def __repr__(self) -> str:
         return f"<{self.name} at {id(self):#x}>"

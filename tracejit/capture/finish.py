@@ -52,6 +52,11 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     _check_overlap(recorder, interpreter, inputs, written)
     _check_tape(recorder, interpreter, views, inputs)
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
+    for out in outputs:
+        if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
+            recorder.stop(
+                "differentiable_write", f"a detached tensor of shape {list(out.shape)}, whose memory another tensor shares"
+            )
     if any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs):
         for fact in written:
             if fact.requires_grad and fact.is_leaf:  # its gradient would have to flow to the written version, which is no input

@@ -2,11 +2,15 @@
 
 What forward keeps is decided once, for all cotangents and all wanted inputs; a backward graph is made for a mask of present cotangents
 and wanted inputs when it is first asked for.  Absence is part of the graph: a missing cotangent is no input.
+
+Whether a backward pass may go on is a question about eager's tape, of which the pure graph has every node: `Partition.visit` tells which
+of them a pass would enter, so which saved values it checks and frees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -16,11 +20,27 @@ from tracejit.ir.graph import Graph, Node
 from tracejit.passes.backward import active_values, backward_graph, visited_nodes
 from tracejit.passes.dce import dce
 from tracejit.passes.memory import memory_roots
-from tracejit.passes.residuals import choose_residuals, direct_reads
+from tracejit.passes.residuals import choose_residuals, direct_reads, is_recomputable
 
-__all__ = ["Partition", "partition"]
+__all__ = ["Partition", "Visit", "partition"]
 
 Mask = tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What eager mode's backward pass would meet on its tape for a mask of cotangents and of wanted inputs.
+
+    savers: positions of the entered nodes that save tensors; they check them, and are freed by the pass.
+    saved_inputs: ids of the inputs whose contents they saved (they, or views of them); backward is an error if one was changed since.
+    saved_outputs: likewise, positions of outputs; saved_writes: input ids, the contents that the program itself committed last.
+    stale: entered nodes whose saved values the program itself overwrote: the pass is eager mode's error about in-place changes."""
+
+    savers: frozenset[int]
+    saved_inputs: frozenset[int]
+    saved_outputs: frozenset[int]
+    saved_writes: frozenset[int]
+    stale: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,11 +48,8 @@ class Partition:
     """A differentiable graph, split.
 
     forward: the original outputs, then the residuals.  residuals: ids of what is kept in the slab, in order.
-    direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself.
-    saved_inputs: ids of the inputs whose contents the eager tape would have saved (they, or views of them); backward is an error if one
-    was changed since.  saved_outputs: likewise, positions of original outputs; saved_writes: input ids, the contents that the program
-    itself committed last.
-    stale: nodes whose saved values the program itself overwrote: a full backward is the eager mode's error about in-place changes.
+    direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless no node on its way saves
+    anything: that backward graph reads neither residuals nor tensors.
     """
 
     graph: Graph
@@ -41,19 +58,25 @@ class Partition:
     forward: Graph
     residuals: tuple[int, ...]
     direct_inputs: tuple[int, ...]
-    saved_inputs: frozenset[int]
-    saved_outputs: frozenset[int]
-    saved_writes: frozenset[int]
-    stale: tuple[Node, ...]
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
+    _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
 
-    def stale_for(self, present: Mask) -> tuple[Node, ...]:
-        """The nodes in `stale` that a backward pass from the outputs in `present` would enter."""
-        return _stale_nodes(self.graph, present) if self.stale else ()
+    def visit(self, present: Mask, wanted: Mask | None = None) -> Visit:
+        """The pass from the outputs in `present`, to all leaves (None) or only to the inputs in `wanted`."""
+        known = self._visits.get((present, wanted))
+        if known is None:
+            known = self._visits[present, wanted] = _visit(self.graph, present, wanted)
+        return known
+
+    def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(residuals, direct inputs) of the backward graph."""
+        if self.visit(present, wanted).savers:
+            return self.residuals, self.direct_inputs
+        return (), tuple([v for v in self.direct_inputs if isinstance(self.graph.avals[v], ScalarAval)])
 
     def backward(self, present: Mask, wanted: Mask) -> Graph:
-        """The graph whose inputs are residuals, direct inputs and the cotangents of the outputs in `present`, and whose outputs are the
-        gradients of the inputs in `wanted` (None where no gradient reaches).
+        """The graph whose inputs are residuals, direct inputs (`reads`) and the cotangents of the outputs in `present`, and whose outputs
+        are the gradients of the inputs in `wanted` (None where no gradient reaches).
 
         Raises ValueError for a cotangent of an output that is not differentiable or a gradient that `partition` was not told of."""
         known = self._made.get((present, wanted))
@@ -61,7 +84,7 @@ class Partition:
             _require_subset("present", present, self.differentiable)
             _require_subset("wanted", wanted, self.wanted)
             start = perf_counter()
-            made = dce(backward_graph(self.graph, self.residuals, self.direct_inputs, present, wanted))
+            made = dce(backward_graph(self.graph, *self.reads(present, wanted), present, wanted))
             stamp = f"backward: {len(self.graph.nodes)} -> {len(made.nodes)} nodes, {(perf_counter() - start) * 1e3:.1f} ms"
             known = self._made[present, wanted] = rebuild(made, made.nodes, history=(stamp,))
         return known
@@ -82,46 +105,86 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     differentiable = tuple(differentiable)
     start = perf_counter()
     active = active_values(graph, wanted)
-    needed: set[int] = set()  # what vjp rules may read
-    taped: set[int] = set()  # what the eager tape would save: it serves every operand that requires grad
+    needed: dict[int, int] = {}  # what vjp rules may read -> set of outputs whose backward passes do, as bits
     numbers: set[int] = set()
-    for node in visited_nodes(graph, active, differentiable):
-        operands = node.operands
-        for values, through in ((needed, active), (taped, marked)):
-            ins, outs = node.op.saved_for(tuple(type(x) is int and x in through for x in operands))
-            values.update(x for i in ins if type(x := operands[i]) is int and isinstance(graph.avals[x], Aval))
-            values.update(node.outputs[i] for i in outs)
-        numbers.update(x for x in operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
-    roots = memory_roots(graph)
-    taped_memory = {roots.get(v, v) for v in taped}
-    saved_inputs = taped_memory & {v for v in graph.inputs if isinstance(graph.avals[v], Aval)}
-    written = {target for target, _ in graph.writes}
-    chosen = choose_residuals(graph, needed, saved_inputs - written)
+    for node, outputs in _reaching(graph, active, differentiable):
+        for v in _saved(graph, node, active):
+            needed[v] = needed.get(v, 0) | outputs
+        numbers.update(x for x in node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
+    chosen = choose_residuals(graph, needed, _direct(graph, needed, differentiable))
     residuals = tuple(sorted(chosen))
     read = direct_reads(graph, needed, chosen) | numbers
     stamp = f"partition: {len(graph.nodes)} nodes, {len(residuals)} residuals, {(perf_counter() - start) * 1e3:.1f} ms"
     forward = rebuild(
         graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), stale=(), history=(*graph.history, stamp)
     )
-    return Partition(
-        graph=graph,
-        wanted=wanted,
-        differentiable=differentiable,
-        forward=forward,
-        residuals=residuals,
-        direct_inputs=tuple(v for v in graph.inputs if v in read),
-        saved_inputs=frozenset(saved_inputs),
+    return Partition(graph, wanted, differentiable, forward, residuals, tuple([v for v in graph.inputs if v in read]))
+
+
+def _saved(graph: Graph, node: Node, through: AbstractSet[int]) -> list[int]:
+    """The tensors that `node` saves when gradients are wanted of its operands in `through`."""
+    ins, outs = node.op.saved_for(tuple([type(x) is int and x in through for x in node.operands]))
+    saved = [x for i in ins if type(x := node.operands[i]) is int and isinstance(graph.avals[x], Aval)]
+    return [*saved, *(node.outputs[i] for i in outs)]
+
+
+def _reaching(graph: Graph, active: AbstractSet[int], present: Mask) -> list[tuple[Node, int]]:
+    """The nodes whose vjp runs, latest first, each with the set of the outputs in `present` that lead to it, as bits."""
+    reached: dict[int, int] = {}
+    for i, (v, there) in enumerate(zip(graph.outputs, present, strict=True)):
+        if there and type(v) is int and v in active:
+            reached[v] = reached.get(v, 0) | 1 << i
+    found: list[tuple[Node, int]] = []
+    for node in reversed(graph.nodes):
+        outputs = 0
+        for v in node.outputs:
+            outputs |= reached.get(v, 0)
+        wanting = [x for x in node.operands if type(x) is int and x in active] if outputs else ()
+        if wanting:
+            found.append((node, outputs))
+            for x in wanting:
+                reached[x] = reached.get(x, 0) | outputs
+    return found
+
+
+def _direct(graph: Graph, needed: Mapping[int, int], differentiable: Mask) -> set[int]:
+    """The inputs that the backward graphs may read: every pass that needs what is computed from such an input would notice a change of it,
+    because eager's tape saved it on the way of that pass."""
+    marked, roots = graph.requires_grad, memory_roots(graph)
+    noticed: dict[int, int] = {}  # memory -> set of outputs whose passes check it
+    for node, outputs in _reaching(graph, marked, differentiable):
+        for v in _saved(graph, node, marked):
+            memory = roots.get(v, v)
+            noticed[memory] = noticed.get(memory, 0) | outputs
+    reading = dict(needed)
+    for node in reversed(graph.nodes):
+        if is_recomputable(node):
+            outputs = reading.get(node.outputs[0], 0)
+            for x in node.operands if outputs else ():
+                if type(x) is int:
+                    reading[x] = reading.get(x, 0) | outputs
+    written = {target for target, _ in graph.writes}
+    return {
+        v
+        for v in graph.inputs
+        if v in noticed and v not in written and isinstance(graph.avals[v], Aval) and not reading.get(v, 0) & ~noticed[v]
+    }
+
+
+def _visit(graph: Graph, present: Mask, wanted: Mask | None) -> Visit:
+    marked = graph.requires_grad
+    entered = visited_nodes(graph, set(marked) if wanted is None else active_values(graph, wanted), present)
+    position = {node.outputs[0]: i for i, node in enumerate(graph.nodes) if node.outputs}
+    saved = {position[node.outputs[0]]: values for node in entered if (values := _saved(graph, node, marked))}
+    roots = memory_roots(graph)
+    memory = {roots.get(v, v) for values in saved.values() for v in values}
+    inputs = {v for v in graph.inputs if v in memory}
+    return Visit(
+        savers=frozenset(saved),
+        saved_inputs=frozenset(inputs),
         saved_outputs=frozenset(
-            i
-            for i, v in enumerate(graph.outputs)
-            if type(v) is int and roots.get(v, v) in taped_memory and roots.get(v, v) not in saved_inputs
+            i for i, v in enumerate(graph.outputs) if type(v) is int and (m := roots.get(v, v)) in memory and m not in inputs
         ),
-        saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in taped_memory),
-        stale=_stale_nodes(graph, differentiable) if graph.stale else (),
+        saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in memory),
+        stale=tuple([node for node in entered if not graph.stale.isdisjoint(node.outputs)]) if graph.stale else (),
     )
-
-
-def _stale_nodes(graph: Graph, differentiable: Mask) -> tuple[Node, ...]:
-    """The stale nodes that eager mode's backward would enter, whether or not they lead to an input."""
-    entered = visited_nodes(graph, set(graph.requires_grad), differentiable)
-    return tuple(node for node in entered if not graph.stale.isdisjoint(node.outputs))
