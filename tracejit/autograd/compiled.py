@@ -1,5 +1,10 @@
 """The tape's node for a compiled program: one node for everything the program did.
 
+In its place eager's tape has many nodes, and a backward pass enters some of them: those on the way from the outputs that have cotangents
+to the leaves, or to the inputs asked for.  The plan knows which (`Visit`).  So a pass checks what those would check, and frees what
+those would free: it is an error if it would enter one that an earlier pass has freed.  Memory goes when no output can go backward any
+more.
+
 Its backward runs the backward program for the mask of cotangents that arrived, on the residual slab, the inputs that the
 program reads directly and the cotangents.  When the result must itself be differentiable (create_graph=True, or a recording is
 active) the pure graph is evaluated again through `bind` on the original inputs and differentiated there, so any order works.  That is
@@ -13,15 +18,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tracejit.autograd.tape import FREED, Node, changed_in_place
 
-__all__ = ["CompiledNode", "ConsumedNode", "DifferentiablePlan"]
+__all__ = ["CompiledNode", "ConsumedNode", "DifferentiablePlan", "Visit"]
 
 Mask = tuple[bool, ...]
+NOTHING_FREED: frozenset[int] = frozenset()
+
+
+class Visit(NamedTuple):
+    """What a backward pass meets on the tape that eager mode would have made.
+
+    savers: the entered nodes that saved something, by number.  saved: what they saved, as keys of `CompiledNode.saved`.
+    overwritten: the operation of an entered node whose saved values the program itself overwrote, and its shape."""
+
+    savers: frozenset[int]
+    saved: frozenset[int]
+    overwritten: tuple[str, tuple[int, ...]] | None
 
 
 class DifferentiablePlan(Protocol):
@@ -35,13 +52,33 @@ class DifferentiablePlan(Protocol):
     replayed: Sequence[int]
     """Positions of the tensor inputs that `run_again` reads and whose versions `saved` does not hold."""
 
-    def run_backward(
-        self, present: Mask, arrays: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: list[Any], slab: Any
-    ) -> Sequence[Any]:
-        """Gradients (arrays or None) per tensor input."""
+    everything: frozenset[int]
+    """The savers that a pass from all outputs to everything enters."""
 
-    def run_again(self, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]) -> Sequence[Any]:
-        """Gradients (Tensors or None) per tensor input, by evaluating the graph again through the door.
+    def visit(self, present: Mask, wanted: Mask | None) -> Visit:
+        """The pass from the outputs in `present` to everything (None), or to the tensor inputs in `wanted`."""
+
+    def can_go_on(self, freed: frozenset[int]) -> bool:
+        """Whether a pass to everything from some output enters nodes that saved something, none of them in `freed`."""
+
+    def run_backward(
+        self,
+        present: Mask,
+        wanted: Mask | None,
+        arrays: tuple[Any, ...],
+        scalars: tuple[Any, ...],
+        cotangents: list[Any],
+        slab: Any,
+    ) -> Sequence[Any]:
+        """Gradients (arrays or None) per tensor input; at least those in `wanted`."""
+
+    def reads(self, present: Mask, wanted: Mask | None) -> frozenset[int]:
+        """Positions of the tensor inputs whose arrays `run_backward` reads."""
+
+    def run_again(
+        self, wanted: Mask | None, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Gradients (Tensors or None) per tensor input in `wanted`, by evaluating the graph again through the door.
 
         Raises RuntimeError where the program itself overwrote an input that it would have to read."""
 
@@ -50,15 +87,20 @@ class CompiledNode(Node):
     """One call of a differentiable program.
 
     tensors: all tensor inputs.  arrays: their arrays at the time of the call.  Both in parts, tuples to be chained: those of
-    parameters are shared by all calls.  versions: the same, of the inputs `plan.replayed`.  saved: (storage, version, what, shape) of
-    everything eager would have saved; storages, storage_versions: the same in parts, of the inputs `plan.kept`.  slab: residuals, None
-    once freed."""
+    parameters are shared by all calls.  versions: the same, of the inputs `plan.replayed`.  saved: (storage, version, key, shape) of
+    everything eager would have saved; key: i for what is in tensor input i, ~i for output i.  storages, storage_versions: the same in
+    parts, of the inputs `plan.kept`.  slab: residuals.  freed: the savers that earlier passes freed; passed: what the last pass did."""
 
-    __slots__ = ("arrays", "plan", "saved", "scalars", "slab", "storage_versions", "storages", "tensors", "versions")
+    __slots__ = (
+        "arrays", "freed", "passed", "plan", "saved", "scalars", "slab", "storage_versions", "storages", "tensors", "versions",
+    )  # fmt: skip
+    is_selective = True
 
     arrays: tuple[tuple[Any, ...], ...]
+    freed: frozenset[int]
+    passed: tuple[Visit, bool]
     plan: DifferentiablePlan
-    saved: list[tuple[Any, int, str, Any]]
+    saved: list[tuple[Any, int, int, Any]]
     scalars: tuple[Any, ...]
     slab: Any
     storage_versions: tuple[tuple[int, ...], ...]
@@ -71,22 +113,43 @@ class CompiledNode(Node):
         return f"CompiledBackward[{self.plan.name}]"
 
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
-        if self.slab is None:
+        return self.backward_to(None, cotangents, tensors)
+
+    def backward_to(self, wanted: Mask | None, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        plan = self.plan
+        present = tuple([g is not None for g in cotangents])
+        visit = plan.visit(present, wanted)
+        if not self.freed.isdisjoint(visit.savers) or (tensors and self.slab is None):
             raise RuntimeError(FREED)
-        for storage, version, what, shape in self.saved:
-            if storage.version != version:
-                raise changed_in_place(self.plan.name, what, shape, storage.version, version)
-        kept = zip(self.plan.kept, _chained(self.storages), _chained(self.storage_versions), strict=True)
-        for position, storage, version in kept:
-            if storage.version != version:
-                shape = self.plan.inputs[position].shape
-                raise changed_in_place(self.plan.name, "an operand", shape, storage.version, version)
+        if visit.overwritten is not None:
+            name, shape = visit.overwritten
+            raise changed_in_place(name, "a saved value", shape, 1, 0)
+        exact = self._check_saved(visit, present, wanted)
+        self.passed = visit, wanted is None
         if tensors:
             self._check_replayed()
-            return self.plan.run_again(_chained(self.tensors), self.scalars, cotangents)
-        present = tuple([g is not None for g in cotangents])
+            return plan.run_again(wanted, _chained(self.tensors), self.scalars, cotangents)
         given = [g if g.flags.c_contiguous else np.ascontiguousarray(g) for g in map(_as_array, cotangents) if g is not None]
-        return self.plan.run_backward(present, _chained(self.arrays), self.scalars, given, self.slab)
+        return plan.run_backward(present, exact, _chained(self.arrays), self.scalars, given, self.slab)
+
+    def _check_saved(self, visit: Visit, present: Mask, wanted: Mask | None) -> Mask | None:
+        """Raises RuntimeError where a value that the pass would find on eager's tape was changed in place.  Returns the inputs whose
+        gradients can be computed from what is left: None for all."""
+        changed = [
+            (key, shape, storage.version, version) for storage, version, key, shape in self.saved if storage.version != version
+        ]
+        for position, storage, version in zip(
+            self.plan.kept, _chained(self.storages), _chained(self.storage_versions), strict=True
+        ):
+            if storage.version != version:
+                changed.append((position, self.plan.inputs[position].shape, storage.version, version))
+        if not changed:
+            return wanted if self.slab is None else None
+        reads = self.plan.reads(present, wanted)
+        for key, shape, now, version in changed:
+            if key in visit.saved or key in reads:
+                raise changed_in_place(self.plan.name, "an operand" if key >= 0 else "the result", shape, now, version)
+        return wanted
 
     def _check_replayed(self) -> None:
         """Raises RuntimeError where the program cannot be evaluated again, because an input is not what it was."""
@@ -105,9 +168,13 @@ class CompiledNode(Node):
                 )
 
     def release(self) -> None:
-        self.slab = None
-        self.tensors = self.arrays = self.scalars = self.versions = self.storages = self.storage_versions = ()
-        self.saved = []
+        visit, to_everything = self.passed
+        self.freed |= visit.savers
+        if visit.savers and not (self.plan.can_go_on(self.freed) if to_everything else self.plan.everything - self.freed):
+            self.freed = self.plan.everything
+            self.slab = None
+            self.tensors = self.arrays = self.versions = self.storages = self.storage_versions = ()
+            self.saved = []
 
 
 def _chained(parts: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
