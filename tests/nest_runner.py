@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from tracejit.codegen import driver, reference
@@ -12,7 +13,8 @@ from tracejit.codegen.loops import Nest
 from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, Slot, array_slot
 from tracejit.core import dtypes
 
-WIDE = Target(512, masked=True)
+SCALES = bool(llvm.get_host_cpu_features().get("avx512f", False))  # an instruction that only some processors have
+WIDE = Target(512, masked=True, scales=SCALES)
 NARROW = Target(256, masked=True)
 NARROWEST = Target(128, masked=False)
 TARGETS = (WIDE, NARROW, NARROWEST)

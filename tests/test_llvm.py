@@ -516,3 +516,31 @@ def test_remainders_of_long_computations_are_exact(count: int) -> None:
     load = Load(x, Index(((axis, 1),)))
     nest, outputs = elementwise([b.erf(b.log(b.sin(b.exp(load)))), load / 3.0], (x,), axis, count)
     assert_renderings_agree(nest, (values(dtypes.float32, count), *outputs), (count,))
+
+
+def test_erf_and_its_derivative_share_the_exponential() -> None:
+    axis, x = Axis("i"), Buffer("x", dtypes.float32)
+    load = Load(x, Index(((axis, 1),)))
+
+    def exponentials(*expressions: Expr) -> int:
+        nest, _ = elementwise(list(expressions), (x,), axis, 0)
+        return Emitter(nest, "nest", Target(512, masked=False, scales=True)).text().count("@llvm.ldexp")
+
+    derivative = b.exp((-load) * load)
+    assert exponentials(b.log(derivative + load), b.log(load)) == 1
+    assert exponentials(b.log(b.erf(load)), derivative) == 1
+    assert exponentials(b.log(b.erf(load)), b.exp(-(load * load))) == 2
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+def test_powers_of_two_scale_with_one_rounding(dtype: DType) -> None:
+    axis, integer = Axis("i"), {4: dtypes.int32, 8: dtypes.int64}[dtype.itemsize]
+    x, k = Buffer("x", dtype), Buffer("k", integer)
+    at = Index(((axis, 1),))
+    digits, least = {4: (24, -126), 8: (53, -1022)}[dtype.itemsize]
+    exponents = np.arange(least - digits - 2, 4 - least, dtype=integer.numpy)
+    mantissas = np.random.default_rng(8).uniform(0.5, 2, exponents.size).astype(dtype.numpy)
+    nest, outputs = elementwise([b.ldexp(Load(x, at), Load(k, at))], (x, k), axis, exponents.size)
+    *_, result = assert_renderings_agree(nest, (mantissas, exponents, *outputs), (exponents.size,))
+    assert np.isinf(result[-1]) and result[0] == 0 and 0 < result[digits] < np.finfo(dtype.numpy).tiny
+    np.testing.assert_array_equal(result, np.ldexp(mantissas, exponents))

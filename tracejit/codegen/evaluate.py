@@ -100,6 +100,7 @@ OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "maximum": _maximum,
     "minimum": _minimum,
     "copysign": np.copysign,
+    "ldexp": np.ldexp,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

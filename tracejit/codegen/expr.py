@@ -9,7 +9,7 @@ Invariants: operands of an arithmetic node have one dtype (the builder raises Ty
 contracted, reassociated or assumed free of NaN; integers wrap.  Identity is the only equality of Exprs that Python sees: `==`
 builds a comparison, and an Expr has no truth value.
 
-`codegen/evaluate.py` gives each operation its NumPy meaning, `codegen/llvm_scalar.py` its emission, `codegen/mathlib.py` the
+`codegen/evaluate.py` gives each operation its NumPy meaning, `codegen/llvm_operations.py` its emission, `codegen/mathlib.py` the
 definition of the elementary functions in terms of the others.  This module knows none of them.
 """
 
@@ -252,9 +252,9 @@ def _rounding(name: str) -> Callable[[Builder, Expr], Expr]:
     return method
 
 
-def _of_libm(name: str) -> Callable[[Builder, Expr], Expr]:
-    def method(self: Builder, x: Expr) -> Expr:
-        return self.libm(name, x)
+def _of_libm(name: str) -> Callable[..., Expr]:
+    def method(self: Builder, *operands: Any) -> Expr:
+        return self.libm(name, *operands)
 
     return method
 
@@ -263,8 +263,7 @@ class Builder:
     """Makes Exprs.  Every method has one NumPy-scalar meaning (`codegen/evaluate.py`) and one LLVM emission.
 
     Operands are Exprs, or Python numbers where another operand is an Expr and gives the dtype.  Raises TypeError for operands
-    of different dtypes or of a dtype that the operation does not have.
-    """
+    of different dtypes or of a dtype that the operation does not have."""
 
     __slots__ = ()
 
@@ -471,6 +470,7 @@ class Builder:
     asin = _of_libm("asin")
     acos = _of_libm("acos")
     atan = _of_libm("atan")
+    atan2 = _of_libm("atan2")
     asinh = _of_libm("asinh")
     acosh = _of_libm("acosh")
     atanh = _of_libm("atanh")
@@ -483,8 +483,9 @@ class Builder:
         """1 / sqrt(x), two roundings."""
         return self.div(1.0, self.sqrt(x))
 
-    def atan2(self, x: Any, y: Any) -> Expr:
-        return self.libm("atan2", x, y)
+    def ldexp(self, x: Expr, k: Expr) -> Expr:
+        """x * 2**k rounded once; k is an integer as wide as x, and 2**-2 <= abs(x) <= 4 unless x is NaN."""
+        return Apply("ldexp", (x, k), x.dtype)
 
     def libm(self, name: str, *operands: Any) -> Expr:
         """A function of the C library, one lane at a time: for the rare ones."""

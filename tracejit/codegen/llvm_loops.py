@@ -26,10 +26,12 @@ __all__ = ["Body", "Condition", "Effects", "Frame", "LoopEmitter", "Run", "Targe
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Widths of the machine: bits of a vector register, and whether masked memory accesses are cheap for every element size."""
+    """Vectors of the machine: bits of a register, whether masked memory accesses are cheap for every element size, whether an
+    instruction multiplies by powers of two (rounding once)."""
 
     bits: int = 256
     masked: bool = False
+    scales: bool = False
 
     def lanes(self, itemsize: int) -> int:
         return max(2, self.bits // (8 * itemsize))
@@ -96,7 +98,7 @@ class LoopEmitter:
 
     def __init__(self, target: Target, sizes: Sequence[Size]) -> None:
         self.target = target
-        self.code = Code()
+        self.code = Code(scales=target.scales)
         self.frames: list[Frame] = []
         self.memo: dict[tuple[Any, ...], Value] = {}
         self.ids: dict[int, tuple[Value, frozenset[Buffer]]] = {}  # with the stored-to buffers that the value was computed from

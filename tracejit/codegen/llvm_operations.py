@@ -82,7 +82,7 @@ class Code:
     """The text of one function under construction.
 
     `lines` is where instructions go (loops swap it to fill their parts separately).  `declarations` maps external symbols to
-    their declarations; `libm` holds (function, dtype, arity) of the C functions among them.
+    their declarations; `libm` holds (function, dtype, arity) of the C functions among them.  `scales`: as `Target.scales`.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -90,6 +90,7 @@ class Code:
     libm: set[tuple[str, DType, int]] = field(default_factory=set)
     count: int = 0
     block: str = "entry"
+    scales: bool = False
 
     def name(self) -> str:
         self.count += 1
@@ -351,6 +352,22 @@ def _libm_where(s: _Site, name: str, condition: str, x: str, usual: str) -> str:
     return code.op(f"phi {s.kind} [ {usual}, %{before} ], [ {exact}, %{slow} ]")
 
 
+def _ldexp(s: _Site, x: str, k: str) -> str:
+    """x * 2**k: an instruction, or two products.  The first of these is exact because x is near 1 and half of k is a normal exponent."""
+    width = 8 * s.dtype.itemsize
+    if s.code.scales and s.lanes > 1:
+        name = f"llvm.ldexp.{suffix(s.element, s.lanes)}.{suffix(f'i{width}', s.lanes)}"
+        return s.code.call(name, s.kind, (s.kind, x), (vector(f"i{width}", s.lanes), k))
+    whole = _site(s.code, {4: dtypes.int32, 8: dtypes.int64}[s.dtype.itemsize], s.lanes)
+    mantissa, bias = (23, 127) if width == 32 else (52, 1023)
+    half = s.op(f"ashr {whole.kind} {k}, {whole.const(1)}")
+    for part in (half, s.op(f"sub {whole.kind} {k}, {half}")):
+        exponent = s.op(f"add {whole.kind} {part}, {whole.const(bias)}")
+        bits = s.op(f"shl {whole.kind} {exponent}, {whole.const(mantissa)}")
+        x = s.op(f"fmul {s.kind} {x}, {s.op(f'bitcast {whole.kind} {bits} to {s.kind}')}")
+    return x
+
+
 def _abs(s: _Site, x: str) -> str:
     if s.dtype.is_floating_point:
         return s.code.intrinsic("fabs", s.element, s.lanes, x)
@@ -391,8 +408,8 @@ _SPECIAL: Final[dict[str, Callable[..., str]]] = {
 def apply(code: Code, operation: str, attribute: str | None, operand_dtype: DType, result: DType, lanes: int, *x: str) -> str:
     """Emit one operation on operands that all have `lanes` lanes; returns the name of the result.
 
-    `operand_dtype` is the dtype of the last operand (select and libm_where have a condition before).  Elementary functions of floats
-    must have been expanded."""
+    `operand_dtype` is the dtype of the last operand (select and libm_where have a condition before, ldexp an exponent).  Elementary
+    functions of floats must have been expanded."""
     s = _site(code, operand_dtype, lanes)
     floating = operand_dtype.is_floating_point
     if operation in _SPECIAL:
@@ -404,6 +421,8 @@ def apply(code: Code, operation: str, attribute: str | None, operand_dtype: DTyp
         return x[0] if target == s.kind else s.op(f"bitcast {s.kind} {x[0]} to {target}")
     if operation == "select":
         return s.select(*x)
+    if operation == "ldexp":
+        return _ldexp(_site(code, result, lanes), *x)
     if operation == "libm":
         return code.libm_call(attribute or "", operand_dtype, lanes, *x)
     if operation == "libm_where":

@@ -159,34 +159,22 @@ def _expm1_reduced(r: Expr) -> Expr:
     return b.fma(horner(r, FORMATS[r.dtype].exp), r * r, r)
 
 
-def _scaled(p: Expr, k: Expr) -> Expr:
-    """p * 2**k in two steps, so that results below the normal range are rounded once and those above overflow."""
-    half = b.shr(k, 1)
-    return p * power_of_two(half, p.dtype) * power_of_two(k - half, p.dtype)
-
-
 def exp(x: Expr) -> Expr:
     k, r = _reduce(clamp(x, *FORMATS[x.dtype].exp_range))
-    return _scaled(_expm1_reduced(r) + 1.0, k)
-
-
-def exp_normal(x: Expr) -> Expr:
-    """exp where the result is known to be a normal number."""
-    k, r = _reduce(x)
-    return (_expm1_reduced(r) + 1.0) * power_of_two(k, x.dtype)
+    return b.ldexp(_expm1_reduced(r) + 1.0, k)
 
 
 def exp_of_sum(x: Expr, correction: Expr) -> Expr:
     """exp(x + correction), the correction being small beside x; x within the range of exp."""
     k, r = _reduce(x)
-    return _scaled(_expm1_reduced(r + correction) + 1.0, k)
+    return b.ldexp(_expm1_reduced(r + correction) + 1.0, k)
 
 
 def exp2(x: Expr) -> Expr:
     form = FORMATS[x.dtype]
     y = clamp(x, -(form.bias + form.mantissa + 1.0), form.bias + 1.0)
     k_float, k = round_by_magic(y, 1.0)
-    return _scaled(_expm1_reduced((y - k_float) * LN_2) + 1.0, k)
+    return b.ldexp(_expm1_reduced((y - k_float) * LN_2) + 1.0, k)
 
 
 def expm1(x: Expr) -> Expr:

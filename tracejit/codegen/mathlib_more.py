@@ -1,9 +1,9 @@
 """Elementary functions, second part: sin, cos, erf, pow; and `expand`, the way in to all of them.
 
 The same promises as `mathlib.py`.  sin and cos reduce by three parts of pi/2 with fma, which is exact enough up to a limit; beyond
-it the lanes concerned call libm.  erf of large arguments is 1 - exp(g(x)) with g = log(erfc), an idea of N. Juffa.  pow in float32
-goes through float64; in float64 the logarithm is carried in two floats (T. J. Dekker, "A floating-point technique for extending the
-available precision", 1971), so that the exponential sees an argument good to 2**-65.
+it the lanes concerned call libm.  erf of large arguments is 1 - exp(-x**2) times a polynomial, the scaled complementary error
+function.  pow in float32 goes through float64; in float64 the logarithm is carried in two floats (T. J. Dekker, "A floating-point
+technique for extending the available precision", 1971), so that the exponential sees an argument good to 2**-65.
 """
 
 from __future__ import annotations
@@ -49,51 +49,58 @@ _COS: Final = {
         0.041666666666666595,
     ),
 }
-# erf(x) / x - 1 in powers of x**2, for |x| <= 1
+# Up to here erf is x + x * P(-x**2), P(-x**2) = erf(x) / x - 1; beyond, 1 - exp(-x**2) Q(|x|), Q(s) = exp(s**2) erfc(s)
+_ERF_SPLIT: Final = {dtypes.float32: 1.0, dtypes.float64: 1.15}
 _ERF_SMALL: Final = {
-    dtypes.float32: (7.853851e-05, -0.0008010191, 0.0051883273, -0.026853811, 0.112835854, -0.37612626, 0.12837917),
+    dtypes.float32: (7.8538535e-05, 0.00080101914, 0.0051883273, 0.026853811, 0.112835854, 0.37612626, 0.12837917),
     dtypes.float64: (
-        -7.779472948426816e-10,
-        1.3710982748678367e-08,
-        -1.6206314289113782e-07,
-        1.6447131638251597e-06,
-        -1.4924712307185837e-05,
-        0.00012055293577152762,
-        -0.000854832592932217,
-        0.005223977606118614,
-        -0.026866170643111482,
-        0.11283791670944185,
-        -0.3761263890318352,
+        5.130962441812281e-11,
+        1.0820397455568978e-09,
+        1.4497302113034893e-08,
+        1.632272226292259e-07,
+        1.645801465655402e-06,
+        1.4925380853121733e-05,
+        0.00012055320796066398,
+        0.0008548326652843098,
+        0.005223977618183187,
+        0.026866170644282355,
+        0.1128379167094995,
+        0.37612638903183626,
         0.12837916709551256,
     ),
 }
-# log(erfc(x)) in powers of x - centre: (centre, where erf becomes 1, coefficients); the error is relative to erf
-_LOG_ERFC: Final = {
-    dtypes.float32: (2.0, 4.0, (0.00019593637, -0.00069197465, 0.0035509742, -0.016494976, -0.9237582, -4.41816, -5.364941)),
+# Q in powers of s - centre: (centre, where erf becomes 1, coefficients); the error of exp(-s**2) Q(s) is relative to erf
+_ERFCX: Final = {
+    dtypes.float32: (
+        2.0,
+        4.0,
+        (-0.00039376196, 0.00055280083, -0.0016011307, 0.0055800937, -0.015489446, 0.04177024, -0.10679995, 0.25539613),
+    ),
     dtypes.float64: (
-        2.4,
-        5.95,
+        2.5,
+        6.0,
         (
-            -1.6246439835892182e-13,
-            8.642635428811116e-13,
-            -6.5181045875913e-13,
-            -3.0824721970949703e-12,
-            2.1812471294392092e-11,
-            -1.9014319845577145e-10,
-            1.1076990048010327e-09,
-            -4.776023439804823e-09,
-            1.583541523405407e-08,
-            -2.721161380885073e-08,
-            -1.3648003101481031e-07,
-            1.9017081139435636e-06,
-            -1.422528290939993e-05,
-            8.646797778304905e-05,
-            -0.0004699307621636616,
-            0.002387956833980689,
-            -0.01176794301868382,
-            -0.9405020554880985,
-            -5.164236623550204,
-            -7.28097505605579,
+            6.886863786240661e-13,
+            -3.9748531839823724e-12,
+            8.215362840124776e-12,
+            -3.287160914256443e-11,
+            2.1099017163114715e-10,
+            -9.22438977963308e-10,
+            3.776815368403566e-09,
+            -1.610552682767095e-08,
+            6.722644602903166e-08,
+            -2.7299947498630043e-07,
+            1.0851243533087532e-06,
+            -4.214294464021042e-06,
+            1.5961908498173252e-05,
+            -5.886894944704817e-05,
+            0.00021101981115005544,
+            -0.0007335909435284619,
+            0.002467036816393433,
+            -0.008001569381374456,
+            0.024937997086715187,
+            -0.07434734678980798,
+            0.21080636406114248,
         ),
     ),
 }
@@ -139,12 +146,14 @@ def cos(x: Expr) -> Expr:
 
 
 def erf(x: Expr) -> Expr:
-    centre, saturation, coefficients = _LOG_ERFC[x.dtype]
+    """exp(-x**2) is written as in the derivative of erf: a kernel that computes both evaluates it once."""
+    centre, saturation, coefficients = _ERFCX[x.dtype]
     size = b.abs(x)
+    square = (-x) * x
+    inner = b.fma(horner(square, _ERF_SMALL[x.dtype]), x, x)
     argument = b.select(size > saturation, saturation, size)
-    tail = mathlib.exp_normal(horner(argument - centre, coefficients))
-    inner = b.fma(horner(x * x, _ERF_SMALL[x.dtype]), x, x)
-    return b.select(size > 1.0, b.copysign(1.0 - tail, x), inner)
+    outer = b.fma(-mathlib.exp(square), horner(argument - centre, coefficients), 1.0)
+    return b.select(size > _ERF_SPLIT[x.dtype], b.copysign(outer, x), inner)
 
 
 def _log_in_two_floats(x: Expr) -> tuple[Expr, Expr]:
