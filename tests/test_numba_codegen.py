@@ -1,0 +1,107 @@
+"""Object code by Numba's code generator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+from tracejit.codegen import machine_code, numba_codegen
+
+TEXT = f"""define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{
+%c = mul i64 %a, %b
+ret i64 %c
+}}
+"""
+
+
+@pytest.fixture
+def level() -> int:
+    """Numba's optimisation level, which may not be touched."""
+    return int(numba.config.OPT)
+
+
+def test_a_text_becomes_code_that_runs(level: int) -> None:
+    assert machine_code.load(machine_code.compile_text(TEXT), {})(6, 7) == 42
+    assert numba.config.OPT == level != numba_codegen.PASSES
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no LLVM", "expected"),
+        (TEXT.replace("ret i64 %c", "ret i64 %d"), "undefined value"),
+        (TEXT.replace("i64 %b)", "i32 %b)"), "defined with type"),
+    ],
+    ids=["syntax", "name", "type"],
+)
+def test_a_text_that_llvm_does_not_take_is_an_error_and_leaves_numba_as_it_was(text: str, message: str, level: int) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        machine_code.compile_text(text)
+    assert level == numba.config.OPT
+
+
+def test_passes_see_the_lowered_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_numba = numba.core.codegen.CPUCodeLibrary._optimize_final_module
+    seen = []
+
+    def look(library: object) -> None:
+        seen.append(int(numba.config.OPT))
+        from_numba(library)
+
+    monkeypatch.setattr(numba.core.codegen.CPUCodeLibrary, "_optimize_final_module", look)
+    machine_code.compile_text(TEXT)
+    assert seen == [numba_codegen.PASSES]
+
+
+def test_the_same_text_gives_the_same_bytes() -> None:
+    assert machine_code.compile_text(TEXT) == machine_code.compile_text(TEXT)
+
+
+def test_numbas_own_functions_compile_as_before() -> None:
+    machine_code.compile_text(TEXT)
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def total(n: int) -> int:
+        result = 0
+        for k in range(n):
+            result += k
+        return result
+
+    assert total(10) == 45
+
+
+SCRIPT = """
+import sys
+import tracejit
+
+@tracejit.compile
+def f(x):
+    return x.sin() @ x
+
+f(tracejit.ones(8, 8))
+print("numba.core.codegen" in sys.modules, "numba.np.arraymath" in sys.modules, "scipy.linalg" in sys.modules)
+"""
+
+
+def test_compiling_loads_no_implementations_of_numba(tmp_path: Path) -> None:
+    """They take longer to load than a training step to compile."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRACEJIT_CACHE": "0"}
+    said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
+    assert said.stdout.split() == ["True", "False", "False"], said.stderr
+
+
+def test_another_numba_is_another_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert numba.__version__ in numba_codegen.identity()
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").touch()
+    (tmp_path / "numba" / "_version.py").write_text('version = "99"\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "numba")
+    assert numba_codegen.identity.__wrapped__() == 'version = "99"\n'
