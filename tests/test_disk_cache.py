@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -42,6 +43,39 @@ for _ in range(2):
 info = T.cache.info()
 print(result, f.stats.compiled_calls, info.compiled, info.hits, info.stored, info.files)
 """
+KILLED = {
+    "in the middle of a file": "write = os.write; os.write = lambda at, data: (write(at, data[: len(data) // 2]), stop())",
+    "before a file has its name": "os.replace = stop",
+}
+STOP = """
+import os, signal
+
+def stop(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+"""
+LIMITED = """
+import resource
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # no file may grow beyond that, as on a full disk
+"""
+BUSY = """
+import random, sys
+from tracejit.codegen import object_cache
+
+dice = random.Random(sys.argv[1])
+found = 0
+for _ in range(80):
+    number = dice.randrange(12)
+    key, content = f"{number:064x}", bytes([number]) * 150_000
+    if dice.random() < 0.5:
+        object_cache.keep(key, content)
+    else:
+        taken = object_cache.take(key)
+        found += taken is not None
+        assert taken in (None, content)
+print(found > 0, object_cache.counts.evicted, object_cache.counts.refused, object_cache.counts.failed)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +87,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "cache"
 
 
-def start(script: Path, place: Path, **environment: str) -> subprocess.Popen[str]:
+def start(script: Path, place: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     settings = {**os.environ, "TRACEJIT_CACHE": "1", "TRACEJIT_CACHE_DIR": str(place), "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(script)]
+    command = [sys.executable, str(script), *arguments]
     return subprocess.Popen(
         command, env={**settings, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parent
     )
@@ -112,6 +146,36 @@ def test_eight_processes_at_once_agree(script: Path, place: Path) -> None:
     assert len(programs(place)) == 1 and len(list(place.iterdir())) == 1
 
 
+def test_processes_that_store_read_and_make_room_at_once_do_not_hinder_each_other(place: Path, tmp_path: Path) -> None:
+    script = tmp_path / "busy.py"
+    script.write_text(BUSY)
+    processes = [start(script, place, str(number), TRACEJIT_CACHE_SIZE="1") for number in range(8)]
+    said = [finish(process) for process in processes]
+    assert sum(int(evicted) for _, evicted, _, _ in said) > 0
+    assert {(found, refused, failed) for found, _, refused, failed in said} == {("True", "0", "0")}
+    assert 0 < cache.info().size <= cache.info().limit and not list(place.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("when", KILLED)
+def test_a_process_killed_while_it_stores_leaves_nothing_that_is_read(script: Path, place: Path, when: str) -> None:
+    dying = script.with_name("dying.py")
+    dying.write_text(STOP + KILLED[when] + SCRIPT)
+    process = start(dying, place)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    (left,) = place.iterdir()
+    assert left.suffix == ".tmp" and left.stat().st_size > 0
+    assert finish(start(script, place))[1:] == ["1", "1", "0", "1", "1"]
+    assert finish(start(script, place))[1:] == ["1", "0", "1", "0", "1"]
+
+
+def test_a_process_whose_files_may_not_grow_computes_without_the_cache(script: Path, place: Path) -> None:
+    limited = script.with_name("limited.py")
+    limited.write_text(LIMITED + SCRIPT)
+    assert finish(start(limited, place))[1:] == ["1", "1", "0", "0", "0"]
+    assert list(place.iterdir()) == []
+
+
 def test_an_unwritable_home_is_no_obstacle(script: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     home = str(tmp_path / "file" / "home")  # below a file: no one, root neither, can make it
@@ -125,6 +189,19 @@ def test_the_cache_can_be_switched_off(script: Path, place: Path) -> None:
 
 
 # --- within one
+
+
+def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, loaded = machine_code.load, []
+
+    def listen(object_code: bytes, imports: Any) -> Any:
+        loaded.append(object_code)
+        return load(object_code, imports)
+
+    monkeypatch.setattr(machine_code, "load", listen)
+    assert run().compiled and run().hits == 1
+    (file,) = programs(place)
+    assert loaded[0] == loaded[1] and file.read_bytes().endswith(loaded[0])
 
 
 def test_a_program_is_found_again_and_another_one_is_not() -> None:
