@@ -23,13 +23,13 @@ from typing import Any, Final
 import llvmlite.binding
 import numpy as np
 
-from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code, object_cache
+from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code, object_cache, thread_pool
 from tracejit.codegen.expr import builder
 from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.codegen.llvm_reduce import Emitter
 from tracejit.codegen.loops import Nest, Scalar
-from tracejit.codegen.steps import Address, GemmCall, Integer, NestCall, NumberSlot, ProgramSpec, Slot, Step
+from tracejit.codegen.steps import Address, Division, GemmCall, Integer, NestCall, NumberSlot, ProgramSpec, Slot, Step
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
@@ -77,6 +77,7 @@ class _ProgramWriter:
         self.words: dict[int, str] = {}
         self.pointers: dict[tuple[int, int | str], str] = {}
         self.uses_blas = False
+        self.uses_pool = False
 
     def text(self) -> str:
         """Declarations, functions, then the program."""
@@ -161,13 +162,40 @@ class _ProgramWriter:
         values = [self._pointer(a) for a in step.buffers]
         values += [self._integer(n) for n in step.sizes]
         values += [self._scalar(p, v) for p, v in zip(nest.scalars, step.scalars, strict=True)]
-        arguments = ", ".join(f"{t} {v}" for t, v in zip(emitter.parameter_types(), values, strict=True))
-        status = self.code.op(f"call i64 @{symbol}({arguments})")
+        arguments = list(zip(emitter.parameter_types(), values, strict=True))
+        if step.division is None:
+            status = self.code.op(f"call i64 @{symbol}({', '.join(f'{t} {v}' for t, v in arguments)})")
+        else:
+            status = self._chunks(step.division, len(step.buffers), symbol, arguments)
         if emitter.exits:
             done, following = self.code.op(f"icmp eq i64 {status}, 0"), self.code.label("go")
             self.leaving.append(f"[ {status}, %{self.code.block} ]")
             self.code.lines.append(f"br i1 {done}, label %{following}, label %leave")
             self.code.begin(following)
+
+    def _chunks(self, division: Division, buffers: int, symbol: str, arguments: Sequence[tuple[str, str]]) -> str:
+        """Have the pool call a nest for every chunk: through a function of a block of what is known only now, and of the chunk's number."""
+        self.uses_pool = True
+        code, chunk = self.code, Code()
+        block = code.op(f"alloca [{len(arguments)} x i64]")
+        given = []
+        for i, (kind, value) in enumerate(arguments):
+            if value.startswith("%"):
+                code.lines.append(f"store {kind} {value}, ptr {code.op(f'getelementptr i64, ptr {block}, i64 {i}')}")
+                value = chunk.op(f"load {kind}, ptr {chunk.op(f'getelementptr i64, ptr %block, i64 {i}')}")
+            if i < buffers and division.advances[i]:
+                value = chunk.op(f"getelementptr i8, ptr {value}, i64 {chunk.op(f'mul i64 %k, {division.advances[i]}')}")
+            given.append(value)
+        first = chunk.op(f"mul i64 %k, {division.length}")
+        left = chunk.op(f"sub i64 {division.extent}, {first}")
+        given[buffers + division.many] = chunk.call("llvm.smin.i64", "i64", ("i64", left), ("i64", str(division.length)))
+        if division.first is not None:
+            given[buffers + division.first] = first
+        status = chunk.op(f"call i64 @{symbol}({', '.join(f'{t} {v}' for (t, _), v in zip(arguments, given, strict=True))})")
+        self.declarations.update(chunk.declarations)
+        lines = ["define internal i64 @NEST(ptr %block, i64 %k) nounwind {", "entry:", *chunk.lines, f"ret i64 {status}", "}"]
+        function = self.functions.setdefault("\n".join(lines), f"chunk{len(self.functions)}")
+        return code.call(thread_pool.PARALLEL, "i64", ("ptr", f"@{function}"), ("ptr", block), ("i64", str(division.count)))
 
     def _function(self, nest: Nest) -> tuple[Emitter, str]:
         emitter = Emitter(nest, "NEST", self.target)
@@ -235,6 +263,8 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
         found[name + "f"] = libm.address(name, dtypes.float32, arity)
     if writer.uses_blas:
         found |= blas.symbols(blas.blas())
+    if writer.uses_pool:
+        found |= thread_pool.symbols()
     return found
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracejit.codegen.divide import Piece, pieces
 from tracejit.codegen.elements import Scratch, python_dtype
 from tracejit.codegen.fuse import Group, partition
 from tracejit.codegen.inlining import inlined_nodes
-from tracejit.codegen.loops import Nest
 from tracejit.codegen.memory import Request, plan, slab_offsets
 from tracejit.codegen.products import is_tiny, plan_product
 from tracejit.codegen.schedule import Scheduled, schedule
@@ -90,6 +90,7 @@ class _Unit:
     writes: frozenset[int]
     exits: bool = False
     nest: Scheduled | None = None
+    pieces: tuple[Piece, ...] = ()  # of the nest
     product: Node | None = None
     copy: tuple[Strided, Strided, Aval] | None = None
     scratch: list[Scratch] = field(default_factory=list)
@@ -167,9 +168,10 @@ class _Lowering:
                 )
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
-        scratch = [a.root for a in done.buffers if isinstance(a.root, Scratch)]
+        parts = pieces(done)
+        scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         read = self._bytes_of(operands, done.reads)
-        return _Unit(label, done.reads, done.writes, done.exits, nest=done, scratch=scratch, read_bytes=read)
+        return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
 
     def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
         """Bytes that operands take in the memory of these roots: different views of one root together at most all of it."""
@@ -321,8 +323,9 @@ class _Lowering:
         steps: list[Step] = []
         text: list[str] = []
         for u in self.units:
-            steps.append(self._step(u, numbers))
-            text.append(self._describe(u))
+            made = self._steps(u, numbers)
+            steps.extend(made)
+            text.extend(self._describe(u, made))
         disjoint = tuple((tensors[t], k) for t in written for v, k in tensors.items() if v != t and not (v in written and v < t))
         return Lowered(
             ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
@@ -415,22 +418,24 @@ class _Lowering:
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
-    def _step(self, u: _Unit, numbers: Mapping[int, NumberSlot]) -> Step:
+    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot]) -> list[Step]:
         if u.product is not None:
-            return self._gemm(u.product)
+            return [self._gemm(u.product)]
         if u.copy is not None:
             target, source, aval = u.copy
             dense = contiguous(aval.shape)
             if target.strides == dense and source.strides == dense:
                 size = aval.dtype.itemsize
                 destination = self._address(target.root, target.offset, size)
-                return CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)
-            u.nest = copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy")
-        assert u.nest is not None
-        nest: Nest = u.nest.nest
-        parameters = zip(u.nest.buffers, (*nest.buffers, *nest.temporaries), strict=True)
+                return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
+            u.pieces = pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
+        return [self._nest_call(piece, numbers) for piece in u.pieces]
+
+    def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:
+        nest = piece.nest
+        parameters = zip(piece.buffers, (*nest.buffers, *nest.temporaries), strict=True)
         buffers = tuple(self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters)
-        return NestCall(nest, buffers, u.nest.sizes, tuple(numbers[v] for v in u.nest.scalars))
+        return NestCall(nest, buffers, piece.sizes, tuple(numbers[v] for v in piece.scalars), piece.division)
 
     def _gemm(self, node: Node) -> GemmCall:
         values = self.values
@@ -471,10 +476,17 @@ class _Lowering:
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
 
-    def _describe(self, u: _Unit) -> str:
-        """One line: what the step computes, and the bytes it reads and writes."""
+    def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
+        """A line for each step: what the unit computes, the bytes it reads and writes, and what its pieces do if it has several."""
         read, written = self._moved(u)
-        return f"{u.label}: reads {read} bytes, writes {written}"
+        head = f"{u.label}: reads {read} bytes, writes {written}"
+        lines = []
+        for step in steps:
+            division = step.division if isinstance(step, NestCall) else None
+            lines.append(head if division is None else f"{head}, in {division.count} chunks")
+        if len(lines) > 1:
+            lines = [line if "chunks" in line else f"{u.label}: before or after the chunks" for line in lines]
+        return lines
 
 
 def _byte_strides(aval: Aval) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ The result (`Scheduled`) names memory by root values; addresses are given in low
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -49,7 +49,8 @@ class Scheduled:
     """A nest and its arguments in the order of its parameters.
 
     reads, writes: root values.  in_place: root values of stores -> root values whose memory may be given to the store because every
-    access to it in the nest is at the stored element, before the store."""
+    access to it in the nest is at the stored element, before the store.  late: buffers that iterations accumulate in -> the combination,
+    how many elements."""
 
     nest: Nest
     buffers: tuple[Argument, ...]
@@ -59,6 +60,7 @@ class Scheduled:
     writes: frozenset[int]
     exits: bool
     in_place: Mapping[int, frozenset[int]]
+    late: Mapping[Buffer, tuple[str, int]] = field(default_factory=dict)
 
 
 def schedule(
@@ -448,8 +450,20 @@ class _Nest(Elements):
                     in_place[root] = frozenset(r for r in loaded if self._same_place(r, b, index))
         arguments = [Argument(root, offset) for root, offset in p.buffers]
         arguments += [Argument(scratch) for scratch in p.scratch]
+        late = {}
+        for n, (buffer, _, _) in self.accumulators.items():
+            node = self.values.nodes[n]
+            late[buffer] = node.op.reducer or "", self.values.aval(node.outputs[0]).size
         return Scheduled(
-            nest, tuple(arguments), tuple(p.sizes), tuple(v for v, _ in p.scalars), loaded, frozenset(writes), exits, in_place
+            nest,
+            tuple(arguments),
+            tuple(p.sizes),
+            tuple(v for v, _ in p.scalars),
+            loaded,
+            frozenset(writes),
+            exits,
+            in_place,
+            late,
         )
 
     def _same_place(self, root: int, target: Buffer, index: Index) -> bool:

@@ -16,7 +16,19 @@ from dataclasses import dataclass
 from tracejit.codegen.loops import Nest
 from tracejit.core.dtypes import DType
 
-__all__ = ["Address", "ArraySpec", "CopyCall", "GemmCall", "NestCall", "NumberSlot", "ProgramSpec", "Slot", "Step", "array_slot"]
+__all__ = [
+    "Address",
+    "ArraySpec",
+    "CopyCall",
+    "Division",
+    "GemmCall",
+    "NestCall",
+    "NumberSlot",
+    "ProgramSpec",
+    "Slot",
+    "Step",
+    "array_slot",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +75,33 @@ def array_slot(i: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Division:
+    """A call of a nest for each range of `length` of `extent` iterations, in any order or at once.  The k-th call gets its number of
+    iterations as size number `many`, the number of the first of them as size number `first` (unless None), and every address
+    `advances` bytes times k further."""
+
+    extent: int
+    length: int
+    many: int
+    first: int | None
+    advances: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many calls."""
+        return -(-self.extent // self.length)
+
+
+@dataclass(frozen=True, slots=True)
 class NestCall:
     """Call a nest: an address for each of `nest.buffers + nest.temporaries`, a value for each of `nest.sizes`, `nest.scalars`.
-    If the nest exits with k, the program returns k at once."""
+    If the nest exits with k, the program returns k at once; of the calls of a division the first one that exits decides."""
 
     nest: Nest
     buffers: tuple[Address, ...]
     sizes: tuple[Integer, ...] = ()
     scalars: tuple[bool | int | float | NumberSlot, ...] = ()
+    division: Division | None = None
 
 
 @dataclass(frozen=True, slots=True)

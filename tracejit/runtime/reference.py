@@ -93,9 +93,9 @@ class ReferenceRunner:
             return MISMATCH
         regions = self._regions(table, arrays)
 
-        def bind(where: Address, dtype: np.dtype[Any]) -> Memory:
+        def bind(where: Address, dtype: np.dtype[Any], further: int = 0) -> Memory:
             low, high, start = regions[where.slot]
-            return Memory(low, high, start + _number(where.offset, table), dtype)
+            return Memory(low, high, start + _number(where.offset, table) + further, dtype)
 
         for step in spec.steps:
             if isinstance(step, NestCall):
@@ -127,10 +127,20 @@ class ReferenceRunner:
         function = self.functions.get(id(nest))
         if function is None:
             function = self.functions[id(nest)] = reference.load(nest)
-        buffers = [bind(a, b.dtype.numpy) for a, b in zip(step.buffers, (*nest.buffers, *nest.temporaries), strict=True)]
+        parameters = list(zip(step.buffers, (*nest.buffers, *nest.temporaries), strict=True))
         sizes = [_number(s, table) for s in step.sizes]
         scalars = [_scalar(value, s.dtype.numpy, table) for value, s in zip(step.scalars, nest.scalars, strict=True)]
-        return int(function(*buffers, *sizes, *scalars))
+        cut = step.division
+        for k in range(1 if cut is None else cut.count):
+            buffers = [bind(a, b.dtype.numpy, 0 if cut is None else k * cut.advances[i]) for i, (a, b) in enumerate(parameters)]
+            if cut is not None:
+                sizes[cut.many] = min(cut.length, cut.extent - k * cut.length)
+                if cut.first is not None:
+                    sizes[cut.first] = k * cut.length
+            code = int(function(*buffers, *sizes, *scalars))
+            if code:
+                return code
+        return 0
 
 
 def _in_order(given: tuple[Any, ...], resident: Sequence[int]) -> list[Any]:
