@@ -152,3 +152,61 @@ def test_a_leaf_written_and_used_for_later_gradients_is_refused():
 
     reason, _ = reason_of(fn, T.ones(2))
     assert reason.code == "differentiable_write"
+
+
+def test_a_write_to_distinct_elements_of_an_expanded_tensor_has_a_reason_of_its_own():
+    def fn(x, value):
+        expanded = x.expand(3, 3)
+        expanded.diagonal().add_(value)
+        return expanded * 1
+
+    x = T.arange(3.0).reshape(3, 1)
+    reason, result = reason_of(fn, x, T.ones(3))
+    assert reason.code == "overlapping_write" and "expand()" in reason.message and f"{__file__}:" in reason.message
+    assert result.tolist() == [[1.0] * 3, [2.0] * 3, [3.0] * 3] and x.tolist() == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_saved_sibling_of_a_written_view_is_an_error_as_in_eager_mode(inside, detached):
+    def fn(a, b, w):
+        out = (b * w).sum()
+        with T.no_grad():
+            a.mul_(2)
+        if inside:
+            out.backward()
+        return out
+
+    def outcome(function, shared):
+        base, w = T.ones(2, 3), T.ones(3, requires_grad=True)
+        a, b = (base[0], base[1]) if shared else (T.ones(3), T.ones(3))
+        if detached:
+            a, b = a.detach(), b.detach()
+        try:
+            out = function(a, b, w)
+            if not inside:
+                out.backward()
+        except RuntimeError as error:
+            return "inplace" in str(error)
+        return w.grad.tolist()
+
+    call = T.compile(fn)
+    for shared in (False, False, True, True, False):
+        assert outcome(call, shared) == outcome(fn, shared) == (True if shared else [1.0] * 3)
+    assert call.stats.compiled_calls == 2
+    assert inside or [reason.code for reason in call.reasons] == ["shared_storage"]
+
+
+def test_siblings_may_be_written_where_no_backward_pass_follows():
+    def fn(a, b, w):
+        (b * w).sum().backward()
+        with T.no_grad():
+            a.mul_(2)
+        return b * 2
+
+    call = T.compile(fn)
+    for _ in range(3):
+        base, w = T.ones(2, 3), T.ones(3, requires_grad=True)
+        assert call(base[0], base[1], w).tolist() == [2.0] * 3 and w.grad.tolist() == [1.0] * 3
+        assert base.tolist() == [[2.0] * 3, [1.0] * 3]
+    assert call.stats.compiled_calls == 2

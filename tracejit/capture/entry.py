@@ -45,7 +45,7 @@ Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 class TensorInput:
     """A tensor from outside: graph input `value`, the prologue's variable, and what it was like when recorded.
 
-    strides: in elements.  storage: inputs with the same number shared a storage."""
+    strides: in elements."""
 
     value: int
     expression: str
@@ -54,7 +54,6 @@ class TensorInput:
     strides: tuple[int, ...]
     requires_grad: bool
     is_leaf: bool
-    storage: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,13 +51,16 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     written = _written_inputs(interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
     _check_tape(recorder, interpreter, views, inputs)
+    _check_targets(recorder, interpreter, views)
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
             recorder.stop(
                 "differentiable_write", f"a detached tensor of shape {list(out.shape)}, whose memory another tensor shares"
             )
-    if any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs):
+    goes_on = any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs)
+    _check_storages(recorder, interpreter, views, inputs, goes_on)
+    if goes_on:
         for fact in written:
             if fact.requires_grad and fact.is_leaf:  # its gradient would have to flow to the written version, which is no input
                 recorder.stop("differentiable_write", f"a leaf of shape {list(interpreter.inputs[inputs[fact.index]].shape)}")
@@ -151,18 +154,13 @@ def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
 def _tensor_inputs(
     recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], variables: list[str]
 ) -> tuple[TensorInput, ...]:
-    storages: dict[int, int] = {}
     made = []
     for value, variable in zip(inputs, variables, strict=True):
         tensor = interpreter.inputs[value]
         source = recorder.tensors[id(tensor)]
         array = tensor._array
-        key = id(tensor) if tensor._storage is None else id(tensor._storage)
-        storage = storages.setdefault(key, len(storages))
         dtype = FROM_NUMPY[array.dtype]
-        made.append(
-            TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf, storage)
-        )
+        made.append(TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf))
     return tuple(made)
 
 
@@ -185,6 +183,18 @@ def _check_tape(recorder: CallHandlers, interpreter: RecordingInterpreter, views
                 recorder.stop("differentiable_write", f"a tensor of shape {list(interpreter.inputs[root].shape)}")
 
 
+def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views) -> None:
+    """A program writes through views whose elements are all different ones of their base."""
+    for node in interpreter.nodes:
+        for view in views.root(node.outputs[0])[1] if node.op.kind is Kind.WRITE else ():
+            source = view.operands[0]
+            assert type(source) is int
+            if view.op.name == "unfold" or (
+                view.op.name == "expand" and interpreter.avals[source] != interpreter.avals[view.outputs[0]]
+            ):
+                recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
+
+
 def _check_overlap(
     recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
 ) -> None:
@@ -195,6 +205,31 @@ def _check_overlap(
                 recorder.stop(
                     "overlapping_inputs", f"shapes {list(array.shape)} and {list(interpreter.inputs[value]._array.shape)}"
                 )
+
+
+def _check_storages(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int], goes_on: bool
+) -> None:
+    """Where a backward pass follows a write, inside the run or after it (`goes_on`), eager mode minds that the written tensor has its
+    storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
+
+    Later calls check it of arguments; other tensors would have to be given each other's storage (`.data = ...`) in between."""
+    considered = interpreter.nodes if goes_on else interpreter.nodes[: interpreter.last_backward]
+    written = {views.root(node.outputs[0])[0] for node in considered if node.op.kind is Kind.WRITE}
+    tensors = {value: interpreter.inputs[value] for value in inputs}
+    for target in inputs:
+        if target not in written:
+            continue
+        for other, tensor in tensors.items():
+            if other == target or (other in written and other < target):
+                continue
+            if tensor._storage is not None and tensor._storage is tensors[target]._storage:
+                shapes = f"shapes {list(tensors[target].shape)} and {list(tensor.shape)}"
+                recorder.stop("shared_storage", shapes)
+                return
+            a, b = recorder.tensors[id(tensors[target])], recorder.tensors[id(tensor)]
+            if a.argument and b.argument:
+                recorder.miss_if(f"{a.variable}._storage is not None and {a.variable}._storage is {b.variable}._storage")
 
 
 # -- outputs

@@ -60,6 +60,14 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "global_state": ("{} changes the state of the library", "Call it outside the compiled function"),
     "unbuildable": ("a new {} is returned or stored", "Return tensors, numbers, strings, tuples, lists, dicts or plain objects"),
     "overlapping_inputs": ("inputs overlap in memory and one is written: {}", "Pass a copy (clone())"),
+    "overlapping_write": (
+        "a view is written that was taken of one whose elements share memory: {}",
+        "Write to a clone() of it, or to its base",
+    ),
+    "shared_storage": (
+        "inputs are views of one tensor, one of them is written, and a backward pass follows: {}",
+        "Pass a copy (clone()) of one of them",
+    ),
     "differentiable_write": (
         "an outside tensor that takes part in gradients is changed in place: {}",
         "Change it under no_grad(), or return the new value",

@@ -54,6 +54,7 @@ class RecordingInterpreter(Interpreter):
         self._patched: list[tuple[Any, tuple[Any, ...]]] = []
         self._guard = REGISTRY["guard"]
         self.backward_ran = False  # then hooks on leaves would have to run
+        self.last_backward = 0  # how many nodes were there when the last backward pass began
 
     # -- values
     def _fresh(self, aval: Aval | ScalarAval) -> int:
@@ -223,7 +224,7 @@ class RecordingInterpreter(Interpreter):
         if recorder.stopped:
             return
         if event == "backward":
-            self.backward_ran = True
+            self.backward_ran, self.last_backward = True, len(self.nodes)
             for node in details[0]:
                 if node.sequence < self.first_sequence:
                     recorder.stop("outside_graph", node.name)

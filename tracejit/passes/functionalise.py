@@ -18,7 +18,6 @@ an output, another tensor), because two tensors with equal contents are still tw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracejit.core.aval import Aval, ScalarAval
@@ -26,29 +25,16 @@ from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
 from tracejit.ir.graph import Graph, Node, Operand
 
-__all__ = ["Alias", "AliasStep", "functionalise"]
+__all__ = ["functionalise"]
 
 
-@dataclass(frozen=True, slots=True)
-class AliasStep:
-    """One view in the chain that leads from one input to another that shares its memory.  `operands` are those after the first."""
-
-    op: Op
-    operands: tuple[Operand, ...]
-    attributes: tuple[tuple[str, object], ...]
-
-
-Alias = tuple[int, tuple[AliasStep, ...]]
-
-
-def functionalise(graph: Graph, aliases: Mapping[int, Alias] | None = None) -> Graph:
-    """The pure graph.  `aliases` maps an input that shares memory with another input, its root, to (root, chain of views);
-    the chain begins with `detach` where the two have nothing but memory in common.
+def functionalise(graph: Graph) -> Graph:
+    """The pure graph.  No input that is written shares memory with another one.
 
     Raises RuntimeError for a write to an expanded view, whose elements share memory."""
     if all(node.op.kind is not Kind.WRITE for node in graph.nodes):
         return graph
-    return _Functionaliser(graph, aliases or {}).run()
+    return _Functionaliser(graph).run()
 
 
 @dataclass(slots=True)
@@ -63,7 +49,7 @@ class _View:
 
 
 class _Functionaliser:
-    def __init__(self, graph: Graph, aliases: Mapping[int, Alias]) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.builder = builder = GraphBuilder(next_id(graph))
         builder.avals.update(graph.avals)
@@ -79,10 +65,10 @@ class _Functionaliser:
         self.taped: list[tuple[int, int, int]] = []  # (output of a node, root of what its vjp saved, version of that)
         self.line = ""
         self.new_memory = {v for node in graph.nodes if node.op.kind not in (Kind.VIEW, Kind.WRITE) for v in node.outputs}
-        self._find_roots(aliases)
+        self._find_roots()
 
-    def _find_roots(self, aliases: Mapping[int, Alias]) -> None:
-        root: dict[int, int] = {v: root for v, (root, _) in aliases.items()}
+    def _find_roots(self) -> None:
+        root: dict[int, int] = {}
         written: set[int] = set()
         for node in self.graph.nodes:
             if node.op.kind in (Kind.VIEW, Kind.WRITE):
@@ -94,18 +80,6 @@ class _Functionaliser:
         self.root = {v: r for v, r in root.items() if r in written}
         self.root.update((r, r) for r in written)
         self.version = dict.fromkeys(written, 0)
-        for v, (base, chain) in aliases.items():
-            if base not in written:
-                continue
-            for i, step in enumerate(chain):
-                attributes = dict(step.attributes)
-                rest = [self.builder.avals[x] if type(x) is int else None for x in step.operands]
-                (aval,) = step.op.infer_tuple([self.builder.avals[base], *rest], attributes)
-                view = v if i == len(chain) - 1 else self.builder.fresh(aval)
-                self.views[view] = _View(base, step.op, step.operands, step.attributes, "")
-                self.root[view], self.seen[view] = self.root[v], -1
-                base = view
-            self.current[v], self.seen[v] = v, 0
 
     def run(self) -> Graph:
         graph, builder = self.graph, self.builder
