@@ -134,3 +134,29 @@ def test_a_shielded_tensor_is_out_of_reach_of_the_owner_of_its_memory():
     before = rebindings()
     shield(x)
     assert rebindings() == before
+
+
+def test_contents_are_marked_as_written_in_one_place():
+    """Elsewhere `version += 1` would leave out the number that nodes compare."""
+    places = {
+        (path.name, function.name)
+        for path in SOURCE.rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.AugAssign)
+        and isinstance(node.target, ast.Attribute)
+        and node.target.attr in ("version", "written")
+    }
+    assert places == {("tape.py", "mark_written")}
+
+
+def test_changes_and_nodes_are_numbered_together():
+    x = tracejit.ones(2, requires_grad=True)
+    y = (x * 2).exp()
+    assert y.grad_fn.storages[0][0].written == 0 and y._version == 0
+    y.add_(1.0)
+    assert y._storage.written < y.grad_fn.sequence < (x * 2).grad_fn.sequence
+    with tracejit.no_grad():
+        y.add_(1.0)
+    assert y._storage.written > y.grad_fn.sequence and y._version == 2

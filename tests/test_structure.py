@@ -341,11 +341,3 @@ def test_every_word_of_a_block_counts():
         numbers[i] += 1
         assert not machine().same(table)
         numbers[i] -= 1
-
-
-def test_contents_are_the_versions_of_storages():
-    untouched, changed = tracejit.ones(2), tracejit.ones(2)
-    for _ in range(300):
-        changed.add_(1.0)
-    assert machine().contents((untouched, changed)) == (untouched._version, changed._version) == (0, 300)
-    assert machine().contents(()) == ()

@@ -18,7 +18,7 @@ import numpy as np
 
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
-from tracejit.autograd.tape import Storage, next_sequence
+from tracejit.autograd.tape import Storage, mark_written, next_sequence
 from tracejit.capture.entry import MISS, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
@@ -107,6 +107,7 @@ class Executable:
             watcher.built(_FORWARD, self.program)
         self.replayed: tuple[int, ...] = ()
         self.kept: tuple[int, ...] = ()
+        self.saved: tuple[int, ...] = ()
         self._overwritten: tuple[int, ...] = ()
         self._backward_scalars: tuple[int, ...] = ()
         if self.partition is not None:
@@ -156,7 +157,7 @@ class Executable:
         environment: dict[str, Any] = {
             "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
-            "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED,
+            "fresh": _fresh, "mark_written": mark_written, "NOTHING_FREED": NOTHING_FREED,
         }  # fmt: skip
         lines: list[str] = []
         runs = Runs(tensors, () if recording.structure is None else recording.structure.tensors)
@@ -171,19 +172,23 @@ class Executable:
         results = self._run_lines(arrays, runs, scalars, lines, environment)
         lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
-        for target, _ in self.graph.writes:
-            t = tensors[position[target]]
-            lines += [f"s = {t}._storage", "if s is None:", f"    s = {t}._storage = Storage()", "s.version += 1"]
+        written = sorted([position[target] for target, _ in self.graph.writes])
+        if written:
+            storages = runs.split(written, "written", "{0}._storage or fresh({0})")
+            lines.append(f"mark_written(({commas(storages)}))")
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self.partition is not None and differentiable
             layout = _layout(facts)
             if layout is not None:
                 environment[f"layout{i}"] = layout
                 result = f"layout{i}({result})"
-            node = "n" if on_tape else "ConsumedNode(())" if facts.consumed and facts.requires_grad else "None"
+            node = "None"
+            if facts.consumed and facts.requires_grad and not on_tape:
+                node = "n"
+                lines += ["n = new(ConsumedNode)", "n.hooks = None", "n.sequence = next_sequence()"]
             lines += [
                 f"out{i} = new(Tensor)", f"out{i}._array = {result}", f"out{i}._requires_grad = {facts.requires_grad}",
-                f"out{i}._node = {'None' if on_tape else node}", f"out{i}._index = {self._computed.index(i) if on_tape else 0}",
+                f"out{i}._node = {node}", f"out{i}._index = {self._computed.index(i) if on_tape else 0}",
                 f"out{i}._storage = None", f"out{i}._base = None", f"out{i}._grad = None", f"out{i}._hooks = None",
             ]  # fmt: skip
         if self.partition is not None:
@@ -235,7 +240,6 @@ class Executable:
             "n = new(CompiledNode)", f"n.edges = {runs.whole(edges, 'edges')}", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
             f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
             "n.freed = NOTHING_FREED",
-            f"n.versions = ({commas(runs.versions(self.replayed))})",
             f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
             f"n.arrays = ({commas(runs.parts(arrays, 'arrays'))})", f"n.scalars = ({commas(scalars)})",
             f"n.slab = {results[-1] if split.residuals else '()'}",
@@ -245,19 +249,16 @@ class Executable:
         visit = split.visit(self._differentiable)
         positions = sorted([position[value] for value in visit.saved_inputs | visit.saved_writes])
         self.kept = tuple([i for i in positions if i not in runs.single])
-        lines.append(f"n.storages = ({commas(runs.chosen(self.kept, 'storages', '{0}._storage or fresh({0})'))})")
-        lines.append(f"n.storage_versions = ({commas(f'contents({name})' for name in runs.chosen(self.kept, 'kept', '{0}'))})")
-        for i in positions:
-            if i in self.kept:
-                continue
-            t = tensors[i]
-            lines.append(f"s{t} = {t}._storage or fresh({t})")
-            saved.append(f"(s{t}, s{t}.version, {i}, {t}._array.shape)")
+        storage = "{0}._storage or fresh({0})"
+        lines.append(f"n.storages = {runs.chosen(self.kept, 'storages', storage)}")
+        others = [i for i in positions if i not in self.kept]
+        saved += [storage.format(tensors[i]) for i in others]
         for i in sorted(visit.saved_outputs):
             out = f"out{self._computed[i]}"
             lines.append(f"s{out} = {out}._storage = Storage()")
-            saved.append(f"(s{out}, 0, {~i}, {out}._array.shape)")
-        lines.append(f"n.saved = [{', '.join(saved)}]")
+            saved.append(f"s{out}")
+        lines.append(f"n.saved = ({commas(saved)})")
+        self.saved = (*others, *[~i for i in sorted(visit.saved_outputs)])
         return lines
 
     # -- the backward pass (DifferentiablePlan)

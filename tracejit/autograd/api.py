@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.engine import GradientSink, run_backward
-from tracejit.autograd.tape import edge_of
+from tracejit.autograd.tape import edge_of, mark_written
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import full
 
@@ -105,7 +105,7 @@ def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
             np.add(array, g, out=array)
             storage = previous._storage
             if storage is not None:
-                storage.version += 1
+                mark_written((storage,))
         return
     top = state.top
     previous = top.read_grad(leaf)

@@ -48,9 +48,13 @@ class DifferentiablePlan(Protocol):
     inputs: Sequence[Any]
     """Facts about the tensor inputs: `shape`."""
     kept: Sequence[int]
-    """Positions of the tensor inputs whose storages a node knows as `storages`, and not in `saved`."""
+    """What is in `CompiledNode.storages`: i for tensor input i, ~i for output i."""
+    saved: Sequence[int]
+    """The same for `CompiledNode.saved`."""
+    outputs: Sequence[Any]
+    """Facts about the outputs: `shape`."""
     replayed: Sequence[int]
-    """Positions of the tensor inputs that `run_again` reads and whose versions `saved` does not hold."""
+    """Positions of the tensor inputs that `run_again` reads and eager's tape would not have saved."""
 
     everything: frozenset[int]
     """The savers that a pass from all outputs to everything enters."""
@@ -87,12 +91,12 @@ class CompiledNode(Node):
     """One call of a differentiable program.
 
     tensors: all tensor inputs.  arrays: their arrays at the time of the call.  Both in parts, tuples to be chained: those of
-    parameters are shared by all calls.  versions: the same, of the inputs `plan.replayed`.  saved: (storage, version, key, shape) of
-    everything eager would have saved; key: i for what is in tensor input i, ~i for output i.  storages, storage_versions: the same in
-    parts, of the inputs `plan.kept`.  slab: residuals.  freed: the savers that earlier passes freed; passed: what the last pass did."""
+    parameters are shared by all calls.  storages: of everything that eager would have saved, and that parameters have; all calls share
+    the tuple.  saved: the other storages of what eager would have saved.  None of them may be written to after the node was made.
+    slab: residuals.  freed: the savers that earlier passes freed; passed: what the last pass did."""
 
     __slots__ = (
-        "arrays", "freed", "passed", "plan", "saved", "scalars", "slab", "storage_versions", "storages", "tensors", "versions",
+        "arrays", "freed", "passed", "plan", "saved", "scalars", "slab", "storages", "tensors",
     )  # fmt: skip
     is_selective = True
 
@@ -100,13 +104,11 @@ class CompiledNode(Node):
     freed: frozenset[int]
     passed: tuple[Visit, bool]
     plan: DifferentiablePlan
-    saved: list[tuple[Any, int, int, Any]]
+    saved: tuple[Any, ...]
     scalars: tuple[Any, ...]
     slab: Any
-    storage_versions: tuple[tuple[int, ...], ...]
-    storages: tuple[tuple[Any, ...], ...]
+    storages: tuple[Any, ...]
     tensors: tuple[tuple[Any, ...], ...]
-    versions: tuple[tuple[int, ...], ...]
 
     @property
     def name(self) -> str:
@@ -135,31 +137,26 @@ class CompiledNode(Node):
     def _check_saved(self, visit: Visit, present: Mask, wanted: Mask | None) -> Mask | None:
         """Raises RuntimeError where a value that the pass would find on eager's tape was changed in place.  Returns the inputs whose
         gradients can be computed from what is left: None for all."""
-        changed = [
-            (key, shape, storage.version, version) for storage, version, key, shape in self.saved if storage.version != version
-        ]
-        for position, storage, version in zip(
-            self.plan.kept, _chained(self.storages), _chained(self.storage_versions), strict=True
-        ):
-            if storage.version != version:
-                changed.append((position, self.plan.inputs[position].shape, storage.version, version))
+        plan, made = self.plan, self.sequence
+        changed = [(key, storage) for key, storage in zip(plan.kept, self.storages, strict=True) if storage.written > made]
+        changed += [(key, storage) for key, storage in zip(plan.saved, self.saved, strict=True) if storage.written > made]
         if not changed:
             return wanted if self.slab is None else None
-        reads = self.plan.reads(present, wanted)
-        for key, shape, now, version in changed:
+        reads = plan.reads(present, wanted)
+        for key, storage in changed:
             if key in visit.saved or key in reads:
-                raise changed_in_place(self.plan.name, "an operand" if key >= 0 else "the result", shape, now, version)
+                what, facts = ("an operand", plan.inputs[key]) if key >= 0 else ("the result", plan.outputs[~key])
+                raise changed_in_place(plan.name, what, facts.shape, storage.version, None)
         return wanted
 
     def _check_replayed(self) -> None:
         """Raises RuntimeError where the program cannot be evaluated again, because an input is not what it was."""
         tensors = _chained(self.tensors)
-        for position, version in zip(self.plan.replayed, _chained(self.versions), strict=True):
-            tensor = tensors[position]
-            now = 0 if tensor._storage is None else tensor._storage.version
-            if now != version:
+        for position in self.plan.replayed:
+            storage = tensors[position]._storage
+            if storage is not None and storage.written > self.sequence:
                 what = "an input (create_graph=True evaluates the compiled program again)"
-                raise changed_in_place(self.plan.name, what, tensor.shape, now, version)
+                raise changed_in_place(self.plan.name, what, self.plan.inputs[position].shape, storage.version, None)
         for tensor, array in zip(tensors, _chained(self.arrays), strict=True):
             if tensor._array is not array and tensor._array.__array_interface__ != array.__array_interface__:
                 raise RuntimeError(
@@ -173,8 +170,7 @@ class CompiledNode(Node):
         if visit.savers and not (self.plan.can_go_on(self.freed) if to_everything else self.plan.everything - self.freed):
             self.freed = self.plan.everything
             self.slab = None
-            self.tensors = self.arrays = self.versions = self.storages = self.storage_versions = ()
-            self.saved = []
+            self.tensors = self.arrays = ()
 
 
 def _chained(parts: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
@@ -186,9 +182,13 @@ def _as_array(g: Any) -> Any:
 
 
 class ConsumedNode(Node):
-    """The place of a tensor whose graph a backward pass inside the program has used up."""
+    """The place of a tensor whose graph a backward pass inside the program has used up.  Entries make it without `__init__`, and give it
+    `hooks` and `sequence`."""
 
     __slots__ = ()
+    count = 1
+    edges = ()
+    needs = ()
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ This module knows tensors only as objects with `_array`, `_storage`, `_node`, `_
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
 from tracejit.ops.reduce import sum_to
 
-__all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of", "is_freed"]
+__all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of", "is_freed", "mark_written"]
 
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
@@ -30,13 +30,23 @@ NOTHING_SAVED: tuple[Any, ...] = (None,)
 class Storage:
     """The memory that a tensor and its views share.
 
-    version: how many times its contents were changed in place.  exposed: whether NumPy arrays outside the library may share it."""
+    version: how many times its contents were changed in place.  written: the number of the last such change, 0 for none: nodes and changes
+    are numbered together, so `written > node.sequence` says that the contents have changed since the node was made.  exposed: whether
+    NumPy arrays outside the library may share it."""
 
-    __slots__ = ("__weakref__", "exposed", "version")
+    __slots__ = ("__weakref__", "exposed", "version", "written")
 
     def __init__(self, exposed: bool = False) -> None:
-        self.version = 0
+        self.version = self.written = 0
         self.exposed = exposed
+
+
+def mark_written(storages: Iterable[Storage]) -> None:
+    """The contents of these storages have just been changed in place."""
+    now = next_sequence()
+    for storage in storages:
+        storage.version += 1
+        storage.written = now
 
 
 def edge_of(tensor: Any) -> tuple[Any, int]:
@@ -138,11 +148,12 @@ FREED = (
 )
 
 
-def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int) -> RuntimeError:
-    """The error for a saved value whose contents changed."""
+def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int | None) -> RuntimeError:
+    """The error for a saved value whose contents changed.  expected: None if all that is known is that it was an earlier version."""
+    earlier = "an earlier version" if expected is None else f"version {expected}"
     return RuntimeError(
         f"backward(): one of the variables needed for gradient computation has been modified by an inplace operation: {what} of {name}, "
-        f"of shape {list(shape)}, is at version {actual}; expected version {expected}. "
+        f"of shape {list(shape)}, is at version {actual}; expected {earlier}. "
         "Clone it before changing it, or compute the change out of place"
     )
 

@@ -153,7 +153,7 @@ class Recording:
         if self.structure is not None and body.calls is not None:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
             cell = Cell(namespace["examine"], MISS, namespaces, body.calls, len(body.cached))
-            namespace.update(state_of=cell.state, refresh=cell.refresh, same=machine().same, contents=machine().contents)
+            namespace.update(state_of=cell.state, refresh=cell.refresh, same=machine().same)
         entry: Entry = namespace["entry"]
         return entry
 

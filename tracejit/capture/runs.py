@@ -70,21 +70,12 @@ class Runs:
                     found.append(f"({expressions[run[0]]}, )")
         return found
 
-    def chosen(self, positions: Sequence[int], kind: str, pattern: str) -> list[str]:
-        """Names of tuples of the inputs at ascending `positions`, all in runs; pattern: of an expression of an input."""
-        return [
-            self._name(kind, number, [pattern.format(self._tensors[i]) for i in part])
-            for number, run in enumerate(self._runs)
-            if (part := [i for i in positions if i in run])
-        ]
+    def chosen(self, positions: Sequence[int], kind: str, pattern: str) -> str:
+        """A tuple of the inputs at `positions`, all in runs; pattern: of an expression of an input."""
+        return self._name(kind, 0, [pattern.format(self._tensors[i]) for i in positions]) if positions else "()"
 
-    def versions(self, positions: Sequence[int]) -> list[str]:
-        """The inside of a tuple display of tuples: chained, the content versions of the inputs at ascending `positions`."""
-        found = []
-        for number, (run, inside) in enumerate(zip(self._runs, self._structural, strict=True)):
-            part = [self._tensors[i] for i in positions if i in run]
-            if part and inside:
-                found.append(f"contents({self._name('versioned', number, part)})")
-            else:
-                found += [f"(0 if (s := {t}._storage) is None else s.version, )" for t in part]
-        return found
+    def split(self, positions: Sequence[int], kind: str, pattern: str) -> list[str]:
+        """The inside of a tuple display of the inputs at `positions`, those in runs first."""
+        inside = [i for i in positions if i not in self.single]
+        found = [f"*{self.chosen(inside, kind, pattern)}"] if inside else []
+        return found + [pattern.format(self._tensors[i]) for i in positions if i in self.single]

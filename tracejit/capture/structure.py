@@ -36,7 +36,6 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from tracejit.autograd.tape import Storage
 from tracejit.capture.policies import has_plain_state, instance_dictionary, is_a
 from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.words import (
@@ -79,8 +78,9 @@ def _offsets() -> dict[str, int]:
 
 @cache
 def machine() -> Functions:
-    """`same` and `contents` of codegen/words.py, for Tensors."""
-    return functions(_offsets()["_storage"], slot_offsets(Storage(), ("version",))["version"])
+    """`same` of codegen/words.py, where the slots of Tensors are as `Cell` needs them."""
+    _offsets()
+    return functions()
 
 
 @dataclass(frozen=True, slots=True)

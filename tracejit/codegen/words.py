@@ -2,14 +2,13 @@
 
 CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a number that no other state of any dictionary of the process
 shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
-array and flags" are comparisons of a few words, whoever wrote to them and however.  Two builtin functions are made here:
+array and flags" are comparisons of a few words, whoever wrote to them and however.  A builtin function is made here:
 
 * `same(table)`: `table` is bytes of int64: the number of pairs, pairs (address, expected word), and blocks (address, four expected
   words in a row).  Stops at the first difference, so an address may lie in an object that is only known to be alive because of what is
   before it.
-* `contents(tensors)`: the tuple of the content versions of a tuple of tensors.
 
-Both run under the GIL, allocate nothing but the result, and run no code of the program.  Invariant: layouts are verified on live
+It runs under the GIL, allocates nothing, and runs no code of the program.  Invariant: layouts are verified on live
 objects before first use; where they are not the known ones `supported()` is false, and entries check everything in Python.
 """
 
@@ -46,7 +45,6 @@ _MAPPING: Final = 16  # mappingproxyobject.mapping
 _VERSION: Final = 24  # PyDictObject.ma_version_tag
 _DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
 _BYTES: Final = bytes.__basicsize__ - 1
-_TUPLE: Final = tuple.__basicsize__
 
 
 def word(address: int) -> int:
@@ -140,7 +138,7 @@ def supported() -> bool:
     return word(namespace) != before and word(place) == seen[-1]
 
 
-def _text(true: int, false: int, none: int, zero: int, new_tuple: int, storage: int, version: int) -> str:
+def _text(true: int, false: int) -> str:
     return f"""
 declare i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64>)
 define ptr @same(ptr %self, ptr %table) nounwind {{
@@ -196,45 +194,6 @@ answer:
   store i64 %more, ptr %object
   ret ptr %object
 }}
-define ptr @contents(ptr %self, ptr %tensors) nounwind {{
-entry:
-  %size.at = getelementptr i8, ptr %tensors, i64 16
-  %size = load i64, ptr %size.at
-  %make = inttoptr i64 {new_tuple} to ptr
-  %result = call ptr %make(i64 %size)
-  %failed = icmp eq ptr %result, null
-  br i1 %failed, label %end, label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %store ]
-  %more = icmp slt i64 %i, %size
-  br i1 %more, label %item, label %end
-item:
-  %offset = mul i64 %i, 8
-  %place = add i64 %offset, {_TUPLE}
-  %from = getelementptr i8, ptr %tensors, i64 %place
-  %tensor = load ptr, ptr %from
-  %storage.at = getelementptr i8, ptr %tensor, i64 {storage}
-  %storage = load ptr, ptr %storage.at
-  %bits = ptrtoint ptr %storage to i64
-  %absent = icmp eq i64 %bits, {none}
-  br i1 %absent, label %store, label %present
-present:
-  %version.at = getelementptr i8, ptr %storage, i64 {version}
-  %version = load i64, ptr %version.at
-  br label %store
-store:
-  %value = phi i64 [ {zero}, %item ], [ %version, %present ]
-  %object = inttoptr i64 %value to ptr
-  %count = load i64, ptr %object
-  %count1 = add i64 %count, 1
-  store i64 %count1, ptr %object
-  %to = getelementptr i8, ptr %result, i64 %place
-  store i64 %value, ptr %to
-  %i1 = add i64 %i, 1
-  br label %loop
-end:
-  ret ptr %result
-}}
 """
 
 
@@ -245,14 +204,12 @@ class _MethodDefinition(ctypes.Structure):
 
 
 class Functions:
-    """The two functions; owns their code."""
+    """The function; owns its code."""
 
-    def __init__(self, storage: int, version: int) -> None:
-        new_tuple = ctypes.cast(ctypes.pythonapi.PyTuple_New, ctypes.c_void_p).value
-        assert new_tuple is not None
+    def __init__(self) -> None:
         llvmlite.binding.initialize_native_target()
         llvmlite.binding.initialize_native_asmprinter()
-        module = llvmlite.binding.parse_assembly(_text(id(True), id(False), id(None), id(0), new_tuple, storage, version))
+        module = llvmlite.binding.parse_assembly(_text(id(True), id(False)))
         features = llvmlite.binding.get_host_cpu_features().flatten()
         target = llvmlite.binding.Target.from_default_triple()
         machine = target.create_target_machine(cpu=llvmlite.binding.get_host_cpu_name(), features=features, opt=2)
@@ -260,7 +217,6 @@ class Functions:
         self._engine.finalize_object()
         self._definitions: list[_MethodDefinition] = []
         self.same: Callable[[bytes], bool] = self._function("same")
-        self.contents: Callable[[tuple[Any, ...]], tuple[int, ...]] = self._function("contents")
 
     def _function(self, name: str) -> Any:
         definition = _MethodDefinition(name.encode(), self._engine.get_function_address(name), _METH_O, None)
@@ -271,6 +227,6 @@ class Functions:
 
 
 @cache
-def functions(storage: int, version: int) -> Functions:
-    """`same` and `contents`, for tensors that keep their storage, and storages that keep their version, at these offsets."""
-    return Functions(storage, version)
+def functions() -> Functions:
+    """`same`."""
+    return Functions()

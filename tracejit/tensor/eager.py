@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, next_sequence
+from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, next_sequence
 from tracejit.autograd.views import ViewWriteNode
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.op import Effect, Op, Promotion
@@ -368,8 +368,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )
     state.quietly(np.copyto, array, value._array)
-    storage = storage_of(target)
-    storage.version += 1
+    mark_written((storage_of(target),))
     if grad:
         base = target._base
         if base is None:
