@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import stat
 import struct
 import sys
@@ -201,7 +200,7 @@ def keep(key: str, content: bytes) -> None:
 
 
 def _write(at: int, key: str, data: bytes) -> None:
-    temporary = f"{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}"
+    temporary = f"{key[:16]}-{os.getpid()}-{os.urandom(4).hex()}{_TEMPORARY}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=at)
     try:
