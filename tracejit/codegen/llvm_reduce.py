@@ -2,13 +2,14 @@
 
 LANES logical accumulators are one vector value, which the backend cuts into registers.  Sums of floats are kept in blocks: lanes
 in the value's dtype within a block, float64 totals across blocks, for float64 values with the error of each addition carried along (the
-TwoSum of Knuth, "The Art of Computer Programming" 2, 4.2.2).  `reference.py` spells out the same order in Python.
+TwoSum of Knuth, "The Art of Computer Programming" 2, 4.2.2).  Extremes of floats pass NaN over and remember that there was one, so that
+an element waits for one instruction.  `reference.py` spells out the same order in Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -61,8 +62,14 @@ class _Item:
     def blocked(self) -> bool:
         return bool(self.block_kinds)
 
+    @property
+    def extreme(self) -> bool:
+        """Whether it carries lanes' extremes and where there was a NaN."""
+        return self.combine in ("max", "min") and self.dtype.is_floating_point
 
-def _item(combine: str, dtype: DType) -> _Item:
+
+def _item(combine: str, dtype: DType, flag: str) -> _Item:
+    """flag: the type that holds a truth value for as long as the loop runs."""
     total = accumulation_dtype(combine, dtype)
     kind = value_type(total, LANES)
     start = splat_constant(constant(identity(combine, total), total), lane_type(total), LANES)
@@ -72,14 +79,15 @@ def _item(combine: str, dtype: DType) -> _Item:
         return _Item(combine, dtype, (kind,) * compensated, (start,) * compensated, (block,), ("zeroinitializer",))
     if combine in ("argmax", "argmin"):
         return _Item(combine, dtype, (kind, vector("i64", LANES)), (start, "zeroinitializer"))
-    return _Item(combine, dtype, (kind,), (start,))
+    item = _Item(combine, dtype, (kind,), (start,))
+    return replace(item, kinds=(kind, vector(flag, LANES)), initial=(start, "zeroinitializer")) if item.extreme else item
 
 
 class Emitter(NestEmitter):
     """A NestEmitter that knows reductions."""
 
     def reduce(self, s: Reduce) -> None:
-        items = [_item(combine, value.dtype) for _, combine, value in s.items]
+        items = [_item(combine, value.dtype, self._flag(value.dtype)) for _, combine, value in s.items]
         kinds = [k for item in items for k in item.kinds]
         initial = [v for item in items for v in item.initial]
         if s.extent == 0:
@@ -99,6 +107,10 @@ class Emitter(NestEmitter):
         grouped = in_blocks if any(item.blocked for item in items) else None
         runs = self.parts(frame, s.extent, LANES, kinds, initial, straight, grouped)
         self._name(s, items, self.leave(frame, runs, s.extent))
+
+    def _flag(self, dtype: DType) -> str:
+        """Comparisons give masks of their own with 512 bits, all bits of the compared elements before."""
+        return "i1" if self.target.bits == 512 else f"i{8 * dtype.itemsize}"
 
     def _block(self, s: Reduce, items: Sequence[_Item], full: str, once: bool) -> Callable[[Sequence[str]], Sequence[str]]:
         """The body of a loop over blocks: lanes within the block, then the block's lanes into the totals."""
@@ -185,11 +197,26 @@ class Emitter(NestEmitter):
         if item.combine in ("argmax", "argmin"):
             index = self._axis_value(self.frames[-1].axis)
             return self._better(item, lanes, (old[0], old[1]), (value.text, index.text), False)
+        if item.extreme:
+            return [self._more_extreme(item, lanes, old[0], value.text), self._saw_nan(item, lanes, old[1], value.text)]
         total = accumulation_dtype(item.combine, dtype)
         text = value.text
         if total is not dtype:
             text = llvm_operations.apply(self.code, "cast", None, dtype, total, lanes, text)
         return [llvm_operations.apply(self.code, _OPERATIONS[item.combine], None, total, total, lanes, old[0], text)]
+
+    def _more_extreme(self, item: _Item, lanes: int, x: str, y: str) -> str:
+        """The greater or less one, y where they are equal or one is NaN: a single instruction of most machines."""
+        kind, predicate = value_type(item.dtype, lanes), "ogt" if item.combine == "max" else "olt"
+        first = self.code.op(f"fcmp {predicate} {kind} {x}, {y}")
+        return self.code.op(f"select {vector('i1', lanes)} {first}, {kind} {x}, {kind} {y}")
+
+    def _saw_nan(self, item: _Item, lanes: int, seen: str, value: str) -> str:
+        code, flag = self.code, self._flag(item.dtype)
+        now = code.op(f"fcmp uno {value_type(item.dtype, lanes)} {value}, {value}")
+        if flag != "i1":
+            now = code.op(f"sext {vector('i1', lanes)} {now} to {vector(flag, lanes)}")
+        return code.op(f"or {vector(flag, lanes)} {seen}, {now}")
 
     def _better(self, item: _Item, lanes: int, old: tuple[str, str], new: tuple[str, str], ties: bool) -> list[str]:
         """(value, position) of the more extreme; NaN is the most extreme; of equals the old one, or with `ties` the first position."""
@@ -250,6 +277,16 @@ class Emitter(NestEmitter):
                 value, index = self._better(item, lanes, (values[0], indices[0]), (values[1], indices[1]), True)
             return index, dtypes.int64
         value = carried[0]
+        if item.extreme:
+            while lanes > 1:
+                low, high = self._halves(lambda n: value_type(total, n), value, lanes)
+                lanes //= 2
+                value = self._more_extreme(item, lanes, low, high)
+            flag = self._flag(item.dtype)
+            seen = code.call(f"llvm.vector.reduce.or.v{LANES}{flag}", flag, (vector(flag, LANES), carried[1]))
+            some = seen if flag == "i1" else code.op(f"icmp ne {flag} {seen}, 0")
+            element, nan = lane_type(total), constant(np.nan, total)
+            return code.op(f"select i1 {some}, {element} {nan}, {element} {value}"), total
         if len(carried) == 2:  # a compensated sum; an infinite one has no meaningful error
             kind, flags = value_type(total, lanes), vector("i1", lanes)
             corrected = code.op(f"fadd {kind} {value}, {carried[1]}")
