@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import linecache
@@ -10,6 +11,7 @@ from types import CellType, FunctionType
 
 import pytest
 
+import tracejit.capture.locate as locating
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented, is_nested
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible, locate
@@ -266,3 +268,50 @@ def test_code_without_source_is_refused():
     with pytest.raises(NotConvertible) as refused:
         convert(namespace["f"].__code__)
     assert refused.value.code == "no_source"
+
+
+def closure_in_method():
+    class Inner:
+        __kept = 2
+
+        def method(self, factor):
+            def scaled(
+                x,
+            ):
+                text = """
+text that begins further left
+# than the definition
+"""
+                return x * factor * self.__kept, inspect.isfunction(len), len(text)
+
+            return scaled
+
+    return Inner().method(3)
+
+
+@pytest.mark.parametrize(
+    "function", [everything, Holder.private, Holder.parent, closure_in_method(), functools.lru_cache(everything)]
+)
+def test_a_definition_is_found_from_its_own_lines(function, monkeypatch):
+    code = inspect.unwrap(function).__code__
+    whole = locating._in_file(code.co_filename, code)
+    monkeypatch.setattr(locating, "_parse", lambda filename: pytest.fail(f"{filename} was parsed as a whole"))
+    found = locate(code)
+    assert ast.dump(found.node, include_attributes=True) == ast.dump(whole.node, include_attributes=True)
+    assert (found.class_name, found.flags) == (whole.class_name, whole.flags)
+
+
+def test_a_definition_that_its_own_lines_do_not_explain_is_found_in_the_file():
+    namespace = {}
+    text = (
+        "def enclosing():\n  if True:\n    global other\n    def other(): return 1, inner\n  def inner(): pass\n  return other\n"
+    )
+    linecache.cache["<a file>"] = (len(text), None, text.splitlines(keepends=True), "<a file>")
+    exec(compile(text, "<a file>", "exec", dont_inherit=True), namespace)
+    assert locate(namespace["enclosing"]().__code__).node.name == "other"
+
+
+def test_trees_are_the_callers_to_change():
+    assert locate(everything.__code__).node is not locate(everything.__code__).node
+    function = lambda: 1
+    assert locate(function.__code__).node is not locate(function.__code__).node

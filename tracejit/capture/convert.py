@@ -9,7 +9,6 @@ when they are called.  What is rewritten stands in rewrite.py; here a code objec
 from __future__ import annotations
 
 import ast
-import copy
 from types import CodeType
 from typing import Any
 
@@ -21,19 +20,19 @@ __all__ = ["CAPTURE", "convert", "is_instrumented", "is_nested"]
 _FRAME_FUNCTIONS = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "_getframe", "currentframe", "__import__"})
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-_instrumented: set[CodeType] = set()  # instrumented code and the comprehensions inside it
-_nested: set[CodeType] = set()  # original code of functions that are created while an instrumented one runs
+_instrumented: dict[int, CodeType] = {}  # by id: instrumented code and the comprehensions inside it
+_nested: dict[int, CodeType] = {}  # by id: original code of functions that are created while an instrumented one runs
 _converted: dict[int, tuple[CodeType, CodeType | NotConvertible]] = {}
 
 
 def is_instrumented(code: CodeType) -> bool:
     """Whether `code` was made by `convert`."""
-    return code in _instrumented
+    return id(code) in _instrumented
 
 
 def is_nested(code: CodeType) -> bool:
     """Whether functions with this code may have been created by instrumented code."""
-    return code in _nested
+    return id(code) in _nested
 
 
 def convert(code: CodeType, module_file: str | None = None) -> CodeType:
@@ -97,7 +96,7 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
 
 
 def _remember(code: CodeType) -> None:
-    _instrumented.add(code)
+    _instrumented[id(code)] = code
     for inner in nested_codes(code):
         if inner.co_name in _INLINE:
             _remember(inner)
@@ -106,7 +105,7 @@ def _remember(code: CodeType) -> None:
 
 
 def _remember_nested(code: CodeType) -> None:
-    _nested.add(code)
+    _nested[id(code)] = code
     for inner in nested_codes(code):
         _remember_nested(inner)
 
@@ -118,7 +117,7 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
         if name in _FRAME_FUNCTIONS:
             raise NotConvertible("frame_access", name)
     located = locate(code, module_file)
-    node = copy.deepcopy(located.node)
+    node = located.node
     rewriter = Rewriter(code, located.class_name, node)
     _without_annotations(node.args)
     name = "__instrumented__"  # a name of its own: the function's stays a global or free variable

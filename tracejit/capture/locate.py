@@ -1,19 +1,25 @@
 """Find the syntax tree of a running code object.
 
-The file is parsed and compiled again; a function is accepted only if some code object of that compilation *equals* the running
-one, so that text edited since it was imported is never mistaken for the program.  Lambdas of one line are told apart by the
-positions of their instructions.  This module knows nothing of recordings.
+Its text is parsed and compiled again; a function is accepted only if some code object of that compilation *equals* the running
+one, so that text edited since it was imported is never mistaken for the program.  First only the lines of the definition are tried,
+in a frame that stands for what is around them; where that does not give an equal code object, the whole file, which takes ten times as
+long.  Lambdas of one line are told apart by the positions of their instructions.  This module knows nothing of recordings.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import copy
+import functools
+import itertools
 import linecache
-from collections.abc import Iterator
+import operator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["FunctionNode", "Located", "NotConvertible", "locate", "nested_codes", "source_extent"]
 
@@ -31,7 +37,8 @@ class NotConvertible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The definition of a function: its tree, the class whose body it stands in (for private names), future statements."""
+    """The definition of a function: its tree, which is the caller's to change, the class whose body it stands in (for private names), flags
+    of future statements."""
 
     node: FunctionNode
     class_name: str | None
@@ -43,10 +50,26 @@ class _File:
     text: str
     definitions: dict[int, list[tuple[FunctionNode, str | None]]] = field(default_factory=dict)
     codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
-    flags: int = 0
+
+    def read(self, filename: str, flags: int) -> None:
+        """Parse and compile the text; flags: of future statements that stand elsewhere."""
+        tree = compile(self.text, filename, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+        top = compile(self.text, filename, "exec", flags, dont_inherit=True)
+        _collect_definitions(tree, None, self.definitions)
+        _collect_codes(top, self.codes)
+
+    def named(self, code: CodeType) -> list[tuple[FunctionNode, str | None]]:
+        """The definitions on the line of `code` that have its name, and the classes around them."""
+        found = self.definitions.get(code.co_firstlineno, ())
+        return [(n, c) for n, c in found if ("<lambda>" if isinstance(n, ast.Lambda) else n.name) == code.co_name]
 
 
 _files: dict[str, _File] = {}
+_FUTURE: Final[int] = functools.reduce(operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
+_IMPORT: Final = re.compile(r"^(?:from\s+\S+\s+import|import)\s+(\([^)]*\)|[^#\n]*)", re.MULTILINE)
+_IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
+_imports: dict[str, tuple[list[str], str]] = {}
+_ENDS: Final = 8  # lines at which a definition is tried to end, before the whole file is parsed
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
@@ -69,15 +92,6 @@ def _collect_definitions(node: ast.AST, class_name: str | None, into: dict[int, 
         _collect_definitions(child, child.name if isinstance(child, ast.ClassDef) else class_name, into)
 
 
-def _future_flags(tree: ast.Module) -> int:
-    flags = 0
-    for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-            for alias in statement.names:
-                flags |= getattr(__future__, alias.name).compiler_flag
-    return flags
-
-
 def _parse(filename: str) -> _File:
     text = "".join(linecache.getlines(filename))
     known = _files.get(filename)
@@ -86,13 +100,10 @@ def _parse(filename: str) -> _File:
     if not text:
         raise NotConvertible("no_source", filename)
     try:
-        tree = ast.parse(text, filename)
-        top = compile(text, filename, "exec", dont_inherit=True)
+        parsed = _File(text)
+        parsed.read(filename, 0)
     except (SyntaxError, ValueError) as error:
         raise NotConvertible("source_changed", f"{filename} does not parse ({error})") from None
-    parsed = _File(text, flags=_future_flags(tree))
-    _collect_definitions(tree, None, parsed.definitions)
-    _collect_codes(top, parsed.codes)
     _files[filename] = parsed
     return parsed
 
@@ -125,24 +136,89 @@ def _lies_in_body(code: CodeType, node: FunctionNode) -> bool:
     return all((p[0], p[1]) >= low and (p[2], p[3]) <= high for p in _real_positions(code))
 
 
-def locate(code: CodeType, module_file: str | None = None) -> Located:
-    """The definition that `code` was compiled from.
+def _last_line(code: CodeType) -> int:
+    """The last line of the instructions of a definition."""
+    lines = (end for _, end, _, _ in code.co_positions() if end is not None)
+    return max((*lines, *map(_last_line, nested_codes(code))), default=code.co_firstlineno)
 
-    `module_file` replaces the file name of frozen standard library modules.  Raises NotConvertible when there is no source,
-    when it no longer matches, or when it is ambiguous.
-    """
-    filename = module_file if code.co_filename.startswith("<frozen") and module_file else code.co_filename
+
+def _class_around(code: CodeType) -> str | None:
+    """The name of the innermost class that a definition stands in, from its qualified name."""
+    *around, _ = code.co_qualname.split(".")
+    while around:
+        name = around.pop()
+        if name != "<locals>":
+            return name
+        around.pop()  # the function whose locals they are
+    return None
+
+
+def _import_statement(filename: str, lines: list[str]) -> str:
+    """A statement that binds the names that a file's own top-level imports bind: calls through those are compiled otherwise."""
+    known = _imports.get(filename)
+    if known is None or known[0] is not lines:
+        names: dict[str, None] = {}
+        for match in _IMPORT.finditer("".join(lines)):
+            for name, alias in _IMPORTED.findall(re.sub(r"#[^\n]*", "", match[1]).strip("()\n ")):
+                names[alias or name] = None
+        known = _imports[filename] = lines, f"import {', '.join(names)}\n" if names else "\n"
+    return known[1]
+
+
+def _frame(filename: str, lines: list[str], code: CodeType) -> list[str] | None:
+    """Lines that stand for those before a definition: as many, and with what the compiler must know of them (imports, a class for private
+    names and super(), a function for free variables).  None where there is no room."""
+    heads = []
+    if lines[code.co_firstlineno - 1][0].isspace():
+        if "<locals>" in code.co_qualname:
+            heads.append(f"def around({', '.join(v for v in code.co_freevars if v != '__class__')}):\n")
+        name = _class_around(code)
+        if name is not None:
+            heads.append(f"class {name}:\n")
+        heads = [" " * depth + head for depth, head in enumerate(heads or ["if True:\n"])]
+    blank = code.co_firstlineno - 2 - len(heads)
+    return None if blank < 0 else [_import_statement(filename, lines), *["\n"] * blank, *heads]
+
+
+def _ends(lines: Sequence[str], first: int, last: int) -> Iterator[int]:
+    """Numbers of lines, counted from 0, before which a definition may end that begins with line `first` and has code up to `last`."""
+    depth = len(lines[first]) - len(lines[first].lstrip())
+    for number in range(last, len(lines)):
+        text = lines[number].lstrip()
+        if text and not text.startswith("#") and len(lines[number]) - len(text) <= depth:
+            yield number
+    yield len(lines)
+
+
+def _in_excerpt(filename: str, code: CodeType) -> Located | None:
+    """The definition, from its own lines alone; None if that cannot be done, which says nothing."""
+    lines = linecache.getlines(filename)
+    first = code.co_firstlineno - 1
+    if code.co_name == "<lambda>" or not 0 <= first < len(lines) or not lines[first].strip():
+        return None
+    frame = _frame(filename, lines, code)
+    if frame is None:
+        return None
+    for end in itertools.islice(_ends(lines, first, _last_line(code)), _ENDS):
+        excerpt = _File("".join([*frame, *lines[first:end]]))
+        try:
+            excerpt.read(filename, code.co_flags & _FUTURE)
+        except (SyntaxError, ValueError):
+            continue
+        found = [node for node, _ in excerpt.named(code)]
+        if len(found) == 1 and _matches(excerpt, code):
+            return Located(found[0], _class_around(code), code.co_flags & _FUTURE)
+        return None
+    return None
+
+
+def _in_file(filename: str, code: CodeType) -> Located | None:
+    """The definition, from the whole file; None if no definition there is that of the code.  Raises NotConvertible where there is no
+    source, or several definitions fit."""
     parsed = _parse(filename)
     if not _matches(parsed, code):
-        linecache.checkcache(filename)
-        parsed = _parse(filename)
-        if not _matches(parsed, code):
-            raise NotConvertible("source_changed", f"{filename} line {code.co_firstlineno}")
-    candidates = [
-        (node, class_name)
-        for node, class_name in parsed.definitions.get(code.co_firstlineno, ())
-        if ("<lambda>" if isinstance(node, ast.Lambda) else node.name) == code.co_name
-    ]
+        return None
+    candidates = parsed.named(code)
     if len(candidates) > 1:
         candidates = [(node, class_name) for node, class_name in candidates if _lies_in_body(code, node)]
         if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of lambdas inside each other the innermost one fits
@@ -150,7 +226,23 @@ def locate(code: CodeType, module_file: str | None = None) -> Located:
     if len(candidates) != 1:
         raise NotConvertible("ambiguous_source", f"{filename} line {code.co_firstlineno}")
     node, class_name = candidates[0]
-    return Located(node, class_name, parsed.flags)
+    return Located(copy.deepcopy(node), class_name, code.co_flags & _FUTURE)
+
+
+def locate(code: CodeType, module_file: str | None = None) -> Located:
+    """The definition that `code` was compiled from.
+
+    `module_file` replaces the file name of frozen standard library modules.  Raises NotConvertible when there is no source,
+    when it no longer matches, or when it is ambiguous.
+    """
+    filename = module_file if code.co_filename.startswith("<frozen") and module_file else code.co_filename
+    found = _in_excerpt(filename, code) or _in_file(filename, code)
+    if found is None:
+        linecache.checkcache(filename)
+        found = _in_excerpt(filename, code) or _in_file(filename, code)
+    if found is None:
+        raise NotConvertible("source_changed", f"{filename} line {code.co_firstlineno}")
+    return found
 
 
 def _matches(parsed: _File, code: CodeType) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
@@ -29,6 +30,7 @@ from tracejit.tensor import Tensor
 __all__ = ["declare_inlined", "is_recording", "record"]
 
 _OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
+_PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
 
@@ -50,8 +52,8 @@ class Session(CallHandlers):
     def __init__(self) -> None:
         super().__init__()
         self._hooked = False
-        self._watcher = self._watch  # unhooking from within the hook must not free what is running
-        self._allowed: dict[CodeType, bool] = {}
+        self._allowed: dict[int, CodeType] = {}  # by id: code that may run
+        self._watcher = self._hook()  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
         if not self.stopped:
@@ -68,14 +70,31 @@ class Session(CallHandlers):
             self._hooked = False
             sys.setprofile(None)
 
-    def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call" or self.stopped:
+    def _hook(self) -> Callable[[FrameType, str, Any], None]:
+        """The profile function.  Python calls it for every call and return, those of builtins included: it knows the code of instrumented
+        functions and of the library by id, and asks about the rest."""
+        allowed, check = self._allowed, self._check
+
+        def watch(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "call" and id(frame.f_code) not in allowed:
+                check(frame)
+
+        return watch
+
+    def _check(self, frame: FrameType) -> None:
+        """Stop the recording if this frame should have been instrumented."""
+        if self.stopped:
             return
         code = frame.f_code
         if is_instrumented(code):
+            self._allowed[id(code)] = code
             return
         name = frame.f_globals.get("__name__", "")
-        if is_library_module(name) or name in _TRANSPARENT_MODULES:
+        if is_library_module(name):
+            if code.co_filename.startswith(_PACKAGE):  # else its globals may be other ones next time
+                self._allowed[id(code)] = code
+            return
+        if name in _TRANSPARENT_MODULES:
             return
         if self.native_depth:
             package = name.partition(".")[0]
