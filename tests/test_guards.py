@@ -382,3 +382,40 @@ def test_a_set_with_nan_is_no_guard():
     numbers = {math.nan, 1.0}
     function = T.compile(lambda x: x * sum(1 for _ in numbers))
     assert [function(T.ones(1)).item() for _ in range(3)] == [2.0] * 3
+
+
+def test_an_empty_closure_cell_that_the_program_notices_is_guarded():
+    def make():
+        if make is None:
+            factor = 0.0
+
+        def function(x):
+            try:
+                return x * factor
+            except NameError as error:
+                return x - 1, str(error), error.name
+
+        def fill(value):
+            nonlocal factor
+            factor = value
+
+        def empty():
+            nonlocal factor
+            del factor
+
+        return function, fill, empty
+
+    def results(wrap):
+        function, fill, empty = make()
+        function = wrap(function)
+        found = []
+        for step in (None, None, fill, fill, empty, None, fill):
+            if step is not None:
+                step(*[3.0][: step is fill])
+            result = function(T.ones(1))
+            found.append((result[0].tolist(), *result[1:]) if isinstance(result, tuple) else result.tolist())
+        return found, function
+
+    expected, _ = results(lambda function: function)
+    found, function = results(T.compile)
+    assert found == expected and function.stats.traces == 2 and not function.reasons

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from types import CellType
 from typing import Any, Protocol
 
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_heap_type
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 Place = tuple[int, Hashable]
+_EMPTY_CELL = CellType()
 
 
 class ValueText(Protocol):
@@ -212,6 +214,12 @@ class EffectHandlers(Recorder):
         if place in self.stored:
             return self.stored[place]
         return value if expression is None or place in self.written else self.read(value, expression, symbolic=True)
+
+    def read_empty_cell(self, cell: Any) -> None:
+        """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""
+        expression = self.cells.get(id(cell))
+        if expression is not None and (id(cell), "cell") not in self.written:
+            self.miss_if(f"{expression.removesuffix('.cell_contents')} != {self.constant(_EMPTY_CELL)}")
 
     def write_cell(self, cell: Any, value: Any) -> Any:
         expression = self.cells.get(id(cell))

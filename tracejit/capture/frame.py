@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import sys
 import threading
+from types import CellType
 from typing import Any
 
 from tracejit.capture.attributes import SuperProxy
@@ -26,6 +27,7 @@ class _Current(threading.local):
 current = _Current()
 """The recorder of each thread, while it records; None otherwise."""
 
+_EMPTY = CellType()
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
@@ -62,9 +64,16 @@ class Frame:
             recorder.read_missing_global(names, name)
         raise NameError(f"name {name!r} is not defined", name=name)
 
-    def load_free(self, name: str, value: Any) -> Any:
-        recorder = active()
-        return value if recorder is None else recorder.read_cell(self._cells[name], value)
+    def load_free(self, name: str) -> Any:
+        recorder, cell = active(), self._cells[name]
+        if cell != _EMPTY:
+            value = cell.cell_contents
+            return value if recorder is None else recorder.read_cell(cell, value)
+        if recorder is not None:  # the program may catch the error
+            recorder.read_empty_cell(cell)
+        raise NameError(
+            f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope", name=name
+        )
 
     def store_global(self, name: str, value: Any) -> Any:
         recorder = active()

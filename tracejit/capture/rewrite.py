@@ -104,7 +104,7 @@ class Rewriter(ast.NodeTransformer):
         if name in self.local or any(name in names for names in self.comprehension_names):
             return node
         if name in self.free:
-            return self.place(self.handler("load_free", ast.Constant(name), node), node)
+            return self.place(self.handler("load_free", ast.Constant(name)), node)
         return self.place(self.handler("load_global", ast.Constant(name)), node)
 
     # -- expressions
