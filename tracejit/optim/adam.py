@@ -6,7 +6,7 @@ The order of operations is that of PyTorch, so that results agree to rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracejit.ops.public.creation import zeros
@@ -52,13 +52,24 @@ class Adam(Optimizer):
         names = ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"] if group["amsgrad"] else ["exp_avg", "exp_avg_sq"]
         return {"step": 0, **{name: zeros(tuple(parameter.shape), dtype=parameter.dtype) for name in names}}
 
-    def update(self, parameter: Any, gradient: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """One step of one parameter."""
-        lr = group["lr"]
+    def update_group(self, members: Sequence[tuple[Any, Any, dict[str, Any]]], group: dict[str, Any]) -> None:
+        """One step of each.  The corrections for the zeros that means start from are the same for all that have taken as many steps."""
+        beta1, beta2 = group["betas"]
+        known: Any = None
+        for parameter, gradient, state in members:
+            step = state["step"] + 1
+            state["step"] = step
+            if known is None or step != known:
+                known = step
+                step_size = group["lr"] / (1 - beta1**step)
+                correction = math.sqrt(1 - beta2**step)
+            self._update(parameter, gradient, state, group, step_size, correction)
+
+    def _update(
+        self, parameter: Any, gradient: Any, state: dict[str, Any], group: dict[str, Any], step_size: Any, correction: Any
+    ) -> None:
         beta1, beta2 = group["betas"]
         weight_decay = group["weight_decay"]
-        step = state["step"] + 1
-        state["step"] = step
         mean = state["exp_avg"]
         square = state["exp_avg_sq"]
         if mean.dtype is not parameter.dtype:
@@ -71,7 +82,7 @@ class Adam(Optimizer):
         start = parameter
         if weight_decay != 0:
             if group["decoupled_weight_decay"]:
-                start = parameter * (1 - lr * weight_decay)
+                start = parameter * (1 - group["lr"] * weight_decay)
             else:
                 gradient = gradient + parameter * weight_decay
         mean.copy_(mean + (gradient - mean) * (1 - beta1))
@@ -80,8 +91,7 @@ class Adam(Optimizer):
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             largest.copy_(largest.maximum(square))
-        step_size = lr / (1 - beta1**step)
-        denominator = largest.sqrt() / math.sqrt(1 - beta2**step) + group["eps"]
+        denominator = largest.sqrt() / correction + group["eps"]
         parameter.copy_(start - mean * step_size / denominator)
 
 

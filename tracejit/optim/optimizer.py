@@ -6,7 +6,7 @@ only feed arithmetic, and state exists from construction on, so that a step reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tracejit.autograd.grad_mode import enable_grad, no_grad
@@ -74,6 +74,11 @@ class Optimizer:
         """Change one parameter and its state in place."""
         raise NotImplementedError(f"{type(self).__name__}.update()")
 
+    def update_group(self, members: Sequence[tuple[Any, Any, dict[str, Any]]], group: dict[str, Any]) -> None:
+        """Change the parameters of a group that have a gradient.  members: (parameter, gradient, state)."""
+        for parameter, gradient, state in members:
+            self.update(parameter, gradient, state, group)
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.  closure: evaluates the model anew and returns the loss, which is returned."""
         loss = None
@@ -82,6 +87,7 @@ class Optimizer:
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
+                members = []
                 for p in group["params"]:
                     gradient = p.grad
                     if gradient is not None:
@@ -89,7 +95,8 @@ class Optimizer:
                         if state is None:
                             state = self.initial_state(p, group)
                             self.state[p] = state
-                        self.update(p, gradient, state, group)
+                        members.append((p, gradient, state))
+                self.update_group(members, group)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
