@@ -8,7 +8,11 @@ was put in evaluation mode.  Its entries go on serving.  A call that raises is n
 
 Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it, which may exit
 and hand over in turn.  A path that has been recorded is never recorded again: where eager takes a path that an entry already
-stands for (a predicate so close to its threshold that two fusions round it differently), that exit records nothing from then on.
+stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now and then.
+
+A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
+expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
+eager calls have passed as `FIRST_WAIT` for each entry, those that served no call meanwhile are dropped; then twice as many have to pass.
 
 Threads: entries are replaced as a whole; programs take a frame of their own per call.  One recording runs at a time; a thread that
 finds another one recording runs eagerly.  What threads may lose of each other's work is an increment of a counter and the
@@ -22,23 +26,37 @@ import threading
 import warnings
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.session import declare_inlined, record
+from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.executable import Executable, UnsupportedProgram
+from tracejit.hot_entry import FRONT, dispatcher, machine_entry
 from tracejit.report.debug import DebugLog, eager_reason
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 
 __all__ = ["CompiledFunction", "Entry", "compile"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
 
-FIRST_WAIT = 64  # eager calls before a function that could not be recorded is tried again; doubled each time
+if TYPE_CHECKING:
+
+    class _Partial(functools.partial[R], Generic[P, R]):
+        """A partial without arguments has the signature of its function."""
+
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+else:
+    _Partial = functools.partial
+
+FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 _recording_lock = threading.Lock()
 _EAGER = state.base
 
@@ -51,17 +69,62 @@ def _nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
-    __slots__ = ("bridges", "eager_exits", "executable", "recording", "run")
+    __slots__ = ("body", "bridges", "eager_exits", "executable", "interpreted_for", "machine", "recording", "run", "uses_seen")
 
-    def __init__(self, recording: Recording, executable: Executable, log: DebugLog | None) -> None:
+    def __init__(
+        self, recording: Recording, executable: Executable, log: DebugLog | None, promoted: Callable[[Entry], None]
+    ) -> None:
+        """promoted: called with this entry when it has become machine code."""
         self.recording = recording
         self.executable = executable
-        body = executable.body()
-        self.run = recording.build_entry(body)
+        self.body = body = executable.body()
+
+        def promote() -> None:
+            self._translate()
+            if self.machine is not None:
+                promoted(self)
+
+        self.run = recording.build_entry(body, config.hot_calls, promote)
+        self.machine: Any = None
+        self.interpreted_for = ""  # what stood in the way of machine code
         if log is not None:
             log.entry(recording.text(body))
         self.bridges: dict[int, Entry] = {}
-        self.eager_exits: set[int] = set()
+        self.eager_exits: dict[
+            int, list[int]
+        ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
+        self.uses_seen = 0  # at the last look for entries that are not used
+
+    def _translate(self) -> None:
+        try:
+            self.machine = machine_entry(self.recording, self.body, self.run)
+        except Untranslatable as error:
+            self.interpreted_for = str(error)
+
+    @property
+    def uses(self) -> int:
+        """Calls that it served or led to another entry."""
+        served, exits, *_ = self.executable.counter
+        return served + exits
+
+    def stays_eager(self, number: int) -> bool:
+        """Whether exit `number` has led to a path that is recorded, and it is too early to try again."""
+        waiting = self.eager_exits.get(number)
+        if waiting is None:
+            return False
+        waiting[0] += 1
+        if waiting[0] <= waiting[1]:
+            return True
+        waiting[:] = 0, 2 * waiting[1]
+        return False
+
+    def calls(self) -> str:
+        """How calls reach the program, for a reader."""
+        if self.machine is not None:
+            return "from machine code"
+        if self.interpreted_for:
+            return f"from Python, since what cannot be translated is {self.interpreted_for}"
+        return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.run else "from Python"
 
     def stands_for(self, recording: Recording) -> bool:
         """Whether `recording` is the same path under the same guards."""
@@ -90,33 +153,48 @@ def _dispatcher(function: Callable[..., Any], paths: list[Any]) -> Callable[...,
     return dispatch
 
 
-class CompiledFunction(functools.partial[Any]):
+class CompiledFunction(_Partial[P, R]):
     """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
 
     It is a functools.partial without arguments for the sake of its call: C calls `dispatch` at once, where a `__call__` written in
     Python costs 0.1 us more."""
 
-    def __new__(cls, function: Callable[..., Any]) -> CompiledFunction:
-        paths: list[Any] = [_nothing_recorded, None]
+    def __new__(cls, function: Callable[P, R]) -> CompiledFunction[P, R]:
+        paths: list[Any] = [_nothing_recorded, None, None]
         self = super().__new__(cls, _dispatcher(function, paths))
         paths[1] = self._go_on
         self._paths = paths
         return self
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
+        self._interpreted = self.func
         self._paths: list[Any]
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
         self._failures = 0  # recordings in a row that came to nothing
         self._waited = 0  # eager calls since the last of them
+        self._crowded = 0  # eager calls for want of room since the last look for entries that are not used
+        self._patience = 1  # how often that many are needed; doubled where entries were dropped
         self.stats = Stats()
 
     def _put_in_front(self, entry: Entry | None) -> None:
         self._front = entry
         self._paths[0] = _nothing_recorded if entry is None else entry.run
+        self._paths[FRONT] = None if entry is None else entry.machine
+
+    def _promoted(self, entry: Entry) -> None:
+        """An entry has become machine code."""
+        if self.func is self._interpreted:
+            hot = dispatcher(self._paths, self._leave, self._interpreted)
+            self.__setstate__((hot, (), {}, self.__dict__))  # type: ignore[attr-defined]  # the way to replace a partial's function
+        if entry is self._front:
+            self._paths[FRONT] = entry.machine
+
+    def _leave(self, exit_taken: Exit, *args: Any) -> Any:
+        return self._go_on(args, {}, exit_taken.number)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
         """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
@@ -157,9 +235,7 @@ class CompiledFunction(functools.partial[Any]):
         stats.eager_calls += 1
         if tried and exited is None:
             stats.guard_misses += 1
-        if len(self._entries) >= config.max_entries or self._waits():
-            return self.__wrapped__(*args, **kwargs)
-        if exited is not None and number in exited.eager_exits:
+        if self._waits() or (exited is not None and exited.stays_eager(number)) or not self._has_room():
             return self.__wrapped__(*args, **kwargs)
         if not _recording_lock.acquire(blocking=False):
             return self.__wrapped__(*args, **kwargs)
@@ -196,6 +272,30 @@ class CompiledFunction(functools.partial[Any]):
         self._waited = 0
         return False
 
+    def _has_room(self) -> bool:
+        """Whether one more path may be recorded; entries that are not used make room now and then."""
+        if len(self._entries) < config.max_entries:
+            return True
+        self._crowded += 1
+        if self._crowded < FIRST_WAIT * config.max_entries * self._patience or not _recording_lock.acquire(blocking=False):
+            return False
+        try:
+            self._crowded = 0
+            kept = tuple([entry for entry in self._entries if entry.uses != entry.uses_seen])
+            for entry in kept:
+                entry.uses_seen = entry.uses
+                entry.bridges = {number: bridge for number, bridge in entry.bridges.items() if bridge in kept}
+            for entry in self._entries:
+                if entry not in kept:
+                    self.stats.retire(entry.executable)
+            self._patience *= 2 if len(kept) < len(self._entries) else 1
+            self._entries = kept
+            if self._front not in kept:
+                self._put_in_front(None)
+        finally:
+            _recording_lock.release()
+        return len(self._entries) < config.max_entries
+
     def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
         if recording.reason is not None:
             self._refuse(recording.reason)
@@ -205,7 +305,7 @@ class CompiledFunction(functools.partial[Any]):
                 if entry not in tried:  # another thread recorded it meanwhile
                     return
                 if exited is not None:
-                    exited.eager_exits.add(number)
+                    exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
                 else:
                     self._refuse(make("unstable_guards", self._name()))
                 return
@@ -217,7 +317,7 @@ class CompiledFunction(functools.partial[Any]):
             return
         self._failures = self._waited = 0
         self.stats.executables.append(executable)
-        entry = Entry(recording, executable, log)
+        entry = Entry(recording, executable, log, self._promoted)
         if exited is not None:
             exited.bridges[number] = entry
         else:
@@ -246,7 +346,9 @@ class CompiledFunction(functools.partial[Any]):
 
     def explain(self) -> str:
         """What happened to the calls of this function, in text: entries, programs, reasons."""
-        return explain_function(self._name(), self.stats, [(e.recording, e.executable) for e in self._entries], self._reasons)
+        return explain_function(
+            self._name(), self.stats, [(e.recording, e.executable, e.calls()) for e in self._entries], self._reasons
+        )
 
     def graph(self, index: int = -1) -> str:
         """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
@@ -261,7 +363,8 @@ class CompiledFunction(functools.partial[Any]):
         self._entries = ()
         self._put_in_front(None)
         self._reasons = {}
-        self._failures = self._waited = 0
+        self._failures = self._waited = self._crowded = 0
+        self._patience = 1
         self.stats.reset()
 
     def _entry(self, index: int) -> Entry:
@@ -272,6 +375,12 @@ class CompiledFunction(functools.partial[Any]):
         return entries[index]
 
     # -- standing in for the function
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> CompiledFunction[P, R]: ...
+    @overload
+    def __get__(  # a bound method, which hands on what is asked of its function
+        self: CompiledFunction[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> CompiledFunction[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
@@ -285,9 +394,9 @@ class CompiledFunction(functools.partial[Any]):
 
 
 @overload
-def compile(function: F, /) -> F: ...
+def compile(function: Callable[P, R], /) -> CompiledFunction[P, R]: ...
 @overload
-def compile(function: None = None, /) -> Callable[[F], F]: ...
+def compile(function: None = None, /) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...
 def compile(function: Any = None, /) -> Any:
     """Compile a function, a method (in its class body), or a Module (any callable object).
 

@@ -29,7 +29,8 @@ class Config:
     recorded only now and then (TRACEJIT_MAX_FAILURES).  cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
     cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
     have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
-    `set_num_threads` says otherwise; 0: as many as there are processor cores (TRACEJIT_NUM_THREADS)."""
+    `set_num_threads` says otherwise; 0: as many as there are processor cores (TRACEJIT_NUM_THREADS).  hot_calls: calls that a recorded
+    path serves before the Python around its program becomes machine code, too; 0: never (TRACEJIT_HOT_CALLS)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -39,6 +40,7 @@ class Config:
     cache: bool = True
     cache_dir: str = ""
     cache_size: int = 256
+    hot_calls: int = 256
     num_threads: int = 0
 
     def check(self) -> None:
@@ -56,6 +58,8 @@ class Config:
             raise ValueError(
                 f"TRACEJIT_NUM_THREADS: expected a positive integer, or 0 for the number of cores, got {self.num_threads}"
             )
+        if self.hot_calls < 0:
+            raise ValueError(f"TRACEJIT_HOT_CALLS: expected a positive integer, or 0 for never, got {self.hot_calls}")
         for name in ("max_entries", "max_failures", "cache_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")

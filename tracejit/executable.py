@@ -19,9 +19,10 @@ import numpy as np
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, mark_written, next_sequence
-from tracejit.capture.entry import MISS, Alias, Body, Exit, Recording, TensorOutput
+from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
+from tracejit.codegen.straight_line import RUN
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY, Kind
@@ -30,7 +31,7 @@ from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ops.movement.views import detach, expand
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import optimise, prepare
-from tracejit.runtime.program import Program, build
+from tracejit.runtime.program import Fragment, Program, build
 from tracejit.tensor import Tensor
 
 __all__ = ["Executable", "UnsupportedProgram", "Watcher"]
@@ -70,6 +71,7 @@ class Executable:
         self.inputs = recording.tensor_inputs
         self.backend = backend
         self._watcher = watcher
+        self._fragment: Fragment | None = None
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
         self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
         # Outputs that are views of other memory are made again as views, outside the program.
@@ -170,7 +172,7 @@ class Executable:
             environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
             lines.append(f"running(({commas(runs.items(arrays, 'arrays'))}), ({commas(scalars)}))")
         results = self._run_lines(arrays, runs, scalars, lines, environment)
-        lines.append("counter[0] += 1")
+        lines += ["counter[0] += 1", PROMOTE]
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         written = sorted([position[target] for target, _ in self.graph.writes])
         if written:
@@ -200,7 +202,15 @@ class Executable:
                     facts, facts.alias, {f.value: k for k, f in enumerate(recording.scalar_inputs)}
                 )
                 lines.append(f"out{i} = view{i}({owner}, ({commas(scalars)}))")
-        return Body(tuple(lines), environment, runs.cached, self.counter)
+        fragment = self._fragment
+        return Body(
+            tuple(lines),
+            environment,
+            runs.cached,
+            self.counter,
+            run_lines=() if fragment is None else fragment.lines,
+            run=None if fragment is None or self._watcher is not None else fragment.run,
+        )
 
     def _run_lines(
         self, arrays: list[str], runs: Runs, scalars: list[str], lines: list[str], environment: dict[str, Any]
@@ -209,7 +219,8 @@ class Executable:
         if isinstance(self.program, Program):
             held = runs.resident("{0}._array")
             fragment = self.program.inline(arrays, scalars, None if held is None else ("key", held))
-            lines += fragment.lines
+            lines.append(RUN)
+            self._fragment = fragment
             environment.update(fragment.environment)
             return list(fragment.results)
         environment["run"] = self.program.run

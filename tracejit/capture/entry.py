@@ -14,12 +14,24 @@ from typing import Any
 from tracejit.capture.reasons import Reason
 from tracejit.capture.runs import commas
 from tracejit.capture.structure import Cell, Structure, machine
+from tracejit.codegen.straight_line import RUN, Run
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
 from tracejit.ir.graph import Graph, Literal, Operand
 
 __all__ = [
-    "MISS", "Alias", "Body", "Exit", "ExitPoint", "Recording", "ScalarInput", "TensorInput", "TensorOutput", "WrittenInput", "calling",
+    "MISS",
+    "PROMOTE",
+    "Alias",
+    "Body",
+    "Exit",
+    "ExitPoint",
+    "Recording",
+    "ScalarInput",
+    "TensorInput",
+    "TensorOutput",
+    "WrittenInput",
+    "calling",
     "distinct_lines",
 ]  # fmt: skip
 
@@ -37,6 +49,9 @@ class Exit:
 MISS = Exit(0)
 """What an entry returns when a guard fails."""
 
+PROMOTE = "p_promote"
+"""The line of a Body that asks whether the entry has served so many calls that it should be machine code."""
+_PROMOTING = ("if counter[0] == hot: promote()",)
 _VARIABLE = re.compile(r"\bv\d+\b")
 Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -114,12 +129,20 @@ class Body:
     MISS or an Exit.  They use the variables of `tensor_inputs` and `scalar_inputs`, and the names in `environment`.
 
     cached: names that the statements use, and expressions of tuples that depend on the recording's structure alone: they are made
-    again only when it has changed.  calls: calls[0] grows with every call served; only with it is the structure checked by machine code."""
+    again only when it has changed.  calls: calls[0] grows with every call served; only with it is the structure checked by machine code.
+    run_lines: the statements that stand for the line RUN.  run: makes what that line does in machine code; None where nothing can."""
 
     lines: tuple[str, ...]
     environment: dict[str, Any]
     cached: Mapping[str, str] = field(default_factory=dict)
     calls: Sequence[int] | None = None
+    run_lines: tuple[str, ...] = ()
+    run: Callable[[], Run] | None = None
+
+    def written(self, interpreted: bool) -> list[str]:
+        """`lines` with the statements that RUN and PROMOTE stand for if they are to be interpreted; else without PROMOTE."""
+        marked = {RUN: self.run_lines, PROMOTE: _PROMOTING if self.run is not None else ()} if interpreted else {PROMOTE: ()}
+        return [line for marker in self.lines for line in marked.get(marker, (marker,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +165,14 @@ class Recording:
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
     structure: Structure | None = field(default=None, repr=False)
 
-    def build_entry(self, body: Body) -> Entry:
-        """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.
+    def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
+        """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names
+        in `text` stand for.  promote: called when the entry has served `hot` calls.
 
         Raises ValueError for a recording that has a reason."""
         if self.reason is not None:
             raise ValueError(f"this call was not recorded: {self.reason}")
-        namespace = {**self.namespace, **body.environment}
+        namespace = {**self.namespace, **body.environment, "hot": hot, "promote": promote}
         exec(compile(self.text(body), "<tracejit entry>", "exec"), namespace)
         if self.structure is not None and body.calls is not None:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
@@ -157,14 +181,14 @@ class Recording:
         entry: Entry = namespace["entry"]
         return entry
 
-    def text(self, body: Body) -> str:
-        """The source of the entry."""
-        rest = (*body.lines, *self.epilogue, f"return {self.result}")
+    def text(self, body: Body, interpreted: bool = True) -> str:
+        """The source of the entry: to be interpreted, or to be translated (codegen/straight_line.py)."""
+        rest = [*body.written(interpreted), *self.epilogue, f"return {self.result}"]
         lines: list[str] = []
         guards: Sequence[str] = self.guards
         if self.structure is not None and body.calls is not None:
             lines += _examining(self.structure, body.cached)
-            guards = _guarding(self.structure, body.cached, rest)
+            guards = _guarding(self.structure, body.cached, [*body.run_lines, *rest])
         lines += ["def entry(args, kwargs):", *_missing_on_errors(guards)]
         lines += [f"    {line}" for line in rest]
         return "\n".join(lines) + "\n"

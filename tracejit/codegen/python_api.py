@@ -14,14 +14,15 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
+from types import MappingProxyType, MemberDescriptorType
 from typing import Any, Final
 
 import numpy as np
 
 __all__ = [
-    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "NUMBER", "SIZE", "TYPE", "address_of_new", "declaration", "immortal_objects",
-    "mro_offset", "new_array", "supported", "symbols", "word",
+    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "SIZE", "TYPE", "address_of_new",
+    "declaration", "dictionary_version", "immortal_objects", "mro_offset", "new_array", "slot_offsets", "supported", "symbols",
+    "word",
 ]  # fmt: skip
 
 TYPE: Final = 8  # PyObject.ob_type; ob_refcnt comes first
@@ -31,10 +32,11 @@ LIST_ITEMS: Final = 24  # PyListObject.ob_item: a pointer to the items
 NUMBER: Final = 16  # PyFloatObject.ob_fval
 MAPPING: Final = 16  # mappingproxyobject.mapping
 CELL: Final = 16  # PyCellObject.ob_ref
+METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
+METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
 
 FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyCell_Get": ("ptr", ("ptr",)),
-    "PyDict_Contains": ("i32", ("ptr", "ptr")),
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
     "PyDict_New": ("ptr", ()),
     "PyDict_SetItem": ("i32", ("ptr", "ptr", "ptr")),
@@ -76,8 +78,12 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """C function -> (type of the result, types of the arguments)."""
 
+_TYPE_SIZE: Final = 408  # PyTypeObject: bytes to search for a field
 _TP_NEW: Final = 65  # Py_tp_new of PyType_GetSlot
 _NEW_FROM_DESCR: Final = 94  # PyArray_NewFromDescr in NumPy's table of C functions
+_MEMBER: Final = 40  # PyMemberDescrObject.d_member
+_MEMBER_OFFSET: Final = 16  # PyMemberDef.offset
+_HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 _GIL: Final = "Py_GIL_DISABLED"
 
 
@@ -110,7 +116,7 @@ def new_array() -> int:
     """The C function PyArray_NewFromDescr."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    table = int(pointer(np._core._multiarray_umath._ARRAY_API, None))
+    table = int(pointer(sys.modules["numpy._core._multiarray_umath"]._ARRAY_API, None))
     return word(table + 8 * _NEW_FROM_DESCR)
 
 
@@ -128,7 +134,7 @@ def symbols() -> dict[str, int]:
 def mro_offset() -> int:
     """Where a type object keeps its method resolution order.  Raises RuntimeError where no place holds it for several types."""
     samples: list[Any] = [int, _Probe, MappingProxyType]
-    places = [i for i in range(0, type.__basicsize__, 8) if all(word(id(t) + i) == id(t.__mro__) for t in samples)]
+    places = [i for i in range(0, _TYPE_SIZE, 8) if all(word(id(t) + i) == id(t.__mro__) for t in samples)]
     if len(places) != 1:
         raise RuntimeError(f"type.__mro__: found at offsets {places}, expected one place")
     return places[0]
@@ -136,6 +142,12 @@ def mro_offset() -> int:
 
 class _Probe:
     pass
+
+
+class _Slotted:
+    __slots__ = ("first", "second")
+
+    second: Any
 
 
 @cache
@@ -147,22 +159,44 @@ def supported() -> bool:
     try:
         mro_offset()
         found = symbols()
-    except (RuntimeError, AttributeError):
+    except (RuntimeError, AttributeError, KeyError):  # no such field, function or module of NumPy
         return False
     items, marker = ["a", 2.5], object()
+    pair, append = (marker, 1), items.append
     cell = _cell(marker)
     proxy = _Probe.__dict__
+    slotted = _Slotted()
+    slotted.second = marker
     before = word(id(marker))
     other = marker
-    counted = word(id(marker)) == before + 1
+    counted = word(id(marker)) == before + 1 and word(id(slotted) + slot_offsets(_Slotted)["second"]) == id(marker)
     del other
     return (
-        counted and all(found.values()) and _makes_arrays() and word(id(2.5) + TYPE) == id(float)
+        counted and all(found.values()) and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
         and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
         and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5
-        and word(id(cell) + CELL) == id(marker) and word(id((marker, 1)) + ITEMS) == id(marker)
+        and word(id(cell) + CELL) == id(marker) and word(id(pair) + ITEMS) == id(marker)
+        and word(id(append) + METHOD_SELF) == id(items) and ctypes.string_at(word(word(id(len) + METHOD))) == b"len"
         and ctypes.py_object.from_address(id(proxy) + MAPPING).value == dict(proxy)
     )  # fmt: skip
+
+
+@cache
+def dictionary_version() -> int | None:
+    """Where a dict keeps its version (PEP 509), a number that no other state of any dict of the process has; None where it keeps none."""
+    return 24 if sys.version_info[:2] == (3, 11) else None  # PyDictObject.ma_version_tag
+
+
+def slot_offsets(cls: type) -> dict[str, int]:
+    """Byte offsets of the slots that a class and its bases declare, and that nothing hides."""
+    found = {}
+    for base in reversed(cls.__mro__):
+        for name, descriptor in vars(base).items():
+            if type(descriptor) is MemberDescriptorType and base.__flags__ & _HEAP_TYPE:
+                found[name] = word(word(id(descriptor) + _MEMBER) + _MEMBER_OFFSET)
+            else:
+                found.pop(name, None)
+    return found
 
 
 def _cell(content: Any) -> Any:
@@ -180,4 +214,10 @@ def _makes_arrays() -> bool:
     dtype = np.dtype(np.float32)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # the function takes a reference of its own
     made = make(np.ndarray, dtype, 2, (ctypes.c_int64 * 2)(3, 4), None, None, 0, None)
-    return type(made) is np.ndarray and made.dtype is dtype and made.shape == (3, 4) and made.flags.c_contiguous and made.flags.owndata
+    return (
+        type(made) is np.ndarray
+        and made.dtype is dtype
+        and made.shape == (3, 4)
+        and made.flags.c_contiguous
+        and made.flags.owndata
+    )

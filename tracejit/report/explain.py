@@ -10,13 +10,14 @@ from tracejit.ir.printer import to_text
 __all__ = ["explain_function", "graph_text", "source_text"]
 
 
-def explain_function(name: str, stats: Any, entries: Sequence[tuple[Any, Any]], reasons: Mapping[Any, int]) -> str:
-    """Counters, each recorded path with its inputs, guards inside, passes and kernels, and the reasons for eager runs."""
+def explain_function(name: str, stats: Any, entries: Sequence[tuple[Any, Any, str]], reasons: Mapping[Any, int]) -> str:
+    """Counters, each recorded path with its inputs, how calls reach its program, guards inside, passes and kernels, and the reasons for eager runs."""
     lines = [f"{name}: {stats}"]
-    for i, (recording, executable) in enumerate(entries):
+    for i, (recording, executable, calls) in enumerate(entries):
         lines.append(
             f"path {i}: {len(executable.graph.nodes)} nodes, {len(recording.tensor_inputs)} tensors, {len(recording.scalar_inputs)} numbers"
         )
+        lines.append(f"  calls: {calls}")
         for point in recording.exits:
             lines.append(f"  goes on only if the value at {point.line} is {point.expected.value!r}")
         lines += [f"  # {stamp}" for stamp in executable.graph.history]

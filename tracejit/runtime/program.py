@@ -25,7 +25,8 @@ import numpy as np
 from tracejit.codegen.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.lower import Lowered, lower
-from tracejit.codegen.steps import GemmCall, NestCall
+from tracejit.codegen.steps import GemmCall, NestCall, NestRun
+from tracejit.codegen.straight_line import Run
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval
 from tracejit.ir.graph import Graph
@@ -53,7 +54,7 @@ class Program:
         self._constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
         self._free: list[Frame] = []
         self._owner: Any
-        self._runner: Callable[[int, int], int]
+        self._runner: Callable[..., int]
         if backend == "reference":
             reference = ReferenceRunner(lowered, self._constants)
             self.seconds = 0.0
@@ -68,7 +69,8 @@ class Program:
     def inline(self, arrays: Sequence[str], scalars: Sequence[str], held: tuple[str, str] | None = None) -> Fragment:
         """The statements of one run on operands given as expressions.  held: expressions of the key and of the tuple of the resident arrays
         (`ProgramSpec.resident`); None where nothing is known about them."""
-        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars, held)
+        compiled = isinstance(self._owner, CompiledProgram)
+        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars, held, compiled)
 
     def source(self) -> str:
         """The nests as plain Python."""
@@ -80,7 +82,7 @@ class Program:
 
     def describe(self) -> str:
         """The program against the least memory traffic it needs, then one line per step: what it computes, bytes read and written."""
-        nests = sum(isinstance(s, NestCall) for s in self.lowered.spec.steps)
+        nests = sum(isinstance(s, NestCall | NestRun) for s in self.lowered.spec.steps)
         products = sum(isinstance(s, GemmCall) for s in self.lowered.spec.steps)
         head = f"{nests} nests, {products} products, arena of {self.lowered.arena_bytes} bytes"
         t = self.lowered.traffic
@@ -120,26 +122,33 @@ def _constant(array: Any) -> np.ndarray[Any, Any]:
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """Straight-line statements that run a program inside a larger generated function: they define `results` (names), or leave by
-    `return leave[code]` (a mapping from MISMATCH and exit numbers to what to return).  `environment` are the globals they need."""
+    `return leave[code]` (a mapping from MISMATCH and exit numbers to what to return).  `environment` are the globals they need.
+    `run` makes what stands for them in machine code, with a frame of its own; None where the program is none."""
 
     lines: tuple[str, ...]
     environment: dict[str, Any]
     results: tuple[str, ...]
+    run: Callable[[], Run] | None
 
 
 def _fragment(
     lowered: Lowered,
     template: np.ndarray[Any, Any],
-    call: Callable[[int, int], int],
+    call: Callable[..., int],
     constants: Sequence[tuple[int, Any]],
     free: list[Frame],
     arrays: Sequence[str],
     scalars: Sequence[str],
     held: tuple[str, str] | None,
+    compiled: bool,
 ) -> Fragment:
     """The statements of one run.  `arrays` and `scalars` are expressions of the operands; names that begin with p_ are used up."""
     environment: dict[str, Any] = {"p_call": call, "p_empty": np.empty, "p_pop": free.pop, "p_push": free.append}
-    environment["p_new"] = lambda: Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
+
+    def new_frame() -> Frame:
+        return Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
+
+    environment["p_new"] = new_frame
     lines = ["try:", "    p_frame = p_pop()", "except IndexError:", "    p_frame = p_new()"]
     bound, resident = list(arrays), lowered.spec.resident
     if resident:
@@ -147,7 +156,9 @@ def _fragment(
         key, together = held or ("p_no_key", f"({''.join(f'{arrays[i]}, ' for i in resident)})")
         bound = [key, together, *[a for i, a in enumerate(arrays) if i not in resident]]
     names = {}
+    fresh: list[tuple[str, tuple[int, ...], np.dtype[Any]]] = []
     for k, aval in enumerate(lowered.fresh):
+        fresh.append((f"p_o{k}", aval.shape, aval.dtype.numpy))
         environment[f"p_shape{k}"] = aval.shape
         environment[f"p_dtype{k}"] = aval.dtype.numpy
         lines.append(f"p_o{k} = p_empty(p_shape{k}, p_dtype{k})")
@@ -156,6 +167,7 @@ def _fragment(
     if lowered.slab_size is not None:
         environment["p_slab_size"] = lowered.slab_size
         environment["p_uint8"] = np.dtype(np.uint8)
+        fresh.append(("p_slab", (lowered.slab_size,), np.dtype(np.uint8)))
         lines.append("p_slab = p_empty(p_slab_size, p_uint8)")
         bound.append("p_slab")
     lines.append(f"p_bound = ({''.join(b + ', ' for b in bound)})")
@@ -176,7 +188,13 @@ def _fragment(
             results.append((arrays if output.source == "input" else scalars)[output.number])
     if lowered.slab_size is not None:
         results.append("p_slab")
-    return Fragment(tuple(lines), environment, tuple(results))
+    numbers = tuple([(slot, python_type, scalars[k]) for k, (slot, python_type) in enumerate(lowered.scalars)])
+
+    def run() -> Run:
+        frame = new_frame()
+        return Run(tuple(fresh), tuple(bound), numbers, "leave", MISMATCH, call(), frame.address, (frame, call))
+
+    return Fragment(tuple(lines), environment, tuple(results), run if compiled else None)
 
 
 class _Codes(dict[int, int]):
