@@ -361,6 +361,39 @@ def test_softmax_of_large_and_infinite_arguments_is_that_of_eager() -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
+def _units_apart(expected: np.ndarray, actual: np.ndarray) -> float:
+    finite = np.isfinite(expected)
+    assert_same_bits((np.where(finite, 0, expected), np.where(finite, 0, actual)))
+    expected, actual = expected[finite], actual[finite]
+    return float(np.max(np.abs(actual.astype(np.longdouble) - expected) / np.spacing(np.abs(expected)), initial=0))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_quotients_by_the_sum_of_a_long_row_are_within_two_units(dtype: type) -> None:
+    information, rng = np.finfo(dtype), np.random.default_rng(3)
+    rows = rng.uniform(0.5, 1, (8, 301)).astype(dtype)
+    rows[1:6] = 0
+    rows[1, 7] = information.smallest_subnormal  # sums whose reciprocals are infinite or subnormal
+    rows[2, 7] = information.tiny * 0.75
+    rows[3, :2] = information.max * 0.375
+    rows[4, 7] = -information.max * 0.875
+    rows[6, 7] = np.inf
+    rows[7, 7] = np.nan
+    weights = np.concatenate([special_values(dtype), rng.standard_normal(301).astype(dtype)])[:301]
+    for numerator in (lambda a, w: a, lambda a, w: w + 0 * a, lambda a, w: w):
+        expected, actual = both(lambda a, w, n=numerator: n(a, w) / a.sum(1, keepdim=True), rows, weights)
+        assert _units_apart(expected, actual) <= 2.0
+
+
+def test_quotients_by_anything_else_have_eagers_bits() -> None:
+    rng = np.random.default_rng(4)
+    x, row = rng.standard_normal((40, 301)).astype(np.float32), rng.standard_normal((40, 1)).astype(np.float32)
+    for divide in (lambda a, b: a / b, lambda a, b: a / a.amax(1, keepdim=True), lambda a, b: a / 3.7):
+        assert_same_bits(both(divide, x, row))
+    short = rng.integers(1, 9, (40, 17)).astype(np.float32)
+    assert_same_bits(both(lambda a: a / a.sum(1, keepdim=True), short))
+
+
 # -- matrix products
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from against_torch import agree, classes, numbers
 
 import tracejit
 from tracejit import functional as F
+from tracejit.autograd import gradcheck, gradgradcheck
 
 EDGES = np.array([-1e4, -100.0, -20.0, -3.0, -1.0, -0.5, -1e-8, 0.0, 1e-8, 0.5, 1.0, 3.0, 6.0, 20.0, 100.0, 1e4])
 
@@ -128,6 +130,18 @@ def test_normalisations_agree_with_torch() -> None:
     agree("pairwise_distance", numbers(4, 3), numbers(4, 3, seed=1))
     agree("pairwise_distance", numbers(4, 3), numbers(4, 3, seed=1), p=1.0, keepdim=True)
     agree("local_response_norm", numbers(2, 5, 3), 3)
+
+
+@pytest.mark.parametrize(
+    "normalise",
+    [lambda x: F.layer_norm(x, (5,)), lambda x: F.group_norm(x, 2), lambda x: F.batch_norm(x, None, None, training=True)],
+    ids=["layer_norm", "group_norm", "batch_norm"],
+)
+def test_normalisations_have_right_second_derivatives(normalise: Callable[[tracejit.Tensor], tracejit.Tensor]) -> None:
+    x = tracejit.tensor(np.random.default_rng(9).normal(1.0, 2.0, (3, 4, 5)), requires_grad=True)
+    weights = tracejit.tensor(np.random.default_rng(10).normal(size=(3, 4, 5)))
+    assert gradcheck(lambda v: (normalise(v) * weights).sum(), (x,))
+    assert gradgradcheck(lambda v: (normalise(v) * weights).sum(), (x,))
 
 
 def test_layer_norm_is_accurate_far_from_zero() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tracejit.codegen.costs import compute_dtype
 from tracejit.codegen.expr import AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder
@@ -30,6 +30,9 @@ __all__ = ["Dynamic", "Elements", "Parameters", "Scope", "Scratch", "python_dtyp
 
 Valued = tuple[Expr, int]
 _ATOMS = (Const, ScalarParam)  # need no name
+LONG_ROW: Final = 64  # elements from which on a row's quotients by its sum are products
+# the least normal number, and a power of two that brings numbers near it to the middle of the range
+_NORMAL: Final = {dtypes.float32: (2.0**-126, 2.0**64), dtypes.float64: (2.0**-1022, 2.0**512)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,12 +315,39 @@ class Elements:
             elif k in positions:
                 assert isinstance(o, int)
                 expr, d = self.value(o, positions[k])
+                if k == 1 and node.op.name == "div" and d < depth == len(self.loops) and self._is_sum_of_long_row(o, expr):
+                    return self._quotient_by_sum(operands[0], expr, d), depth  # type: ignore[arg-type]
                 operands.append(expr)
                 depth = max(depth, d)
             else:
                 operands.append(self.scalar(o, dtype))
         assert node.op.lowering is not None
         return node.op.lowering(builder, *operands, **node.attrs), depth
+
+    def _is_sum_of_long_row(self, v: int, expr: Expr) -> bool:
+        """Whether `expr`, the value of v, is a sum of floats that this nest has made of many elements."""
+        number = self.values.producer.get(self.values.root(v), -1)
+        if number not in self.members or not isinstance(expr, Var) or not expr.dtype.is_floating_point:
+            return False
+        return self.values.nodes[number].op.reducer == "sum" and self.sizes[-1] >= LONG_ROW
+
+    def _quotient_by_sum(self, x: Expr, total: Expr, depth: int) -> Expr:
+        """x / total within 2 units in the last place, as a product with a reciprocal that is computed once for the row.
+
+        A total whose reciprocal would be infinite or subnormal is brought to the middle of the range, and x with it.  Multiplying x by
+        that power of two is exact, or the quotient is 0 or infinite either way."""
+        found = self._find(("reciprocal", id(total)))
+        if found is None:
+            least, shift = _NORMAL[total.dtype]
+            size = builder.abs(total)
+            one = builder.const(1.0, total.dtype)
+            scale = builder.select(size < least, shift, builder.select(size > 1 / least, 1 / shift, one))
+            scale = self.name(scale, depth, "s")
+            found = self.name(1.0 / (total * scale), depth, "q"), depth
+            self.scopes[depth].known["reciprocal", id(total)] = found
+            self.scopes[depth].known["scale", id(total)] = scale, depth
+        scale, _ = self._find(("scale", id(total)))  # type: ignore[misc]
+        return x * scale * found[0]
 
     def _creation(self, node: Node, at: Positions) -> Valued:
         dtype, name = self.values.aval(node.outputs[0]).dtype, node.op.name

@@ -17,7 +17,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.copies import clone, pad
-from tracejit.ops.movement.views import expand, reshape, slice_
+from tracejit.ops.movement.views import detach, expand, reshape, slice_
 from tracejit.ops.public.norms import vector_norm
 
 __all__ = [
@@ -27,11 +27,15 @@ __all__ = [
 
 
 def _moments(x: Any, dims: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """(deviation from the mean, mean, biased variance) over `dims`, kept as dimensions of size 1; in two passes."""
+    """(deviation from the mean, mean, biased variance) over `dims`, kept as dimensions of size 1; in two passes.
+
+    The variance is that around a constant, less the square of the mean's distance from it (0): so its gradient does not pass through the
+    mean, where it would cancel, and the gradient of the mean need not wait for it.  Right to any order of derivatives."""
     count = float(product(x.shape[d] for d in dims))
     mean = primitives.sum_(x, dims=dims, keepdim=True) / count
-    deviation = x - mean
-    return deviation, mean, primitives.sum_(deviation * deviation, dims=dims, keepdim=True) / count
+    constant = detach(mean)
+    around, distance = x - constant, mean - constant
+    return x - mean, mean, primitives.sum_(around * around, dims=dims, keepdim=True) / count - distance * distance
 
 
 def _affine(x: Any, weight: Any, bias: Any) -> Any:
