@@ -619,3 +619,41 @@ def test_what_the_program_overwrote_matters_only_on_the_way_of_the_gradient() ->
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             spoilt.sum().backward()
     assert compiled.stats.compiled_calls == 3
+
+
+def test_paths_that_have_gone_out_of_use_make_room_for_others() -> None:
+    with override(max_entries=2):
+        compiled = T.compile(lambda x: x.sum())
+
+        def call(*sizes: int, times: int = 1) -> None:
+            for _ in range(times):
+                for n in sizes:
+                    assert compiled(T.ones(n)).item() == n
+
+        call(1, 2, 1, 2)
+        call(3, 1, times=300)  # 128 eager calls: all have been used; 128 more: not the path for 2
+        assert compiled.stats.traces == 3 and compiled.stats.calls == 604
+        compiled_calls = compiled.stats.compiled_calls
+        assert compiled_calls > 2 + 300 + 40
+        call(1, 3)
+        assert compiled.stats.compiled_calls == compiled_calls + 2
+        call(4, 1, 3, times=300)  # all that are recorded are in use: nothing is recorded, and nothing dropped
+        assert compiled.stats.traces == 3 and compiled.stats.programs_compiled == 3
+        compiled.clear()
+        call(4, 4)
+        assert compiled.stats.compiled_calls == 1
+
+
+def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = T.compile(lambda x: x + 1 if x.sum() > 0 else x - 1)
+    up, down = T.ones(2), -T.ones(2)
+    compiled(up)
+    (entry,) = compiled._entries
+    entry.eager_exits[1] = [0, 64]  # as if a call close to the threshold had taken the exit, and then the recorded path
+    for _ in range(64):
+        assert compiled(down).tolist() == [-2.0, -2.0]
+    assert compiled.stats.traces == 1
+    compiled(down)
+    assert compiled.stats.traces == 2
+    compiled(down)
+    assert compiled.stats.bridges == 1

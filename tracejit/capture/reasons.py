@@ -73,7 +73,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "Change it under no_grad(), or return the new value",
     ),
     "internal_error": ("the recorded program could not be compiled: {}", "This is a defect of tracejit: please report it"),
-    "too_many_paths": ("{}", "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES"),
+    "too_many_paths": (
+        "{}; what fits none of them runs eagerly until some have gone out of use",
+        "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES",
+    ),
     "unstable_guards": (
         "a call of {} was recorded as a path that exists, whose guards had not held for it",
         "Call it with arguments that do not change from call to call; if they do not, please report it",

@@ -1,6 +1,7 @@
 """Counters of a compiled function.
 
-The hot path of a call counts in one place only, the executable's own counter; everything else is derived here.
+The hot path of a call counts in one place only, the executable's own counter; everything else is derived here.  The counts of an
+executable that is given up (`retire`) stay.
 """
 
 from __future__ import annotations
@@ -26,15 +27,24 @@ class Stats:
     def reset(self) -> None:
         """Everything to zero."""
         self.executables: list[Any] = []
+        self._retired = dict.fromkeys(("compiled_calls", "programs_compiled", "machine_calls", "exits"), 0)
         self.eager_calls = 0
         self.traces = 0
         self.guard_misses = 0
         self.bridges = 0
 
+    def retire(self, executable: Any) -> None:
+        """Let go of an executable that will not be called again."""
+        self.executables.remove(executable)
+        served, exits, *_ = executable.counter
+        counts = {"compiled_calls": served, "programs_compiled": 1, "machine_calls": executable.machine_calls, "exits": exits}
+        for name, count in counts.items():
+            self._retired[name] += count
+
     @property
     def compiled_calls(self) -> int:
         """Calls served by a program."""
-        return sum(e.counter[0] for e in self.executables)
+        return self._retired["compiled_calls"] + sum(e.counter[0] for e in self.executables)
 
     @property
     def calls(self) -> int:
@@ -44,17 +54,17 @@ class Stats:
     @property
     def programs_compiled(self) -> int:
         """Forward programs."""
-        return len(self.executables)
+        return self._retired["programs_compiled"] + len(self.executables)
 
     @property
     def machine_calls(self) -> int:
         """Calls into machine code."""
-        return sum(e.machine_calls for e in self.executables)
+        return self._retired["machine_calls"] + sum(e.machine_calls for e in self.executables)
 
     @property
     def exits(self) -> int:
         """Programs left at a guard inside."""
-        return sum(e.counter[1] for e in self.executables)
+        return self._retired["exits"] + sum(e.counter[1] for e in self.executables)
 
     def __repr__(self) -> str:
         return f"Stats({', '.join(f'{name}={getattr(self, name)}' for name in self.FIELDS)})"
