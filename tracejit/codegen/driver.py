@@ -29,7 +29,7 @@ from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.codegen.llvm_reduce import Emitter
 from tracejit.codegen.loops import Nest, Scalar
-from tracejit.codegen.steps import Address, Division, GemmCall, Integer, NestCall, NumberSlot, ProgramSpec, Slot, Step
+from tracejit.codegen.steps import Address, Division, GemmCall, Integer, NestCall, NestRun, NumberSlot, ProgramSpec, Slot, Step
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
@@ -77,6 +77,7 @@ class _ProgramWriter:
         self.words: dict[int, str] = {}
         self.pointers: dict[tuple[int, int | str], str] = {}
         self.uses_blas = False
+        self.table = frame_check.expected_words(spec)  # the words behind the slots
         self.uses_pool = False
 
     def text(self) -> str:
@@ -106,6 +107,8 @@ class _ProgramWriter:
     def _step(self, step: Step) -> None:
         if isinstance(step, NestCall):
             self._nest(step)
+        elif isinstance(step, NestRun):
+            self._run(step)
         elif isinstance(step, GemmCall):
             self._gemm(step)
         else:
@@ -141,7 +144,10 @@ class _ProgramWriter:
     def _scalar(self, parameter: Scalar, value: bool | int | float | NumberSlot) -> str:
         if not isinstance(value, NumberSlot):
             return constant(builder.const(value, parameter.dtype).value, parameter.dtype)
-        text = self._word(value.index)
+        return self._cast(self._word(value.index), value, parameter)
+
+    def _cast(self, text: str, value: NumberSlot, parameter: Scalar) -> str:
+        """The number in a word as the nest wants it."""
         source = dtypes.float64 if value.dtype.is_floating_point else dtypes.int64
         if source is dtypes.float64:
             text = self.code.op(f"bitcast i64 {text} to double")
@@ -155,10 +161,7 @@ class _ProgramWriter:
 
     def _nest(self, step: NestCall) -> None:
         nest = step.nest
-        known = self.emitted.get(id(nest))
-        if known is None:
-            known = self.emitted[id(nest)] = self._function(nest)
-        emitter, symbol = known
+        emitter, symbol = self._function(nest)
         values = [self._pointer(a) for a in step.buffers]
         values += [self._integer(n) for n in step.sizes]
         values += [self._scalar(p, v) for p, v in zip(nest.scalars, step.scalars, strict=True)]
@@ -168,10 +171,54 @@ class _ProgramWriter:
         else:
             status = self._chunks(step.division, len(step.buffers), symbol, arguments)
         if emitter.exits:
-            done, following = self.code.op(f"icmp eq i64 {status}, 0"), self.code.label("go")
-            self.leaving.append(f"[ {status}, %{self.code.block} ]")
-            self.code.lines.append(f"br i1 {done}, label %{following}, label %leave")
-            self.code.begin(following)
+            self._leave_unless_done(status)
+
+    def _leave_unless_done(self, status: str) -> None:
+        done, following = self.code.op(f"icmp eq i64 {status}, 0"), self.code.label("go")
+        self.leaving.append(f"[ {status}, %{self.code.block} ]")
+        self.code.lines.append(f"br i1 {done}, label %{following}, label %leave")
+        self.code.begin(following)
+
+    def _run(self, step: NestRun) -> None:
+        """A loop over the rows of a table: a row has, per buffer, the offset of its slot in the frame and its own offset; per size, its
+        value; per number, the offset of its slot."""
+        code, nest, first = self.code, step.nest, step.calls[0]
+        emitter, symbol = self._function(nest)
+        rows = [
+            [8 * a.slot if field == 0 else a.offset for a in call.buffers for field in (0, 1)]
+            + [*call.sizes, *(8 * n.index for n in call.scalars if isinstance(n, NumberSlot))]
+            for call in step.calls
+        ]
+        begin = self.spec.slots + len(self.table)
+        self.table += [word for row in rows for word in row]  # type: ignore[misc]  # a run has no sizes or offsets in slots
+        width = len(rows[0])
+        table = code.op(f"getelementptr i64, ptr %frame, i64 {begin}")
+        end = code.op(f"getelementptr i64, ptr %frame, i64 {begin + width * len(rows)}")
+        head, after, row, following = code.label("row"), code.label("rows"), code.name(), code.name()
+        before = code.block
+        code.lines.append(f"br label %{head}")
+        code.begin(head)
+        at = len(code.lines)
+        words = [code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k}')}") for k in range(width)]
+        slots = 2 * len(first.buffers)
+        values = []
+        for slot, offset in zip(words[:slots:2], words[1:slots:2], strict=True):
+            base = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
+            values.append(code.op(f"getelementptr i8, ptr {base}, i64 {offset}"))
+        values += words[slots : slots + len(first.sizes)]
+        for parameter, value, slot in zip(nest.scalars, first.scalars, words[slots + len(first.sizes) :], strict=True):
+            assert isinstance(value, NumberSlot), value
+            number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
+            values.append(self._cast(number, value, parameter))
+        arguments = ", ".join(f"{t} {v}" for t, v in zip(emitter.parameter_types(), values, strict=True))
+        status = code.op(f"call i64 @{symbol}({arguments})")
+        if emitter.exits:
+            self._leave_unless_done(status)
+        code.lines.append(f"{following} = getelementptr i64, ptr {row}, i64 {width}")
+        more = code.op(f"icmp ne ptr {following}, {end}")
+        code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
+        code.lines.insert(at, f"{row} = phi ptr [ {table}, %{before} ], [ {following}, %{code.block} ]")
+        code.begin(after)
 
     def _chunks(self, division: Division, buffers: int, symbol: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Have the pool call a nest for every chunk: through a function of a block of what is known only now, and of the chunk's number."""
@@ -198,6 +245,12 @@ class _ProgramWriter:
         return code.call(thread_pool.PARALLEL, "i64", ("ptr", f"@{function}"), ("ptr", block), ("i64", str(division.count)))
 
     def _function(self, nest: Nest) -> tuple[Emitter, str]:
+        known = self.emitted.get(id(nest))
+        if known is None:
+            known = self.emitted[id(nest)] = self._rendered(nest)
+        return known
+
+    def _rendered(self, nest: Nest) -> tuple[Emitter, str]:
         emitter = Emitter(nest, "NEST", self.target)
         text = emitter.text()
         self.declarations.update(emitter.code.declarations)
@@ -309,5 +362,5 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
                 seconds = time.perf_counter() - started
         else:
             _known.move_to_end(key)
-    template = np.array([0] * spec.slots + frame_check.expected_words(spec), dtype=np.int64)
+    template = np.array([0] * spec.slots + writer.table, dtype=np.int64)
     return CompiledProgram(run, template, key, text, seconds)

@@ -82,7 +82,7 @@ def expected_lines(spec: ProgramSpec) -> list[str]:
     ]
     known, settled = "", "begin"
     if spec.resident:
-        moving = {i for pair in spec.disjoint for i in pair} - set(spec.resident)
+        moving = set(spec.disjoint) - set(spec.resident)
         known = "" if moving else "%known"  # overlaps among resident arrays alone are known with the key
         settled = "keep"
         lines += [
@@ -137,22 +137,11 @@ def _extent(a: ArraySpec) -> tuple[int, int]:
     return low, high + a.dtype.itemsize
 
 
-def disjoint_words(arrays: Sequence[ArraySpec], pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Six words per array of a pair: its number, low and high offset, whether it is written (-1; 0: not), which entry comes here in order
-    of address (machine code keeps the order of the last call), unused.
-
-    A pair is (array that is written, any other); a written one must be paired with all arrays that are in pairs.  Raises ValueError
-    where it is not."""
-    written = {i for i, _ in pairs}
-    every = sorted(written | {j for _, j in pairs})
-    listed = {frozenset(pair) for pair in pairs}
-    missing = [(i, j) for i in written for j in every if i != j and frozenset((i, j)) not in listed]
-    if missing:
-        raise ValueError(
-            f"disjoint_words(): array {missing[0][0]} is written but not paired with {missing[0][1]}; list all pairs"
-        )
-    extents = [(i, *_extent(arrays[i])) for i in every]
-    entries = [(i, low, high, -(i in written)) for i, low, high in extents if low < high]
+def disjoint_words(arrays: Sequence[ArraySpec], disjoint: Sequence[int]) -> list[int]:
+    """Six words per array number in `disjoint` that has memory: the number, low and high offset, whether it is written (-1; 0: not), which
+    entry comes here in order of address (machine code keeps the order of the last call), unused."""
+    extents = [(i, *_extent(arrays[i])) for i in disjoint]
+    entries = [(i, low, high, -arrays[i].written) for i, low, high in extents if low < high]
     return [word for k, entry in enumerate(entries) for word in (*entry, k, 0)]
 
 

@@ -1,4 +1,4 @@
-"""Values that every nest computes for itself instead of reading them from memory.
+"""Values that every nest computes for itself instead of reading them from memory, and those that memory must hold.
 
 Constants and ranges (`full`, `arange`, `eye`) cost less than a load, and so do numbers made of them.  A value of this kind gets
 memory only if something that is no nest needs it: an output, a BLAS call, a scatter.
@@ -6,14 +6,15 @@ memory only if something that is no nest needs it: an output, a BLAS call, a sca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tracejit.codegen.costs import CHEAP_LOAD, operation_cost
+from tracejit.codegen.fuse import Group
 from tracejit.codegen.values import Values, is_member, nontrivial
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node, Operand
 
-__all__ = ["inlined_nodes"]
+__all__ = ["inlined_nodes", "stored_nodes"]
 
 
 def inlined_nodes(values: Values) -> frozenset[int]:
@@ -45,3 +46,34 @@ def _is_free(values: Values, node: Node) -> bool:
     if node.op.kind is not Kind.ELEMENTWISE or node.op.lowering is None:
         return False
     return not values.aval(node.outputs[0]).ndim or operation_cost(values, node) < CHEAP_LOAD
+
+
+def stored_nodes(values: Values, groups: Sequence[Group], inlined: frozenset[int]) -> frozenset[int]:
+    """Numbers of the nodes whose output needs memory: results, and what another group reads."""
+    needed = {values.root(v) for v in (*values.outputs, *(w for _, w in values.writes)) if values.is_tensor(v)}  # type: ignore[arg-type]
+    home = {n: g for g in groups for n in g.members}
+    for g in groups:
+        readers = set(g.members)
+        for n in g.members:
+            readers |= _inlined_below(values, n, inlined)
+        for n in readers:
+            for o in values.nodes[n].operands:
+                if values.is_tensor(o):
+                    root = values.root(o)  # type: ignore[arg-type]
+                    producer = values.producer.get(root)
+                    if producer is not None and home.get(producer) is not g and (producer not in inlined):
+                        needed.add(root)
+    return frozenset(p for v in needed if (p := values.producer.get(v)) is not None)
+
+
+def _inlined_below(values: Values, number: int, inlined: frozenset[int]) -> set[int]:
+    found: set[int] = set()
+    stack = [number]
+    while stack:
+        for o in values.nodes[stack.pop()].operands:
+            if values.is_tensor(o):
+                p = values.producer.get(values.root(o), -1)  # type: ignore[arg-type]
+                if p in inlined and p not in found:
+                    found.add(p)
+                    stack.append(p)
+    return found

@@ -11,13 +11,15 @@ new contents are copied at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracejit.codegen.divide import Piece, pieces
 from tracejit.codegen.elements import Scratch, python_dtype
-from tracejit.codegen.fuse import Group, partition
-from tracejit.codegen.inlining import inlined_nodes
+from tracejit.codegen.fuse import partition
+from tracejit.codegen.inlining import inlined_nodes, stored_nodes
+from tracejit.codegen.likeness import Nests, gathered, joined
+from tracejit.codegen.loops import Nest
 from tracejit.codegen.memory import Request, plan, slab_offsets
 from tracejit.codegen.products import is_tiny, plan_product
 from tracejit.codegen.schedule import Scheduled, schedule
@@ -140,7 +142,7 @@ class _Lowering:
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it
         self.units: list[_Unit] = []
-        self.extra: list[_Unit] = []
+        self.nests = Nests()
 
     # --- units
 
@@ -151,7 +153,7 @@ class _Lowering:
         values = self.values
         self.inlined = inlined_nodes(values)
         groups = partition(values, self.inlined)
-        stored = self._stored(groups)
+        stored = stored_nodes(values, groups, self.inlined)
         for k, group in enumerate(groups):
             if group.is_nest:
                 done = schedule(values, group, stored, self.inlined, self.exit_code, f"nest{k}")
@@ -168,7 +170,7 @@ class _Lowering:
                 )
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
-        parts = pieces(done)
+        parts = tuple([replace(part, nest=self.nests.known(part.nest)) for part in pieces(done)])
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         read = self._bytes_of(operands, done.reads)
         return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
@@ -201,36 +203,6 @@ class _Lowering:
             _Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads))
         )
 
-    def _stored(self, groups: Sequence[Group]) -> frozenset[int]:
-        """Numbers of the nodes whose output needs memory."""
-        values = self.values
-        needed = {values.root(v) for v in (*values.outputs, *(w for _, w in values.writes)) if values.is_tensor(v)}  # type: ignore[arg-type]
-        home = {n: g for g in groups for n in g.members}
-        for g in groups:
-            readers = set(g.members)
-            for n in g.members:
-                readers |= self._inlined_below(n)
-            for n in readers:
-                for o in values.nodes[n].operands:
-                    if values.is_tensor(o):
-                        root = values.root(o)  # type: ignore[arg-type]
-                        producer = values.producer.get(root)
-                        if producer is not None and home.get(producer) is not g and (producer not in self.inlined):
-                            needed.add(root)
-        return frozenset(p for v in needed if (p := values.producer.get(v)) is not None)
-
-    def _inlined_below(self, number: int) -> set[int]:
-        found: set[int] = set()
-        stack = [number]
-        while stack:
-            for o in self.values.nodes[stack.pop()].operands:
-                if self.values.is_tensor(o):
-                    p = self.values.producer.get(self.values.root(o), -1)  # type: ignore[arg-type]
-                    if p in self.inlined and p not in found:
-                        found.add(p)
-                        stack.append(p)
-        return found
-
     # --- order and commits
 
     def _order(self) -> None:
@@ -245,6 +217,21 @@ class _Lowering:
                 stack.extend(made[v] for v in u.reads if v in made)
         self.units.sort(key=lambda u: id(u) not in early)
         self.first_free = len(early)  # units from here on come after every exit
+
+    def _gather(self) -> None:
+        """Bring calls of the same nest together: a unit moves up past those that do not make what it reads and do not read an input whose
+        new contents it makes."""
+        targets = {v: t for t, v in self.values.writes}
+
+        def kind(u: _Unit) -> Nest | None:
+            return u.pieces[0].nest if len(u.pieces) == 1 and u.pieces[0].division is None else None
+
+        def may_pass(u: _Unit, other: _Unit) -> bool:
+            new = {targets[v] for v in u.writes if v in targets}
+            return u.exits == other.exits and not (u.reads & other.writes or new & other.reads)
+
+        early, late = self.units[: self.first_free], self.units[self.first_free :]
+        self.units = [*gathered(early, kind, may_pass), *gathered(late, kind, may_pass)]
 
     def _commit(self, tensors: dict[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
@@ -292,6 +279,7 @@ class _Lowering:
         arrays = len(tensors)
         self._build_units()
         self._order()
+        self._gather()
         written = [t for t, v in values.writes if t != v]
         specs = [self._input_spec(v, v in written) for v in tensors]
         for v, k in tensors.items():
@@ -322,11 +310,14 @@ class _Lowering:
         arena_bytes = self._arena(arena_slot)
         steps: list[Step] = []
         text: list[str] = []
+        units: list[_Unit] = []  # of each step
         for u in self.units:
             made = self._steps(u, numbers)
             steps.extend(made)
             text.extend(self._describe(u, made))
-        disjoint = tuple((tensors[t], k) for t in written for v, k in tensors.items() if v != t and not (v in written and v < t))
+            units.extend(u for _ in made)
+        steps, text = joined(steps, text, lambda run: self._describe_run([units[k] for k in run]))
+        disjoint = tuple(tensors.values()) if written else ()
         return Lowered(
             ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
             arrays,
@@ -475,6 +466,11 @@ class _Lowering:
         results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(t) for t, v in values.writes if t != v)]
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
+
+    def _describe_run(self, units: Sequence[_Unit]) -> str:
+        """The same for calls of one nest."""
+        moved = [self._moved(u) for u in units]
+        return f"{units[0].label}, {len(units)} times: reads {sum(r for r, _ in moved)} bytes, writes {sum(w for _, w in moved)}"
 
     def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
         """A line for each step: what the unit computes, the bytes it reads and writes, and what its pieces do if it has several."""

@@ -3,7 +3,7 @@
 A program works on a *frame*: a table of int64 slots at one address.  Slot 0 holds the address (`id`) of the call's tuple of NumPy arrays;
 slots 1..n receive the arrays' data pointers from the driver's own check of their metadata; the slots after them belong to the
 runtime, which fills them before the call (arena, fresh outputs, scalars, sizes).  Behind the last of these the driver keeps its
-data table (`CompiledProgram.template`).
+data table (`CompiledProgram.template`): expected metadata, and the arguments of runs of calls.
 
 Invariants: addresses and metadata are never baked into code: they come from the table.  A step that exits leaves the program at
 once with its code, so a scheduler puts the steps that write user storage last.  This module holds descriptions only.
@@ -23,6 +23,7 @@ __all__ = [
     "Division",
     "GemmCall",
     "NestCall",
+    "NestRun",
     "NumberSlot",
     "ProgramSpec",
     "Slot",
@@ -105,6 +106,19 @@ class NestCall:
 
 
 @dataclass(frozen=True, slots=True)
+class NestRun:
+    """Calls of one nest, one after the other: they differ in addresses, sizes and the slots of numbers, which are data, a row of a table
+    for each call.  None has a division."""
+
+    calls: tuple[NestCall, ...]
+
+    @property
+    def nest(self) -> Nest:
+        """The nest of all calls."""
+        return self.calls[0].nest
+
+
+@dataclass(frozen=True, slots=True)
 class GemmCall:
     """C = alpha * op(A) @ op(B) + beta * C for row-major matrices of float32 or float64; op(A) is m x k, op(B) k x n, C m x n.
 
@@ -138,13 +152,13 @@ class CopyCall:
     nbytes: Integer
 
 
-Step = NestCall | GemmCall | CopyCall
+Step = NestCall | NestRun | GemmCall | CopyCall
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """A whole program.  `slots`: how many table slots the runtime and the arrays use (the data table follows them).  `disjoint`: pairs of
-    array numbers whose memory ranges must not overlap (written, other); a written array that is in one is in pairs with all that are.
+    """A whole program.  `slots`: how many table slots the runtime and the arrays use (the data table follows them).  `disjoint`:
+    numbers of arrays, ascending; the memory range of a written one among them must not overlap that of any other of them.
 
     resident: numbers of arrays, ascending, whose pointers stay in a frame from call to call.  If there are any, a call's tuple is (key,
     tuple of these arrays, *the others); key: bytes of an int64 that stands for these very arrays with this very metadata, in all the
@@ -153,5 +167,5 @@ class ProgramSpec:
     arrays: tuple[ArraySpec, ...]
     steps: tuple[Step, ...]
     slots: int
-    disjoint: tuple[tuple[int, int], ...] = ()
+    disjoint: tuple[int, ...] = ()
     resident: tuple[int, ...] = ()

@@ -1,6 +1,6 @@
 """What a program is made of, and where its time goes: for TRACEJIT_DEBUG and for people.
 
-`step_times` runs the steps of a program one by one, each compiled on its own over the same frame, so the times are those of machine code
+`step_times` runs the steps of a program one by one, each compiled on its own over the same memory, so the times are those of machine code
 without the others' caches being colder than usual.  `plan` prints the memory plan.  Nothing here is used by a normal call.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from tracejit.codegen.driver import compile_program
 from tracejit.codegen.lower import Lowered
-from tracejit.codegen.steps import GemmCall, NestCall
+from tracejit.codegen.steps import GemmCall, NestCall, NestRun
 from tracejit.runtime.frame import Frame
 
 __all__ = ["plan", "step_times"]
@@ -33,6 +33,8 @@ def plan(lowered: Lowered) -> str:
     for text, step in zip(lowered.text, lowered.spec.steps, strict=True):
         if isinstance(step, NestCall):
             addresses: Sequence[Any] = step.buffers
+        elif isinstance(step, NestRun):
+            addresses = [a for call in step.calls for a in call.buffers]
         elif isinstance(step, GemmCall):
             addresses = (step.a, step.b, step.c)
         else:
@@ -48,16 +50,18 @@ def step_times(lowered: Lowered, arrays: Sequence[Any], scalars: Sequence[Any], 
     programs = [compile_program(replace(lowered.spec, steps=(step,))) for step in lowered.spec.steps]
     if not programs:
         return []
-    frame = Frame(programs[0].template, lowered.arena_slot, lowered.arena_bytes, lowered.constants)
+    frames = [Frame(p.template, lowered.arena_slot, lowered.arena_bytes, lowered.constants) for p in programs]
     made: list[Any] = [np.empty(a.shape, a.dtype.numpy) for a in lowered.fresh]
     if lowered.slab_size is not None:
         made.append(np.empty(lowered.slab_size, np.uint8))
     bound = (*arrays, *made)
-    for (slot, python_type), value in zip(lowered.scalars, scalars, strict=True):
-        (frame.floats if python_type is float else frame.integers)[slot] = value
+    for frame in frames:  # each has the data table of its step; they share an arena
+        frame.table[lowered.arena_slot] = frames[0].arena_address
+        for (slot, python_type), value in zip(lowered.scalars, scalars, strict=True):
+            (frame.floats if python_type is float else frame.integers)[slot] = value
     best = [float("inf")] * len(programs)
     for _ in range(rounds):
-        for k, program in enumerate(programs):
+        for k, (program, frame) in enumerate(zip(programs, frames, strict=True)):
             start = perf_counter()
             code = program.run(frame.address, id(bound))
             best[k] = min(best[k], perf_counter() - start)

@@ -18,7 +18,7 @@ from tracejit.codegen import reference
 from tracejit.codegen.driver import MISMATCH
 from tracejit.codegen.lower import Lowered
 from tracejit.codegen.memory import ALIGNMENT
-from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, Slot
+from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NestRun, NumberSlot, Slot
 from tracejit.core import dtypes
 from tracejit.core.floating import quiet_runner
 from tracejit.runtime.frame import pointer
@@ -73,7 +73,7 @@ class ReferenceRunner:
         """The distinct nests of the program, in the order of their first call."""
         found: dict[str, None] = {}
         for step in self.lowered.spec.steps:
-            if isinstance(step, NestCall):
+            if isinstance(step, NestCall | NestRun):
                 found[reference.render(step.nest)] = None
         return "\n\n".join(found)
 
@@ -89,7 +89,8 @@ class ReferenceRunner:
         arrays = _in_order(ctypes.cast(int(table[0]), ctypes.py_object).value, spec.resident)
         if len(arrays) != len(spec.arrays) or not all(map(_matches, arrays, spec.arrays)):
             return MISMATCH
-        if any(_overlap(arrays[i], arrays[j]) for i, j in spec.disjoint):
+        written = [i for i in spec.disjoint if spec.arrays[i].written]
+        if any(i != j and _overlap(arrays[i], arrays[j]) for i in written for j in spec.disjoint):
             return MISMATCH
         regions = self._regions(table, arrays)
 
@@ -98,10 +99,11 @@ class ReferenceRunner:
             return Memory(low, high, start + _number(where.offset, table) + further, dtype)
 
         for step in spec.steps:
-            if isinstance(step, NestCall):
-                code = self._nest(step, table, bind)
-                if code:
-                    return code
+            if isinstance(step, NestCall | NestRun):
+                for call in step.calls if isinstance(step, NestRun) else (step,):
+                    code = self._nest(call, table, bind)
+                    if code:
+                        return code
             elif isinstance(step, GemmCall):
                 _gemm(step, table, bind)
             else:
