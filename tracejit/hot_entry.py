@@ -10,7 +10,6 @@ The code is found again by its content, in the disk cache, too: no address is pa
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -18,9 +17,11 @@ from typing import Any, Final
 from tracejit.autograd.compiled import CompiledNode, ConsumedNode
 from tracejit.autograd.tape import Storage
 from tracejit.capture.entry import Body, Exit, Recording
-from tracejit.codegen import machine_code, object_cache, object_code, python_api
+from tracejit.codegen import machine_code, python_api
+from tracejit.codegen.linked import linked
 from tracejit.codegen.machine_code import FASTCALL, KEYWORDS
 from tracejit.codegen.python_api import ITEMS, LIST_ITEMS, TYPE
+from tracejit.codegen.reference_counts import counting
 from tracejit.codegen.straight_line import Untranslatable, translate
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.tensor import Tensor
@@ -34,7 +35,7 @@ _SYMBOL: Final = "tracejit_hot"
 _DISPATCH: Final = f"""
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @_Py_Dealloc(ptr)
-{object_code.counting()}
+{counting()}
 define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count, ptr %keywords) nounwind {{
 entry:
   %paths.at = getelementptr i8, ptr %self, i64 {ITEMS}
@@ -112,20 +113,6 @@ slow:
 """
 
 
-def _linked(text: str) -> tuple[int, Any]:
-    """Address and owner of the function _SYMBOL of a text; its object code comes from the disk cache, or goes there."""
-    key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
-    kept = object_cache.take(key)
-    if kept is not None:
-        try:
-            return machine_code.link(kept, python_api.symbols(), _SYMBOL)
-        except RuntimeError as error:
-            object_cache.discard(key, str(error))
-    made = machine_code.assemble(text)
-    object_cache.keep(key, made)
-    return machine_code.link(made, python_api.symbols(), _SYMBOL)
-
-
 def _layouts(namespace: Mapping[str, Any]) -> dict[Any, dict[str, int]]:
     """Slots of the classes whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
     kinds = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, Tensor)]
@@ -143,13 +130,13 @@ def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -
         raise Untranslatable("a program that is not one call of machine code")
     source = recording.text(body, interpreted=False)
     text, constants = translate(source, "entry", _SYMBOL, entry.__globals__, _layouts(entry.__globals__), body.run())
-    address, owner = _linked(text)
+    address, owner = linked(text, _SYMBOL)
     return machine_code.builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))
 
 
 @cache
 def _dispatching() -> tuple[int, Any]:
-    return _linked(_DISPATCH)
+    return linked(_DISPATCH, _SYMBOL)
 
 
 def dispatcher(paths: list[Any], leave: Callable[..., Any], python: Callable[..., Any]) -> Any:

@@ -21,62 +21,14 @@ from typing import Any, Final
 from tracejit.codegen import python_api
 from tracejit.codegen.llvm_operations import Code
 from tracejit.codegen.python_api import FUNCTIONS, ITEMS, LIST_ITEMS, SIZE, TYPE
+from tracejit.codegen.reference_counts import counting
+from tracejit.codegen.separation import PROBING
 
-__all__ = ["UNKNOWN", "ObjectCode", "Value", "counting"]
+__all__ = ["UNKNOWN", "ObjectCode", "Value"]
 
 UNKNOWN: Final = object()
 _BYTES: Final = bytes.__basicsize__ - 1
 
-_COUNTED: Final = """
-define internal void @incref(ptr %o) nounwind {
-  %count = load i64, ptr %o
-  %more = add i64 %count, 1
-  store i64 %more, ptr %o
-  ret void
-}
-define internal void @decref(ptr %o) nounwind {
-  %count = load i64, ptr %o
-  %less = sub i64 %count, 1
-  store i64 %less, ptr %o
-  %last = icmp eq i64 %less, 0
-  br i1 %last, label %free, label %end
-free:
-  call void @_Py_Dealloc(ptr %o)
-  br label %end
-end:
-  ret void
-}
-"""
-_IMMORTAL: Final = """
-define internal void @incref(ptr %o) nounwind {
-  %low = load i32, ptr %o
-  %immortal = icmp slt i32 %low, 0
-  br i1 %immortal, label %end, label %counted
-counted:
-  %count = load i64, ptr %o
-  %more = add i64 %count, 1
-  store i64 %more, ptr %o
-  br label %end
-end:
-  ret void
-}
-define internal void @decref(ptr %o) nounwind {
-  %low = load i32, ptr %o
-  %immortal = icmp slt i32 %low, 0
-  br i1 %immortal, label %end, label %counted
-counted:
-  %count = load i64, ptr %o
-  %less = sub i64 %count, 1
-  store i64 %less, ptr %o
-  %last = icmp eq i64 %less, 0
-  br i1 %last, label %free, label %end
-free:
-  call void @_Py_Dealloc(ptr %o)
-  br label %end
-end:
-  ret void
-}
-"""
 _HELPERS: Final = f"""
 define internal void @xdecref(ptr %o) nounwind {{
   %none = icmp eq ptr %o, null
@@ -126,53 +78,7 @@ end:
   %result = add i64 %start, %size
   ret i64 %result
 }}
-define internal i1 @distinct(ptr %objects, i64 %count, ptr %table, i64 %mask) nounwind {{
-entry:
-  %bytes.less = shl i64 %mask, 3
-  %bytes = add i64 %bytes.less, 8
-  call void @llvm.memset.p0.i64(ptr %table, i8 0, i64 %bytes, i1 false)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %put ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %look, label %yes
-look:
-  %from = getelementptr ptr, ptr %objects, i64 %i
-  %o = load ptr, ptr %from
-  %bits = ptrtoint ptr %o to i64
-  %high = lshr i64 %bits, 4
-  %spread = mul i64 %high, -7046029254386353131
-  %hash = lshr i64 %spread, 32
-  br label %probe
-probe:
-  %h = phi i64 [ %hash, %look ], [ %h1, %other ]
-  %place = and i64 %h, %mask
-  %at = getelementptr ptr, ptr %table, i64 %place
-  %there = load ptr, ptr %at
-  %free = icmp eq ptr %there, null
-  br i1 %free, label %put, label %taken
-taken:
-  %twice = icmp eq ptr %there, %o
-  br i1 %twice, label %no, label %other
-other:
-  %h1 = add i64 %h, 1
-  br label %probe
-put:
-  store ptr %o, ptr %at
-  %i1 = add i64 %i, 1
-  br label %loop
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
-
-
-def counting() -> str:
-    """The definitions of `incref(ptr)` and `decref(ptr)`, which need _Py_Dealloc."""
-    return _IMMORTAL if python_api.immortal_objects() else _COUNTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +124,7 @@ class ObjectCode:
         ]  # fmt: skip
         declarations = {**self.code.declarations, "_Py_Dealloc": python_api.declaration("_Py_Dealloc")}
         return "\n".join(
-            [*sorted(declarations.values()), counting(), _HELPERS, *self._globals, *head, *self.code.lines, *end, ""]
+            [*sorted(declarations.values()), counting(), PROBING, _HELPERS, *self._globals, *head, *self.code.lines, *end, ""]
         )
 
     def constants(self) -> tuple[Any, ...]:

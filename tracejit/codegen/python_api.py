@@ -3,8 +3,6 @@
 Machine code calls a C function by its symbol, which is resolved when the code is linked; the text shows no address.  Offsets are
 those of structs that the headers of CPython and NumPy publish; `supported()` verifies each of them on live objects before
 the first use, and says no on an interpreter whose objects look otherwise (another implementation, a debug or a free-threaded build).
-
-Reference counts are 64-bit words.  From 3.12 on an object whose lower 32 bits are negative is immortal, and not counted.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ __all__ = ["explain_function", "graph_text", "source_text"]
 
 
 def explain_function(name: str, stats: Any, entries: Sequence[tuple[Any, Any, str]], reasons: Mapping[Any, int]) -> str:
-    """Counters, each recorded path with its inputs, how calls reach its program, guards inside, passes and kernels, and the reasons for eager runs."""
+    """Counters; each recorded path with its inputs, how calls reach its program, guards inside, passes and kernels; the reasons for eager
+    runs."""
     lines = [f"{name}: {stats}"]
     for i, (recording, executable, calls) in enumerate(entries):
         lines.append(

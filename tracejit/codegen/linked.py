@@ -1,0 +1,26 @@
+"""Small functions in machine code that call Python's C interface: from LLVM text to an address, by way of the disk cache."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tracejit.codegen import machine_code, object_cache, python_api
+
+__all__ = ["linked"]
+
+
+def linked(text: str, symbol: str) -> tuple[int, tuple[Any, ...]]:
+    """The address of function `symbol` of a text that shows no address, and what owns its code.  The text may call python_api.FUNCTIONS.
+
+    Raises RuntimeError for a text that LLVM does not take."""
+    key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
+    kept = object_cache.take(key)
+    if kept is not None:
+        try:
+            return machine_code.link(kept, python_api.symbols(), symbol)
+        except RuntimeError as error:
+            object_cache.discard(key, str(error))
+    made = machine_code.assemble(text)
+    object_cache.keep(key, made)
+    return machine_code.link(made, python_api.symbols(), symbol)
