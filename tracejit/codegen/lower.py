@@ -10,6 +10,7 @@ new contents are copied at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -237,22 +238,24 @@ class _Lowering:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
         values = self.values
         kept = {values.root(v) for v in (*self.results, *self.residuals) if values.is_tensor(v)}  # type: ignore[arg-type]
+        sources = Counter(values.root(v) for _, v in values.writes)
+        made = {v: k for k, u in enumerate(self.units) for v in u.writes}
+        last_read = {v: k for k, u in enumerate(self.units) for v in u.reads}
+        kept.update(self.accumulated.values())  # their memory is written by more than one step
         for target, v in values.writes:
             if v == target:
                 continue
-            position = next((k for k, u in enumerate(self.units) if v in u.writes), None)
+            position = made.get(v)
             aval = values.aval(v)
-            sources = [w for _, w in values.writes if values.root(w) == v]
             free = (
                 position is not None
                 and position >= self.first_free
                 and v not in kept
-                and len(sources) == 1
+                and sources[v] == 1
                 and values.root(v) == v
-                and v not in self.accumulated.values()  # its memory is written by more than one step
                 and values.strided[target].strides == contiguous(aval.shape)
-                and all(target not in u.reads for u in self.units[position + 1 :])
-                and all(values.root(w) != target for _, w in values.writes)
+                and last_read.get(target, -1) <= position
+                and target not in sources
             )
             if free and position is not None:
                 unit = self.units[position]
