@@ -79,6 +79,15 @@ def test_cheap_values_are_computed_again_rather_than_kept() -> None:
     assert operations(nest).count("mul") == 2
 
 
+@pytest.mark.parametrize(("row", "kept"), [(32, False), (64, True), (1 << 15, False)])
+def test_a_long_chain_is_kept_where_a_row_is_long_but_fits_into_near_memory(row: int, kept: bool) -> None:
+    nest = only_nest(
+        lambda x, y, z: (v := x * y + z - x * z) - op("amax", v, dims=(1,), keepdim=True), f32(8, row), f32(8, row), f32(8, row)
+    )
+    assert bool(nest.temporaries) == kept
+    assert operations(nest).count("mul") == (2 if kept else 4)
+
+
 def test_reductions_of_one_pass_share_a_loop_and_its_loads() -> None:
     nest = only_nest(lambda x: tuple(op(r, x, dims=(1,), keepdim=False) for r in ("sum", "amax", "amin")), f32(64, 32))
     (loop,) = kinds(nest, Reduce)

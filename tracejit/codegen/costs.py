@@ -5,6 +5,7 @@ The numbers come from the scalar lowering itself, so no table of primitives is n
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from tracejit.codegen.expr import Expr, Var, builder
@@ -14,9 +15,10 @@ from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal, Node
 
-__all__ = ["CHEAP_LOAD", "EXPENSIVE", "compute_dtype", "operation_cost"]
+__all__ = ["CHEAP_LOAD", "EXPENSIVE", "LONG_CHAIN", "compute_dtype", "operation_cost", "row_cost"]
 
 EXPENSIVE: Final = 8  # from here on a value is kept rather than computed again
+LONG_CHAIN: Final = 6  # from here on a value and all it is computed from are kept, where a row of them fits into near memory
 CHEAP_LOAD: Final = 3  # from here on a value that lies in memory anyway is loaded rather than computed again
 _known: dict[tuple[Any, ...], int] = {}
 
@@ -51,4 +53,28 @@ def operation_cost(values: Values, node: Node) -> int:
         assert node.op.lowering is not None
         result = node.op.lowering(builder, *operands, **node.attrs)
         cost = _known[key] = total_weight([result])
+    return cost
+
+
+def row_cost(values: Values, number: int, again: Callable[[int], bool], at_hand: Container[int], row: int) -> int:
+    """The cost of one element of a node and of what it is computed from, as far as `again` says so; a load costs as much as an addition.
+
+    at_hand: nodes whose elements only need loading.  Operands of fewer than `row` elements cost nothing: a row has one of them."""
+    cost, stack, seen = 0, [number], set()
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n in at_hand:
+            cost += 1
+            continue
+        cost += operation_cost(values, values.nodes[n])
+        for o in values.nodes[n].operands:
+            if values.is_tensor(o):
+                source = values.producer.get(values.root(o), -1)  # type: ignore[arg-type]
+                if source >= 0 and again(source):
+                    stack.append(source)
+                elif values.aval(o).size >= row:  # type: ignore[arg-type]
+                    cost += 1
     return cost

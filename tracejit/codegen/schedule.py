@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracejit.codegen.costs import CHEAP_LOAD, EXPENSIVE, operation_cost
+from tracejit.codegen.costs import CHEAP_LOAD, EXPENSIVE, LONG_CHAIN, operation_cost, row_cost
 from tracejit.codegen.elements import Elements, Scope, Scratch, Valued
 from tracejit.codegen.expr import Expr, Load, builder
 from tracejit.codegen.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Member
@@ -34,6 +34,8 @@ from tracejit.core.shapes import product
 from tracejit.ir.graph import Literal
 
 __all__ = ["Argument", "Scheduled", "schedule"]
+
+NEAR_ROWS = range(64, 1 << 15)  # elements of a row that is long enough for scratch to pay and stays in near caches
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +152,12 @@ class _Nest(Elements):
     def _plan_keeping(self) -> None:
         """Decide which values cross from one phase to a later one through memory."""
         computed: dict[int, int] = {}  # number -> first phase that computes it
+        row, members = product(self.sizes[self.outer :]), self.group.members
         for phase in sorted(self.passes):
             stack, seen = self._roots(phase), set()
             while stack:
                 n = stack.pop()
-                m = self.group.members[n]
-                if n in seen or m.level != INNER or m.reduced:
+                if n in seen or members[n].level != INNER or members[n].reduced:
                     continue
                 seen.add(n)
                 first = computed.get(n)
@@ -164,6 +166,9 @@ class _Nest(Elements):
                     if self.store_phase.get(n, phase) < phase and n in self.stored and cost >= CHEAP_LOAD:
                         self.keep.setdefault(n, self.store_phase[n])
                         continue
+                    if cost < EXPENSIVE and row in NEAR_ROWS:
+                        again = row_cost(self.values, n, lambda p: p in members and members[p].level == INNER, self.keep, row)
+                        cost = EXPENSIVE if again >= LONG_CHAIN else cost
                     if cost >= EXPENSIVE:
                         self.keep.setdefault(n, first)
                         continue
