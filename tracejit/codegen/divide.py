@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from tracejit.codegen.elements import Scratch
@@ -220,9 +221,9 @@ class _Divider:
             places.add((self.number(index.offset), tuple(sorted(terms))))
         if len(places) != 1:
             return False
-        ((_, terms),) = places
+        ((_, place),) = places
         reach = 0  # how far apart the elements of the axes so far may be
-        for axis, stride in sorted(terms, key=lambda term: abs(term[1])):
+        for axis, stride in sorted(place, key=lambda term: abs(term[1])):
             if abs(stride) <= reach:
                 return False
             reach += abs(stride) * (extents[axis] - 1)
@@ -411,9 +412,8 @@ class _Chunks:
         loop = self._statement(replace(self.cut.loop, extent=self.many))
         clears: list[Statement] = []
         for buffer, (reducer, elements) in self.cut.late.items():
-            own = self.copies[buffer, 0]
             empty = builder.const(identity(reducer, buffer.dtype), buffer.dtype)
-            clears.append(_over(elements, lambda index, own=own, empty=empty: Store(own, index, empty)))
+            clears.append(_over(elements, partial(_stored, self.copies[buffer, 0], empty)))
         if not isinstance(loop, Reduce):
             return [*clears, loop]
         parts: list[Statement] = []
@@ -445,6 +445,10 @@ class _Chunks:
             items = tuple((var, c, Load(own, Index(((chunk, self.parts[own]),)))) for var, c, own in self.results)
             made.append(Reduce(chunk, self.cut.count, items))
         return made
+
+
+def _stored(buffer: Buffer, value: Expr, index: Index) -> Statement:
+    return Store(buffer, index, value)
 
 
 def _over(elements: int, statement: Callable[[Index], Statement]) -> Statement:
