@@ -11,7 +11,7 @@ import pytest
 
 import tracejit
 from tracejit import nn
-from tracejit.capture.structure import machine
+from tracejit.capture.cell import machine
 from tracejit.codegen import words
 
 pytestmark = pytest.mark.skipif(not words.supported(), reason="dictionaries of this Python have no versions")

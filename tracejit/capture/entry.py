@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracejit.capture.cell import Cell, machine
 from tracejit.capture.reasons import Reason
 from tracejit.capture.runs import commas
-from tracejit.capture.structure import Cell, Structure, machine
+from tracejit.capture.structure import Structure
+from tracejit.codegen.separation import separate
 from tracejit.codegen.straight_line import RUN, Run
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
@@ -176,8 +178,8 @@ class Recording:
         exec(compile(self.text(body), "<tracejit entry>", "exec"), namespace)
         if self.structure is not None and body.calls is not None:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
-            cell = Cell(namespace["examine"], MISS, namespaces, body.calls, len(body.cached))
-            namespace.update(state_of=cell.state, refresh=cell.refresh, same=machine().same)
+            cell = Cell(namespace["examine"], MISS, namespaces, body.calls)
+            namespace.update(state_of=cell.state, refresh=cell.refresh, same=machine().same, separate=separate())
         entry: Entry = namespace["entry"]
         return entry
 
@@ -187,8 +189,9 @@ class Recording:
         lines: list[str] = []
         guards: Sequence[str] = self.guards
         if self.structure is not None and body.calls is not None:
-            lines += _examining(self.structure, body.cached)
-            guards = _guarding(self.structure, body.cached, [*body.run_lines, *rest])
+            held, definitions = _needed(self.structure, [*body.run_lines, *rest])
+            lines += _examining(self.structure, [*body.cached.values(), *held])
+            guards = _guarding(self.structure, [*body.cached, *held], definitions)
         lines += ["def entry(args, kwargs):", *_missing_on_errors(guards)]
         lines += [f"    {line}" for line in rest]
         return "\n".join(lines) + "\n"
@@ -208,33 +211,39 @@ def distinct_lines(expressions: Sequence[str]) -> list[str]:
     return [f"if len({{{', '.join(f'id({v})' for v in expressions)}}}) != {len(expressions)}: return MISS"]
 
 
-def _examining(structure: Structure, cached: Mapping[str, str]) -> list[str]:
-    """`examine(*roots)`: runs the checks; MISS, or what a Cell needs (structure.Found)."""
-    found = [f"({commas(part)})" for part in (structure.instances, structure.tensors, structure.apart, cached.values())]
-    lines = [*structure.checks, *distinct_lines(structure.apart), f"return {', '.join(found)}"]
+def _needed(structure: Structure, rest: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is needed of what `structure.checks` define, by statements that follow them (`rest`, and guards outside the checks): variables
+    that the Cell holds, and lines that define the others."""
+    used = {name for text in (*structure.after, *rest, *structure.others) for name in _VARIABLE.findall(text)}
+    lines = []
+    for variable, line in reversed(list(structure.definitions.items())):
+        if variable in used and variable not in structure.held:
+            used.update(_VARIABLE.findall(line))
+            lines.append(line)
+    return [variable for variable in structure.held if variable in used], lines[::-1]
+
+
+def _examining(structure: Structure, wanted: Sequence[str]) -> list[str]:
+    """`examine(*roots)`: runs the checks; MISS, or what a Cell needs."""
+    items = [f"({v}, {place}, {v}[{place}])" if place else f"({v}, None, None)" for v, place in structure.reads]
+    found = [f"({commas(part)})" for part in (structure.instances, structure.tensors, structure.apart, items)]
+    lines = [*structure.checks, *distinct_lines(structure.apart), f"return {commas([*found, *wanted])}"]
     return [f"def examine({', '.join(structure.roots)}):", *_missing_on_errors(lines)]
 
 
-def _guarding(structure: Structure, cached: Mapping[str, str], rest: Sequence[str]) -> list[str]:
-    """The guards of an entry: while no word has moved, `structure.checks` are not among them.  rest: what follows the guards."""
+def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence[str]) -> list[str]:
+    """The guards of an entry: while no word has moved, `structure.checks` are not among them."""
     roots = structure.roots
     addresses = [f"id({root})" for root in roots]
     moved = f"{addresses[0] if len(roots) == 1 else f'({commas(addresses)})'} != structure[0] or " if roots else ""
     lines = [
         *structure.before, "structure = state_of[0]", f"if {moved}not same(structure[1]):", f"    structure = refresh({', '.join(roots)})",
-        "    if structure is MISS: return MISS", f"_, _, apart, key, {''.join(f'{name}, ' for name in cached)}= structure",
+        "    if structure is MISS: return MISS", f"_, _, apart, key, _, {commas(wanted)}= structure",
     ]  # fmt: skip
-    used = {name for text in (*structure.after, *rest, *structure.others) for name in _VARIABLE.findall(text)}
-    needed = []
-    for variable, line in reversed(list(structure.definitions.items())):
-        if variable in used:
-            used.update(_VARIABLE.findall(line))
-            needed.append(line)
-    lines += reversed(needed)
+    lines += definitions
     lines += structure.after
     if structure.others and structure.apart:
-        ids = commas(f"id({expression})" for expression in structure.others)
-        lines.append(f"if not apart.isdisjoint(({ids})): return MISS")
+        return [*lines, f"if not separate(apart, {', '.join(structure.others)}): return MISS"]
     return [*lines, *distinct_lines(structure.others)]
 
 

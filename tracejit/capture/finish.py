@@ -23,7 +23,7 @@ from tracejit.capture.entry import (
     distinct_lines,
 )
 from tracejit.capture.recipes import Recipes
-from tracejit.capture.recorder import TensorSource
+from tracejit.capture.recorder import ABSENT, TensorSource
 from tracejit.capture.structure import Structure, split
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.dtypes import FROM_NUMPY
@@ -117,12 +117,20 @@ def _guard_lines(recorder: CallHandlers, backward_ran: bool) -> list[str]:
 def _structure(recorder: CallHandlers, guards: list[str], distinct: list[str]) -> Structure | None:
     objects = {text: value for value in recorder.keep if (text := recorder.sources.get(id(value))) is not None}
     changed: set[int] = set()
+    stored: dict[int, set[str]] = {}
     for effect in recorder.effects:
         if isinstance(effect, AttributeStore):
             changed.add(id(effect.owner))
+        elif (
+            isinstance(effect, ItemStore)
+            and type(effect.container) is dict
+            and type(effect.key) is str
+            and effect.value is not ABSENT
+        ):
+            stored.setdefault(id(effect.container), set()).add(effect.key)
         elif isinstance(effect, (ItemStore, MethodCall)):
             changed.add(id(effect.container))
-    return split(guards, distinct, objects, recorder.namespace, recorder.instance_reads, changed)
+    return split(guards, distinct, objects, recorder.namespace, recorder.instance_reads, changed, stored)
 
 
 def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[str]:

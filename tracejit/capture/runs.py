@@ -75,7 +75,7 @@ class Runs:
         return self._name(kind, 0, [pattern.format(self._tensors[i]) for i in positions]) if positions else "()"
 
     def split(self, positions: Sequence[int], kind: str, pattern: str) -> list[str]:
-        """The inside of a tuple display of the inputs at `positions`, those in runs first."""
-        inside = [i for i in positions if i not in self.single]
-        found = [f"*{self.chosen(inside, kind, pattern)}"] if inside else []
-        return found + [pattern.format(self._tensors[i]) for i in positions if i in self.single]
+        """Tuples of the inputs at `positions`: one of those in runs, one of the others, where there are any."""
+        inside, outside = ([i for i in positions if (i in self.single) is single] for single in (False, True))
+        found = [self.chosen(inside, kind, pattern)] if inside else []
+        return [*found, f"({commas(pattern.format(self._tensors[i]) for i in outside)})"] if outside else found

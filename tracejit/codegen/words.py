@@ -2,14 +2,15 @@
 
 CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a number that no other state of any dictionary of the process
 shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
-array and flags" are comparisons of a few words, whoever wrote to them and however.  A builtin function is made here:
+array and flags" are comparisons of a few words, whoever wrote to them and however.  Two builtin functions are made here:
 
 * `same(table)`: `table` is bytes of int64: the number of pairs, pairs (address, expected word), and blocks (address, four expected
   words in a row).  Stops at the first difference, so an address may lie in an object that is only known to be alive because of what is
   before it.
+* `mark_written(storages)`: what the function of that name in autograd/tape.py does, for a tuple.
 
-It runs under the GIL, allocates nothing, and runs no code of the program.  Invariant: layouts are verified on live
-objects before first use; where they are not the known ones `supported()` is false, and entries check everything in Python.
+Both run under the GIL, and run no code of the program.  Invariant: layouts are verified on live objects before first use; where they
+are not the known ones `supported()` is false, and entries check everything in Python.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -27,10 +29,12 @@ __all__ = [
     "BLOCK",
     "NEVER",
     "Functions",
+    "Marking",
     "block",
     "counted",
     "functions",
     "instance_words",
+    "item_words",
     "namespace_words",
     "packed",
     "slot_offsets",
@@ -42,9 +46,16 @@ __all__ = [
 _METH_O: Final = 0x0008
 _TYPE: Final = 8  # PyObject_HEAD: reference count, type
 _MAPPING: Final = 16  # mappingproxyobject.mapping
+_LENGTH: Final = 16  # ob_size of a list, ma_used of a dictionary
+_ITEMS: Final = 24  # PyListObject.ob_item
 _VERSION: Final = 24  # PyDictObject.ma_version_tag
+_KEYS: Final = 32  # PyDictObject.ma_keys
+_VALUES: Final = 40  # PyDictObject.ma_values
+_USED: Final = 24  # PyDictKeysObject.dk_nentries
+_INDEX: Final = 32  # PyDictKeysObject.dk_indices
 _DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
 _BYTES: Final = bytes.__basicsize__ - 1
+_TUPLE: Final = tuple.__basicsize__
 
 
 def word(address: int) -> int:
@@ -93,6 +104,48 @@ def namespace_words(proxy: Any) -> list[int]:
     return [place, word(place)]
 
 
+def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
+    """Pairs that hold while lists and dictionaries hold what they hold: (container, place, item), where place is an index, a key, or None
+    for the length.  Containers, keys and items must be kept alive meanwhile.  Empty where a key is not found."""
+    words: dict[int, int] = {}
+    places: dict[int, dict[int, int]] = {}
+    for container, place, item in items:
+        address = id(container)
+        if place is None:
+            words[address + _LENGTH] = len(container)
+        elif type(container) is list:
+            elements = words[address + _ITEMS] = word(address + _ITEMS)
+            words[elements + 8 * place] = id(item)
+        else:
+            table = words[address + _KEYS] = word(address + _KEYS)
+            words[table + 8] = word(table + 8)  # sizes and kind
+            if address not in places:
+                places[address] = _entries(container)
+            entry = places[address].get(id(_stored_key(container, place)))
+            if entry is None:
+                return []
+            words[entry], words[entry + 8] = word(entry), id(item)
+    return [number for pair in words.items() for number in pair]
+
+
+def _stored_key(dictionary: dict[Any, Any], key: Any) -> Any:
+    """The key object in a dictionary: `key` itself unless it is a string."""
+    return next((k for k in dictionary if type(k) is str and k == key), key) if type(key) is str else key
+
+
+def _entries(dictionary: dict[Any, Any]) -> dict[int, int]:
+    """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys."""
+    table = word(id(dictionary) + _KEYS)
+    if word(id(dictionary) + _VALUES):
+        return {}
+    head = word(table + 8)  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
+    first, step = table + _INDEX + (1 << (head >> 8 & 255)), 16 if head >> 16 & 255 else 24
+    used = word(table + _USED)
+    found = struct.unpack(f"={used * step // 8}q", ctypes.string_at(first, used * step))
+    offset = step // 8 - 2
+    return {found[i * step // 8 + offset]: first + i * step + 8 * offset for i in range(used)}
+
+
 def slot_offsets(instance: Any, names: Iterable[str]) -> dict[str, int]:
     """Byte offsets of the slots `names`, found on a live instance, whose slots are changed.  Raises RuntimeError where one is not found."""
     found = {}
@@ -135,10 +188,27 @@ def supported() -> bool:
         seen.append(word(place))
     before = word(namespace)
     _Probe.mark = 1  # type: ignore[attr-defined]
-    return word(namespace) != before and word(place) == seen[-1]
+    return word(namespace) != before and word(place) == seen[-1] and _containers_are_known()
 
 
-def _text(true: int, false: int) -> str:
+def _containers_are_known() -> bool:
+    """Whether items of lists and dictionaries are where they are expected."""
+    values = [object() for _ in range(20)]
+    mixed: dict[Any, Any] = dict(zip(values, values, strict=True))
+    named: dict[Any, Any] = {str(i): v for i, v in enumerate(values)}
+    for dictionary in (mixed, named):
+        del dictionary[next(iter(dictionary))]
+        entries = _entries(dictionary)
+        for key, value in dictionary.items():
+            place = entries.get(id(key))
+            if place is None or word(place) != id(key) or word(place + 8) != id(value):
+                return False
+    elements = word(id(values) + _ITEMS)
+    lengths = word(id(values) + _LENGTH), word(id(named) + _LENGTH)
+    return lengths == (20, 19) and [word(elements + 8 * i) for i in range(20)] == list(map(id, values))
+
+
+def _text(true: int, false: int, none: int, one: int, layout: Marking, api: Mapping[str, int]) -> str:
     return f"""
 declare i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64>)
 define ptr @same(ptr %self, ptr %table) nounwind {{
@@ -194,6 +264,54 @@ answer:
   store i64 %more, ptr %object
   ret ptr %object
 }}
+define ptr @mark_written(ptr %self, ptr %storages) nounwind {{
+entry:
+  %size.at = getelementptr i8, ptr %storages, i64 16
+  %size = load i64, ptr %size.at
+  %one = inttoptr i64 {one} to ptr
+  %counter = inttoptr i64 {layout.counter} to ptr
+  %call = inttoptr i64 {api["PyObject_CallNoArgs"]} to ptr
+  %add = inttoptr i64 {api["PyNumber_Add"]} to ptr
+  %keep = inttoptr i64 {api["Py_IncRef"]} to ptr
+  %drop = inttoptr i64 {api["Py_DecRef"]} to ptr
+  %now = call ptr %call(ptr %counter)
+  %failed = icmp eq ptr %now, null
+  br i1 %failed, label %error, label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %mark ]
+  %more = icmp slt i64 %i, %size
+  br i1 %more, label %item, label %end
+item:
+  %offset = mul i64 %i, 8
+  %place = add i64 %offset, {_TUPLE}
+  %from = getelementptr i8, ptr %storages, i64 %place
+  %storage = load ptr, ptr %from
+  %version.at = getelementptr i8, ptr %storage, i64 {layout.version}
+  %version = load ptr, ptr %version.at
+  %next = call ptr %add(ptr %version, ptr %one)
+  %stuck = icmp eq ptr %next, null
+  br i1 %stuck, label %stop, label %mark
+mark:
+  store ptr %next, ptr %version.at
+  call void %drop(ptr %version)
+  %written.at = getelementptr i8, ptr %storage, i64 {layout.written}
+  %written = load ptr, ptr %written.at
+  call void %keep(ptr %now)
+  store ptr %now, ptr %written.at
+  call void %drop(ptr %written)
+  %i1 = add i64 %i, 1
+  br label %loop
+stop:
+  call void %drop(ptr %now)
+  br label %error
+error:
+  ret ptr null
+end:
+  call void %drop(ptr %now)
+  %none = inttoptr i64 {none} to ptr
+  call void %keep(ptr %none)
+  ret ptr %none
+}}
 """
 
 
@@ -203,13 +321,24 @@ class _MethodDefinition(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-class Functions:
-    """The function; owns its code."""
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """Offsets of `version` and `written` in a storage, and the id of the callable that numbers changes, which must live for ever."""
 
-    def __init__(self) -> None:
+    version: int
+    written: int
+    counter: int
+
+
+class Functions:
+    """The two functions; owns their code."""
+
+    def __init__(self, layout: Marking) -> None:
+        names = ("PyObject_CallNoArgs", "PyNumber_Add", "Py_IncRef", "Py_DecRef")
+        api = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in names}
         llvmlite.binding.initialize_native_target()
         llvmlite.binding.initialize_native_asmprinter()
-        module = llvmlite.binding.parse_assembly(_text(id(True), id(False)))
+        module = llvmlite.binding.parse_assembly(_text(id(True), id(False), id(None), id(1), layout, api))
         features = llvmlite.binding.get_host_cpu_features().flatten()
         target = llvmlite.binding.Target.from_default_triple()
         machine = target.create_target_machine(cpu=llvmlite.binding.get_host_cpu_name(), features=features, opt=2)
@@ -217,6 +346,7 @@ class Functions:
         self._engine.finalize_object()
         self._definitions: list[_MethodDefinition] = []
         self.same: Callable[[bytes], bool] = self._function("same")
+        self.mark_written: Callable[[tuple[Any, ...]], None] = self._function("mark_written")
 
     def _function(self, name: str) -> Any:
         definition = _MethodDefinition(name.encode(), self._engine.get_function_address(name), _METH_O, None)
@@ -227,6 +357,6 @@ class Functions:
 
 
 @cache
-def functions() -> Functions:
-    """`same`."""
-    return Functions()
+def functions(layout: Marking) -> Functions:
+    """`same` and `mark_written`, for storages of this layout."""
+    return Functions(layout)

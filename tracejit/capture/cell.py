@@ -1,0 +1,239 @@
+"""The state of an entry's structure (capture/structure.py): the words that show that nothing has changed, and what is made once.
+
+A `Cell` belongs to one entry.  It runs the checks when a word has moved, and keeps the new words and, made once, the tuples of arrays,
+tensors and edges that the entry's body asks for (`Body.cached`).  There are two tables of words.  The quick one has the dictionaries, and
+for all tensors together the counter of tensor/rebinding.py: a call's cost does not grow with the number of parameters.  The precise
+one, with the tensors' own words, is asked when the quick one has moved; if that was because of a tensor that nobody asked about,
+only the counter is new.
+
+Each state has a key of its own, which stands for its arrays with the metadata that they have (`ProgramSpec.resident`): the array
+objects of the tensors are out of reach of others (`tensor.shield`), so none of that changes unless the counter moves.
+
+Ownership: words are addresses, and hold nothing.  The tuples do hold arrays, and parameters where gradients may be wanted; they are
+dropped when a root dies (a weak reference tells), so a cell does not keep a dead model alive, and when the checks fail.  Only a
+parameter that itself leads to its model (an attribute of the tensor, a hook) could; such a parameter is not cached.  Lists and
+dictionaries have no words that no later state repeats, only addresses: so a state holds those that were looked at, with their items.
+They may have only what cannot lead back to a root (`leads_nowhere`): an optimizer's parameters and their state.
+
+It must not know what is computed with the values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import struct
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from tracejit.autograd.tape import Storage, next_sequence
+from tracejit.capture.policies import instance_dictionary
+from tracejit.codegen import separation
+from tracejit.codegen.frame_check import NO_KEY
+from tracejit.codegen.words import (
+    BLOCK,
+    NEVER,
+    Functions,
+    Marking,
+    block,
+    counted,
+    functions,
+    instance_words,
+    item_words,
+    namespace_words,
+    packed,
+    slot_offsets,
+    table,
+)
+from tracejit.tensor import Tensor, shield
+from tracejit.tensor.rebinding import ADDRESS, rebindings
+
+__all__ = ["Cell", "leads_nowhere", "machine"]
+
+_SIMPLE = frozenset((int, float, str, bool, bytes, complex, type(None)))
+_SLOTS = ("_array", "_base", "_grad", "_hooks", "_node", "_requires_grad", "_seen", "_storage")
+
+
+@cache
+def _offsets() -> dict[str, int]:
+    """Of the slots of a Tensor.  Raises RuntimeError where the blocks of `Cell` would not hold what they must, or hold what may change."""
+    found = {"type": object.__basicsize__ - 8, **slot_offsets(Tensor(), _SLOTS)}
+    for start, inside in (("type", ("_array", "_base")), ("_hooks", ("_node", "_requires_grad"))):
+        covered = {name for name, offset in found.items() if 0 <= offset - found[start] < 8 * BLOCK}
+        if not covered.issuperset(inside) or not covered.isdisjoint(("_grad", "_storage", "_seen")):
+            raise RuntimeError(
+                f"slots of Tensor: a block from {start} on holds {sorted(covered)}; expected {inside} and no changing ones"
+            )
+    return found
+
+
+@cache
+def machine() -> Functions:
+    """The functions of codegen/words.py, where the slots of Tensors are as `Cell` needs them."""
+    _offsets()
+    found = slot_offsets(Storage(), ("version", "written"))
+    return functions(Marking(found["version"], found["written"], id(next_sequence)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table; roots: they tell when one dies."""
+
+    pairs: bytes
+    precise: bytes
+    state: tuple[Any, ...]
+    roots: tuple[weakref.ref[Any], ...]
+
+
+_next_key = itertools.count(1).__next__
+
+
+class Cell:
+    """`state[0]` is (addresses of the roots, quick table, ids of objects that must differ from others, key, items of containers, *what the
+    entry wants: tuples for its body, objects held)."""
+
+    __slots__ = (
+        "__weakref__",
+        "_backing_off",
+        "_calls",
+        "_examine",
+        "_last",
+        "_missed",
+        "_namespaces",
+        "_patience",
+        "_tables",
+        "_unused",
+        "state",
+    )
+
+    def __init__(self, examine: Callable[..., Any], missed: object, namespaces: Sequence[Any], calls: Sequence[int]) -> None:
+        """examine(*roots) runs the checks: what it finds (instances, tensors, objects that must differ from others, (container, place,
+        item) for each item it looked at, *what the entry wants), or `missed`.  calls[0]: how many calls the entry has served."""
+        self._examine = examine
+        self._unused: tuple[Any, ...] = (0, NEVER, separation.table(()), NO_KEY, ())
+        self._namespaces = tuple(namespaces)
+        self._calls = calls
+        self._last = -2
+        self._patience = self._backing_off = 0
+        self._tables: _Tables | None = None
+        self.state: list[Any] = [self._unused]
+        self._missed = missed
+
+    def drop(self, _: object = None) -> None:
+        """Forget words and tuples."""
+        self.state[0] = self._unused
+        self._tables = None
+
+    def refresh(self, *roots: Any) -> Any:
+        """A word has moved: the state after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
+        addresses = id(roots[0]) if len(roots) == 1 else tuple(map(id, roots))
+        known, counter = self._tables, rebindings()
+        if known is not None and known.state[0] == addresses and machine().same(known.precise):
+            return self._keep(replace(known, state=(addresses, _quick(counter, known.pairs), *known.state[2:])))
+        self.drop()
+        found = self._examine(*roots)
+        if found is self._missed:
+            return found
+        instances, tensors, apart, items, *wanted = found
+        if self._pays():
+            for tensor in tensors:
+                shield(tensor)
+            counter = rebindings()
+            words = self._words(instances, tensors, items)
+            again = self._examine(*roots)  # the words are older than this: what it finds true held when they were read
+            if again is self._missed:
+                return again
+            _, _, apart, items_again, *wanted = again
+            if words is not None and all(map(_are, (*again[:2], *items_again), (*found[:2], *items))):
+                pairs, precise = words
+                state = (addresses, _quick(counter, pairs), separation.table(apart), _new_key(), items_again, *wanted)
+                return self._keep(_Tables(pairs, precise, state, tuple([weakref.ref(root, _dropper(self)) for root in roots])))
+        return (0, NEVER, separation.table(apart), _new_key(), (), *wanted)
+
+    def _keep(self, tables: _Tables) -> tuple[Any, ...]:
+        self._tables = tables
+        self.state[0] = tables.state
+        return tables.state
+
+    def _pays(self) -> bool:
+        """Whether making a table is worth it: not where the structure changes from call to call."""
+        served, self._last = self._calls[0] - self._last, self._calls[0]
+        if self._backing_off:
+            self._backing_off -= 1
+            return False
+        self._patience = min(64, 2 * self._patience + 1) if served < 2 else 0
+        self._backing_off = self._patience
+        return True
+
+    def _words(
+        self, instances: Sequence[Any], tensors: Sequence[Tensor], items: Sequence[tuple[Any, Any, Any]]
+    ) -> tuple[bytes, bytes] | None:
+        """Pairs of dictionaries and items, packed, and the precise table: they hold while all is as it is; an instance comes after the one
+        it was found in.  None where there are none."""
+        words: list[int] = []
+        for namespace in self._namespaces:
+            words += namespace_words(namespace)
+        for instance in instances:
+            dictionary = instance_dictionary(instance)
+            found = instance_words(instance, dictionary)
+            if not found:
+                return None
+            words += found
+        if items:
+            if not all(map(leads_nowhere, {id(container): container for container, _, _ in items}.values())):
+                return None
+            found = item_words(items)
+            if not found:
+                return None
+            words += found
+        pairs = packed(words)
+        kind, hooks, storage = _offsets()["type"], _offsets()["_hooks"], _offsets()["_storage"]
+        blocks: list[int] = []
+        for tensor in tensors:
+            blocks += block(id(tensor) + kind)  # type, array, base
+            blocks += block(id(tensor) + hooks)  # hooks, node, requires_grad
+            if tensor._storage is not None:
+                words += [id(tensor) + storage, id(tensor._storage)]
+            if tensor._hooks is not None or tensor._base is not None or tensor._node is not None or tensor.__dict__:
+                return None
+        return pairs, table(words, blocks)
+
+
+def _quick(counter: int, pairs: bytes) -> bytes:
+    return counted(ADDRESS, counter, pairs)
+
+
+def _new_key() -> bytes:
+    return struct.pack("=q", _next_key())
+
+
+def leads_nowhere(value: Any, depth: int = 6) -> bool:
+    """Whether all that a value leads to are numbers, strings, tensors, and lists, tuples and dictionaries of such."""
+    kind: Any = type(value)
+    if kind in _SIMPLE:
+        return True
+    if issubclass(kind, Tensor):
+        return not value.__dict__
+    if depth and kind in (list, tuple):
+        return all(leads_nowhere(v, depth - 1) for v in value)
+    return bool(depth) and kind is dict and all(leads_nowhere(v, depth - 1) for pair in value.items() for v in pair)
+
+
+def _are(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether the elements are the same objects."""
+    return all(map(operator.is_, some, others))
+
+
+def _dropper(cell: Cell) -> Callable[[object], None]:
+    """Drops the cell's state when called, if there still is a cell."""
+    reference = weakref.ref(cell)
+
+    def drop(_: object) -> None:
+        alive = reference()
+        if alive is not None:
+            alive.drop()
+
+    return drop
