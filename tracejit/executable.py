@@ -19,10 +19,12 @@ import numpy as np
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, mark_written, next_sequence
+from tracejit.capture.cell import machine
 from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.codegen.straight_line import RUN
+from tracejit.codegen.words import supported
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY, Kind
@@ -159,7 +161,7 @@ class Executable:
         environment: dict[str, Any] = {
             "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
-            "fresh": _fresh, "mark_written": mark_written, "NOTHING_FREED": NOTHING_FREED,
+            "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED,
         }  # fmt: skip
         lines: list[str] = []
         runs = Runs(tensors, () if recording.structure is None else recording.structure.tensors)
@@ -176,8 +178,8 @@ class Executable:
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         written = sorted([position[target] for target, _ in self.graph.writes])
         if written:
-            storages = runs.split(written, "written", "{0}._storage or fresh({0})")
-            lines.append(f"mark_written(({commas(storages)}))")
+            environment["mark_written"] = machine().mark_written if supported() else mark_written
+            lines += [f"mark_written({part})" for part in runs.split(written, "written", "{0}._storage or fresh({0})")]
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self.partition is not None and differentiable
             layout = _layout(facts)
