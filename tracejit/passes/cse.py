@@ -2,7 +2,7 @@
 
 Two nodes are equal when op, operands and attributes are.  Draws of random numbers, writes and guards are never merged.  An output of
 the graph, or what an output is a view of, is never replaced: two outputs are two tensors to the caller even when their contents are
-equal.  For graphs through which no gradient will be taken any more (`requires_grad` is not looked at).
+equal.  Nor is what is created for one input alone (zeroed gradients): filling memory costs half of copying it.  For graphs through which no gradient will be taken any more (`requires_grad` is not looked at).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def cse(graph: Graph) -> Graph:
     """The graph with equal nodes merged into the first of them; `graph` itself where there are none."""
     ownership = OutputMemory(graph)
     kept = ownership.outputs | ownership.occupied
+    filled = kept | {v for _, v in graph.writes}
     known: dict[Any, Node] = {}
     replaced: dict[int, int] = {}
     nodes: list[Node] = []
@@ -30,7 +31,8 @@ def cse(graph: Graph) -> Graph:
         op = node.op
         if op.effect is not Effect.RANDOM and op.effect is not Effect.IN_PLACE and op.kind is not Kind.GUARD:
             first = known.setdefault((op, node.operands, node.attributes), node)
-            if first is not node and not any(v in kept for v in node.outputs):
+            own = filled if op.kind is Kind.CREATION else kept
+            if first is not node and own.isdisjoint(node.outputs):
                 replaced.update(zip(node.outputs, first.outputs, strict=True))
                 continue
         nodes.append(node)
