@@ -41,7 +41,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--plot", type=Path, help="also draw the ratios into this SVG file")
     parser.add_argument(
-        "--threads", type=int, default=1, help="threads of BLAS and torch, 0 for their own choice; JAX always chooses"
+        "--threads", type=int, default=1, help="threads of tracejit, BLAS and torch, 0 for their own choice; JAX always chooses"
     )
     parser.add_argument(
         "--quick", action="store_true", help="a tenth of the measuring time and fewer epochs: a smoke test, noisy figures"
@@ -84,6 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     if arguments.threads:
         threadpool_limits(arguments.threads)  # after the peers are loaded: they bring libraries of their own
+        tracejit.set_num_threads(arguments.threads)
     surroundings = environment.describe(arguments.threads)
     print(environment.one_line(surroundings))
     for note in peer_notes:

@@ -10,6 +10,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
+import tracejit
+
 __all__ = ["describe", "one_line"]
 
 _PACKAGES = ("tracejit", "numpy", "numba", "llvmlite", "scipy", "scikit-learn", "torch", "jax", "jaxlib")
@@ -31,7 +33,7 @@ def _processor() -> str:
 
 
 def describe(threads: int) -> dict[str, Any]:
-    """For --json.  threads: what was asked for; the pools are as they are now."""
+    """For --json.  threads: what was asked for; the pools are as they are now; own_threads: of tracejit's."""
     pools = [
         {key: pool.get(key) for key in ("internal_api", "version", "num_threads", "architecture")} for pool in threadpool_info()
     ]
@@ -41,6 +43,7 @@ def describe(threads: int) -> dict[str, Any]:
         "processor": _processor(),
         "processors": os.cpu_count(),
         "threads": threads,
+        "own_threads": tracejit.get_num_threads(),
         "pools": pools,
         "versions": {package: version for package in _PACKAGES if (version := _version(package)) is not None},
     }
@@ -52,5 +55,6 @@ def one_line(environment: dict[str, Any]) -> str:
     pools = {f"{pool['internal_api']} {pool['version']} {pool['num_threads']} threads" for pool in environment["pools"]}
     return (
         f"Python {environment['python']}, NumPy {versions['numpy']}, Numba {versions['numba']}, "
-        f"{environment['processors']} x {environment['processor']}; {', '.join(sorted(pools)) or 'no BLAS found'}"
+        f"{environment['processors']} x {environment['processor']}; tracejit {environment['own_threads']} threads, "
+        f"{', '.join(sorted(pools)) or 'no BLAS found'}"
     )
