@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import Any
 
@@ -208,11 +209,12 @@ def test_loaded_machine_code_refuses_what_is_not_two_integers() -> None:
     text = f"define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{\n%c = sub i64 %a, %b\nret i64 %c\n}}"
     run: Any = machine_code.load(machine_code.compile_text(text), {})
     assert run(7, 9) == -2
-    for wrong in ((), (1,), (1, 2, 3), ("1", 2), (1, None)):
+    for wrong in ((1,), (1, 2, 3), ("1", 2), (1, None)):
         with pytest.raises(TypeError):
             run(*wrong)
     with pytest.raises(OverflowError):
         run(1, 2**64)
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(run())(7, 9) == -2  # without arguments: where it is
 
 
 def test_a_step_with_an_unknown_slot_is_refused() -> None:

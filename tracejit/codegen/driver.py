@@ -329,16 +329,11 @@ def compilations() -> int:
 def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[Callable[[int, int], int], bool]:
     """The program of a text, and whether it had to be compiled: not if an earlier process left its object code."""
     global _compilations
-    kept = object_cache.take(key)
-    if kept is not None:
-        try:
-            return machine_code.load(kept, imports), False
-        except RuntimeError as error:
-            object_cache.discard(key, str(error))
-    object_code = machine_code.compile_text(text)
-    _compilations += 1
-    object_cache.keep(key, object_code)
-    return machine_code.load(object_code, imports), True
+    run, compiled = object_cache.load_or_make(
+        key, lambda object_code: machine_code.load(object_code, imports), lambda: machine_code.compile_text(text)
+    )
+    _compilations += compiled
+    return run, compiled
 
 
 def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:

@@ -15,12 +15,9 @@ def linked(text: str, symbol: str) -> tuple[int, tuple[Any, ...]]:
 
     Raises RuntimeError for a text that LLVM does not take."""
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
-    kept = object_cache.take(key)
-    if kept is not None:
-        try:
-            return machine_code.link(kept, python_api.symbols(), symbol)
-        except RuntimeError as error:
-            object_cache.discard(key, str(error))
-    made = machine_code.assemble(text)
-    object_cache.keep(key, made)
-    return machine_code.link(made, python_api.symbols(), symbol)
+    found, _ = object_cache.load_or_make(
+        key,
+        lambda object_code: machine_code.link(object_code, python_api.symbols(), symbol),
+        lambda: machine_code.assemble(text),
+    )
+    return found

@@ -21,11 +21,11 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from tracejit.config import config
 
@@ -41,8 +41,11 @@ __all__ = [
     "files",
     "keep",
     "limit_bytes",
+    "load_or_make",
     "take",
 ]
+
+Loaded = TypeVar("Loaded")
 
 SUFFIX: Final = ".tracejit"
 FORMAT: Final = 1
@@ -259,6 +262,21 @@ def discard(key: str, reason: str) -> None:
     _report(f"{key[:16]} is not used: {reason}")
     with contextlib.suppress(OSError, Doubt), _opened(create=False) as at:  # the next process will meet and refuse it again
         _remove(at, key + SUFFIX)
+
+
+def load_or_make(key: str, load: Callable[[bytes], Loaded], make: Callable[[], bytes]) -> tuple[Loaded, bool]:
+    """`load` of the bytes that were kept under a key, or else of those that `make` returns, which are then kept; and whether it made them.
+
+    Kept bytes for which `load` raises RuntimeError are discarded; what it raises for those just made is raised, and what `make` raises."""
+    kept = take(key)
+    if kept is not None:
+        try:
+            return load(kept), False
+        except RuntimeError as error:
+            discard(key, str(error))
+    made = make()
+    keep(key, made)
+    return load(made), True
 
 
 def files() -> Files:

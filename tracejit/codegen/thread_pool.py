@@ -144,17 +144,9 @@ def _linked() -> int:
     imports = {name: address for name, address in (_library() or {}).items() if name in FUNCTIONS}
     imports |= {POOL: _base} if supported() else {}
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
-    kept = object_cache.take(key)
-    if kept is not None:
-        try:
-            address, owner = machine_code.link(kept, imports, PARALLEL)
-        except RuntimeError as error:
-            object_cache.discard(key, str(error))
-            kept = None
-    if kept is None:
-        object_code = machine_code.assemble(text)
-        object_cache.keep(key, object_code)
-        address, owner = machine_code.link(object_code, imports, PARALLEL)
+    (address, owner), _ = object_cache.load_or_make(
+        key, lambda object_code: machine_code.link(object_code, imports, PARALLEL), lambda: machine_code.assemble(text)
+    )
     for immortal in (owner, _memory):  # workers outlive what Python forgets when it ends
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
     return address
