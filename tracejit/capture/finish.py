@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from tracejit.autograd.tape import is_freed
 from tracejit.capture.calls import CallHandlers
@@ -206,13 +207,18 @@ def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, vi
 def _check_overlap(
     recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
 ) -> None:
-    for fact in written:
-        array = interpreter.inputs[inputs[fact.index]]._array
-        for index, value in enumerate(inputs):
-            if index != fact.index and np.may_share_memory(array, interpreter.inputs[value]._array):
-                recorder.stop(
-                    "overlapping_inputs", f"shapes {list(array.shape)} and {list(interpreter.inputs[value]._array.shape)}"
-                )
+    """One sweep over the arrays in order of address: memory that is written must not be that of another input."""
+    arrays = [interpreter.inputs[value]._array for value in inputs]
+    changed = {fact.index for fact in written}
+    spans = sorted((*byte_bounds(array), index) for index, array in enumerate(arrays) if array.size) if changed else []
+    furthest, furthest_written = (0, -1), (0, -1)  # end, index
+    for low, high, index in spans:
+        end, other = furthest if index in changed else furthest_written
+        if low < end:
+            recorder.stop("overlapping_inputs", f"shapes {list(arrays[index].shape)} and {list(arrays[other].shape)}")
+        furthest = max(furthest, (high, index))
+        if index in changed:
+            furthest_written = max(furthest_written, (high, index))
 
 
 def _check_storages(
