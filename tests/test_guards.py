@@ -419,3 +419,30 @@ def test_an_empty_closure_cell_that_the_program_notices_is_guarded():
     expected, _ = results(lambda function: function)
     found, function = results(T.compile)
     assert found == expected and function.stats.traces == 2 and not function.reasons
+
+
+@pytest.mark.parametrize(
+    ("compute", "good", "bad"),
+    [
+        (lambda n: 1 / (n - 2), 1, 2),
+        (lambda n: 5 % n, 2, 0),
+        (lambda n: 1 << n, 1, -1),
+        (lambda n: 0.0**n, 1.5, -1.5),
+        (lambda n: math.sqrt(n), 4.0, -4.0),
+        (lambda n: round(1.0, n) if n else math.log(n), 1, 0),
+        (lambda n: abs(1.0) / n, 2.0, 0.0),
+    ],
+)
+def test_numbers_that_made_python_raise_are_guarded_where_the_program_catches_the_error(compute, good, bad):
+    def function(x, n):
+        try:
+            compute(n)
+        except (ArithmeticError, ValueError):
+            return x - 1
+        return x + 1
+
+    for order in ([bad, good, bad, good], [good, bad, good, bad]):
+        call = T.compile(function)
+        for n in order:
+            assert call(T.ones(1), n).tolist() == function(T.ones(1), n).tolist() == [2.0 if n == good else 0.0]
+        assert call.stats.compiled_calls == 2 and not call.reasons

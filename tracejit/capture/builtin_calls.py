@@ -91,7 +91,12 @@ class BuiltinCallHandlers(IterationHandlers):
             return None
         if not known or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
             return None
-        result = function(*map(plain, arguments))
+        try:
+            result = function(*map(plain, arguments))
+        except (ArithmeticError, ValueError, TypeError):  # the program may catch it: the numbers have decided where it goes on
+            for argument in arguments:
+                concrete(argument)
+            raise
         if type(result) not in (int, float) or result != result:
             return None
         texts = [a._text if is_symbolic(a) else self.number_text(a) for a in arguments]

@@ -69,7 +69,11 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
-        result = compute(plain(left), plain(right))
+        try:
+            result = compute(plain(left), plain(right))
+        except (ArithmeticError, ValueError):  # the program may catch it: the numbers have decided where it goes on
+            concrete(left), concrete(right)
+            raise
         recorder = self._recorder
         if recorder.stopped:
             return result
