@@ -29,8 +29,9 @@ class Config:
     recorded only now and then (TRACEJIT_MAX_FAILURES).  cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
     cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
     have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
-    `set_num_threads` says otherwise; 0: as many as there are processor cores (TRACEJIT_NUM_THREADS).  hot_calls: calls that a recorded
-    path serves before the Python around its program becomes machine code, too; 0: never (TRACEJIT_HOT_CALLS)."""
+    `set_num_threads` says otherwise, read when the first such nest is met; 0: one for each processor core (TRACEJIT_NUM_THREADS).
+    hot_calls: calls that a recorded path serves before the Python around its program becomes machine code, too; 0: never
+    (TRACEJIT_HOT_CALLS)."""
 
     backend: str = "llvm"
     verify: bool = False
