@@ -216,9 +216,10 @@ class Expressions:
             return self.out.load(value.text, MAPPING)
         return None
 
-    def _looked_up(self, dictionary: str, key: Value, constant: bool) -> str:
-        """A pointer to the item of a dictionary, null where there is none.  constant: it is always the same dictionary; then what was
-        found is remembered with the dictionary's version, and found again while it has that version."""
+    def _looked_up(self, dictionary: str, key: Value, owner: Value) -> str:
+        """A pointer to the item of a dictionary, null where there is none.  Where `owner`, which has the dictionary, and the key are always
+        the same ones, what was found is remembered with the dictionary's version, and found again while it has that version."""
+        constant = owner.constant is not UNKNOWN and type(key.constant) is str
         version = python_api.dictionary_version() if constant else None
         if version is None:
             return self._search(dictionary, key)
@@ -257,7 +258,7 @@ class Expressions:
         key = self._value(index)
         dictionary = self._dictionary(owner)
         if dictionary is not None and self.guarding:
-            pointer = self._looked_up(dictionary, key, owner.constant is not UNKNOWN)
+            pointer = self._looked_up(dictionary, key, owner)
             found = self.code.label("found")
             self.out.branch(self.code.op(f"icmp eq ptr {pointer}, null"), self.out.missed, found)
             self.code.begin(found)
@@ -361,7 +362,7 @@ class Expressions:
             key, container = self._all([left, right])
             dictionary = self._dictionary(container)
             if dictionary is not None:
-                pointer = self._looked_up(dictionary, key, container.constant is not UNKNOWN)
+                pointer = self._looked_up(dictionary, key, container)
                 self.out.branch(self.code.op(f"icmp ne ptr {pointer}, null"), *labels)
                 return
             there = self.out.done("PySequence_Contains", container.text, key.text)
