@@ -25,6 +25,7 @@ import numpy as np
 
 from tracejit.codegen import blas, frame_check, libm, llvm_operations, machine_code, object_cache, thread_pool
 from tracejit.codegen.expr import builder
+from tracejit.codegen.linked import linked
 from tracejit.codegen.llvm_loops import Target
 from tracejit.codegen.llvm_operations import Code, constant, lane_type
 from tracejit.codegen.llvm_reduce import Emitter
@@ -102,7 +103,7 @@ class _ProgramWriter:
             *code.lines,
             "}",
         ]
-        return "\n".join([*sorted(self.declarations.values()), frame_check.check_text(), *functions, *program])
+        return "\n".join([*sorted(self.declarations.values()), frame_check.declaration(), *functions, *program])
 
     def _step(self, step: Step) -> None:
         if isinstance(step, NestCall):
@@ -318,7 +319,14 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
         found |= blas.symbols(blas.blas())
     if writer.uses_pool:
         found |= thread_pool.symbols()
+    found[frame_check.CHECK], _ = _check()
     return found
+
+
+@cache
+def _check() -> tuple[int, Any]:
+    """The address of the check that all programs call, and what owns its code."""
+    return linked(frame_check.check_text(), frame_check.CHECK)
 
 
 def compilations() -> int:

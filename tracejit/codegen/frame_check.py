@@ -1,7 +1,7 @@
 """The first thing a program does: compare the arrays' metadata with what it was made for, and take their data pointers.
 
 Machine code reads the tuple of arrays and NumPy's public array struct (PyArrayObject_fields: data, nd, dimensions, strides, base,
-descr, flags) under the GIL.  Expected values are data, words behind the frame's slots, so one text serves all programs and no
+descr, flags) under the GIL.  Expected values are data, words behind the frame's slots, so one function serves all programs and no
 address is part of the code.  The words belong to one frame, so machine code may write to them.  The layout of all structs is
 verified on live objects before it is first used.
 
@@ -28,6 +28,7 @@ __all__ = [
     "CHECK",
     "NO_KEY",
     "check_text",
+    "declaration",
     "disjoint_words",
     "expected_lines",
     "expected_words",
@@ -80,10 +81,9 @@ def expected_lines(spec: ProgramSpec) -> list[str]:
         f"%items = getelementptr i8, ptr %tuple, i64 {TUPLE_ITEMS}",
         f"%table = getelementptr i64, ptr %frame, i64 {spec.slots}",
     ]
-    known, settled = "", "begin"
+    entries, settled = str(pairs), "begin"
     if spec.resident:
         moving = set(spec.disjoint) - set(spec.resident)
-        known = "" if moving else "%known"  # overlaps among resident arrays alone are known with the key
         settled = "keep"
         lines += [
             "%key.object = load ptr, ptr %items",
@@ -100,7 +100,7 @@ def expected_lines(spec: ProgramSpec) -> list[str]:
             "%resident.tuple = load ptr, ptr %resident.at",
             f"%resident.items = getelementptr i8, ptr %resident.tuple, i64 {TUPLE_ITEMS}",
             "%resident.words = getelementptr i8, ptr %table, i64 16",
-            f"%resident.end = call ptr @{CHECK}(ptr %frame, ptr %resident.items, i64 {len(spec.resident)}, ptr %resident.words)",
+            f"%resident.end = call ptr @{CHECK}(ptr %frame, ptr %resident.items, i64 {len(spec.resident)}, ptr %resident.words, i64 0)",
             "%resident.fit = icmp ne ptr %resident.end, null",
             "br i1 %resident.fit, label %others, label %mismatch",
             "others:",
@@ -109,20 +109,15 @@ def expected_lines(spec: ProgramSpec) -> list[str]:
             "%words = getelementptr i8, ptr %table, i64 %skipped",
             "%others.items = getelementptr i8, ptr %items, i64 16",
         ]
+        if pairs and not moving:  # overlaps among resident arrays alone are known with the key
+            lines.append(f"%entries = select i1 %known, i64 0, i64 {pairs}")
+            entries = "%entries"
     words, items = ("%words", "%others.items") if spec.resident else ("%table", "%items")
     lines += [
-        f"%entries = call ptr @{CHECK}(ptr %frame, ptr {items}, i64 {len(others)}, ptr {words})",
-        "%fit = icmp ne ptr %entries, null",
-        f"br i1 %fit, label %{'fitting' if pairs else settled}, label %mismatch",
+        f"%end = call ptr @{CHECK}(ptr %frame, ptr {items}, i64 {len(others)}, ptr {words}, i64 {entries})",
+        "%fit = icmp ne ptr %end, null",
+        f"br i1 %fit, label %{settled}, label %mismatch",
     ]
-    if pairs:
-        lines += ["fitting:"]
-        if known:
-            lines += [f"br i1 {known}, label %begin, label %overlaps", "overlaps:"]
-        lines += [
-            f"%apart = call i1 @{CHECK}_apart(ptr %frame, ptr %entries, i64 {pairs})",
-            f"br i1 %apart, label %{settled}, label %mismatch",
-        ]
     if spec.resident:
         lines += ["keep:", "store i64 %key, ptr %table", "br label %begin"]
     return lines
@@ -145,15 +140,20 @@ def disjoint_words(arrays: Sequence[ArraySpec], disjoint: Sequence[int]) -> list
     return [word for k, entry in enumerate(entries) for word in (*entry, k, 0)]
 
 
+def declaration() -> str:
+    """What a program says of the function of check_text."""
+    return f"declare ptr @{CHECK}(ptr, ptr, i64, ptr, i64)"
+
+
 @cache
 def check_text() -> str:
-    """Two functions.  `ptr check(ptr frame, ptr items, i64 arrays, ptr words)`: puts the data pointers of the arrays of a tuple, from
-    `items` on, in their slots; returns where their metadata_words end, null if one is not as expected.  `i1 check_apart(ptr frame,
-    ptr entries, i64 pairs)`: whether no memory overlaps that must not; `entries` are disjoint_words, `pairs` counts them by sixes.
+    """A module with the function `ptr check(ptr frame, ptr items, i64 arrays, ptr words, i64 entries)`, the same for all programs.  It puts
+    the data pointers of the arrays of a tuple, from `items` on, in their slots, and returns where their metadata_words end, null if
+    one is not as expected, or if memory overlaps that must not according to that many entries of disjoint_words that follow there.
 
     Overlaps are found by one sweep over the arrays in order of address.  The insertion sort starts from the order of the last call, so
     that a call with the same arrays is linear in their number."""
-    return f"""define internal ptr @{CHECK}(ptr %frame, ptr %items, i64 %arrays, ptr %metadata) noinline nounwind {{
+    return f"""define ptr @{CHECK}(ptr %frame, ptr %items, i64 %arrays, ptr %metadata, i64 %pairs) noinline nounwind {{
 entry:
   %slots = getelementptr i64, ptr %frame, i64 1
   %some = icmp sgt i64 %arrays, 0
@@ -226,11 +226,17 @@ next:
   br i1 %again, label %array, label %all
 all:
   %end = phi ptr [ %metadata, %entry ], [ %words.end, %next ]
+  %alone = icmp eq i64 %pairs, 0
+  br i1 %alone, label %fine, label %apart
+apart:
+  %clear = call i1 @{CHECK}_apart(ptr %frame, ptr %end, i64 %pairs)
+  br i1 %clear, label %fine, label %different
+fine:
   ret ptr %end
 different:
   ret ptr null
 }}
-define internal i1 @{CHECK}_apart(ptr %frame, ptr %entries, i64 %pairs) noinline nounwind {{
+define internal i1 @{CHECK}_apart(ptr %frame, ptr %entries, i64 %pairs) nounwind {{
 entry:
   %slots = getelementptr i64, ptr %frame, i64 1
   br label %sort
