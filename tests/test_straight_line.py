@@ -288,7 +288,7 @@ def test_many_objects_are_told_apart() -> None:
     names = [f"args[{i}]" for i in range(40)]
     body = f"if len({{{', '.join(f'id({n})' for n in names)}}}) != 40: return MISS\nreturn 1"
     objects = [object() for _ in names]
-    check(body, tuple(objects), tuple([*objects[:-1], objects[0]]), tuple([objects[1], *objects[1:]]))
+    check(body, tuple(objects), (*objects[:-1], objects[0]), (objects[1], *objects[1:]))
 
 
 def test_what_a_function_owns_is_let_go_of_on_every_way_out() -> None:

@@ -1,0 +1,272 @@
+"""hot_entry.py: paths that serve many calls do the same from machine code, and hand over what they do not serve."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tracejit import nn, optim
+from tracejit.codegen import python_api
+from tracejit.config import override
+
+pytestmark = pytest.mark.skipif(not python_api.supported(), reason="entries are interpreted on this Python")
+
+HOT = 3
+
+
+@pytest.fixture(autouse=True)
+def hot_soon() -> Any:
+    with override(hot_calls=HOT):
+        yield
+
+
+def heated(function: Any, *args: Any) -> Any:
+    for _ in range(HOT + 1):
+        function(*args)
+    assert function._front.machine is not None, function.explain()
+    return function
+
+
+def test_a_path_becomes_machine_code_when_it_has_served_so_many_calls() -> None:
+    f = tj.compile(lambda x: x * 2 + 1)
+    x = tj.ones(3)
+    for _ in range(HOT):
+        f(x)
+    assert f._front.machine is None and f"until {HOT} were served" in f.explain()
+    f(x)
+    assert f._front.machine is not None and "calls: from machine code" in f.explain()
+    before = f.stats.compiled_calls
+    assert f(x).tolist() == [3.0, 3.0, 3.0] and f.stats.compiled_calls == before + 1
+
+
+def test_zero_hot_calls_leave_paths_in_python() -> None:
+    with override(hot_calls=0):
+        f = tj.compile(lambda x: x + 1)
+        for _ in range(300):
+            f(tj.ones(2))
+        assert f._front.machine is None and "calls: from Python" in f.explain()
+
+
+def test_a_failed_guard_goes_on_to_other_paths_and_to_eager() -> None:
+    f = tj.compile(lambda x: x * 2)
+    heated(f, tj.ones(3))
+    assert f(tj.ones(4)).shape == (4,)
+    heated(f, tj.ones(4))
+    assert f(tj.ones(3)).tolist() == [2.0] * 3 and f(tj.ones(4)).tolist() == [2.0] * 4
+    assert f(tj.ones(2, dtype=tj.int64)).dtype is tj.int64
+    assert f(5) == 10 and f("ab") == "abab"
+
+
+def test_an_exit_hands_over_with_the_same_arguments() -> None:
+    def branchy(x: Any, scale: float) -> Any:
+        return x * scale if x.sum() > 0 else -x / scale
+
+    f = tj.compile(branchy)
+    positive, negative = tj.tensor([1.0, 2.0]), tj.tensor([-1.0, -2.0])
+    for _ in range(4 * HOT):
+        assert f(positive, 2.0).tolist() == [2.0, 4.0]
+        assert f(negative, 2.0).tolist() == [0.5, 1.0]
+    assert all(entry.machine is not None for entry in f._entries if entry is f._front)
+    assert f.stats.exits > 0
+
+
+def test_keyword_arguments_go_the_way_through_python() -> None:
+    f = tj.compile(lambda x, y=2.0: x * y)
+    x = tj.ones(2)
+    heated(f, x)
+    assert f(x, y=3.0).tolist() == [3.0, 3.0] and f(x=x).tolist() == [2.0, 2.0] and f(x).tolist() == [2.0, 2.0]
+    with pytest.raises(TypeError):
+        f()
+    with pytest.raises(TypeError):
+        f(x, 1, 2)
+
+
+def test_numbers_reach_the_program_and_too_large_ones_do_not() -> None:
+    f = tj.compile(lambda x, a, b: x * a + b)
+    x = tj.ones(2, dtype=tj.float64)
+    heated(f, x, 2.0, 3)
+    assert f(x, 0.5, -7).tolist() == [-6.5, -6.5]
+    assert f(x, float("inf"), 1).tolist() == [float("inf")] * 2
+    assert f(x, 2.0, 10**15).tolist() == [10**15 + 2.0] * 2
+    eager = (lambda x, a, b: x * a + b)(x, 2.0, 2**70)
+    assert f(x, 2.0, 2**70).tolist() == eager.tolist()
+    assert f(x, 2.0, 3).tolist() == [5.0, 5.0]
+
+
+def test_every_guard_is_still_checked() -> None:
+    scale = [2.0]
+    f = tj.compile(lambda x: x * scale[0])
+    x = tj.ones(2)
+    heated(f, x)
+    scale[0] = 5.0
+    assert f(x).tolist() == [5.0, 5.0]
+    with tj.no_grad():
+        y = tj.ones(2, requires_grad=True)
+        assert not f(y).requires_grad
+    assert f(y).requires_grad
+    y.data = tj.ones(3)
+    assert f(y).shape == (3,)
+
+
+def test_gradients_come_from_the_same_node_of_the_tape() -> None:
+    f = tj.compile(lambda x, y: (x * y).tanh())
+    x, y = tj.randn(5, requires_grad=True), tj.randn(5, requires_grad=True)
+    heated(f, x, y)
+    f(x, y).sum().backward()
+    expected = tj.autograd.grad((x * y).tanh().sum(), (x, y))
+    np.testing.assert_allclose(x.grad.numpy(), expected[0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(y.grad.numpy(), expected[1].numpy(), rtol=1e-6)
+    out = f(x, y)
+    with tj.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_training_steps_are_eagers_steps() -> None:
+    def train(compiled: bool) -> list[Any]:
+        tj.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+        optimizer = optim.Adam(model.parameters(), lr=0.01)
+
+        def step(x: Any, target: Any) -> Any:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), target)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = tj.compile(step) if compiled else step
+        x, target = tj.randn(4, 6), tj.tensor([0, 1, 2, 1])
+        losses = [run(x, target).item() for _ in range(4 * HOT)]
+        if compiled:
+            assert run._front.machine is not None, run.explain()
+            optimizer.param_groups[0]["lr"] = 0.5
+        else:
+            optimizer.param_groups[0]["lr"] = 0.5
+        losses += [run(x, target).item() for _ in range(4)]
+        return [
+            *losses,
+            *[p.detach().numpy().copy() for p in model.parameters()],
+            *[p.grad.numpy().copy() for p in model.parameters()],
+        ]
+
+    for eager, compiled in zip(train(False), train(True), strict=True):
+        np.testing.assert_allclose(compiled, eager, rtol=2e-5, atol=1e-6)
+
+
+def test_nothing_is_kept_alive_and_nothing_is_freed_too_early() -> None:
+    f = tj.compile(lambda x, y: (x + y, x * y))
+    x, y = tj.ones(4), tj.ones(4)
+    heated(f, x, y)
+    counts = sys.getrefcount(x), sys.getrefcount(y), sys.getrefcount(x._array)
+    results = [f(x, y) for _ in range(200)]
+    gone = weakref.ref(results[0][0])
+    assert all(a.tolist() == [2.0] * 4 and b.tolist() == [1.0] * 4 for a, b in results)
+    del results
+    gc.collect()
+    assert gone() is None
+    assert (sys.getrefcount(x), sys.getrefcount(y), sys.getrefcount(x._array)) == counts
+
+
+def test_calls_survive_that_the_function_forgets_its_paths() -> None:
+    f = tj.compile(lambda x: x - 1)
+    x = tj.ones(2)
+    for _ in range(5):
+        heated(f, x)
+        f.clear()
+        assert f(x).tolist() == [0.0, 0.0]
+
+
+def test_a_finalizer_may_call_the_function_while_it_makes_its_results() -> None:
+    f = tj.compile(lambda x: (x * 3, x + 3, x - 3))
+    x = tj.ones(3)
+    heated(f, x)
+    seen = []
+
+    class Cycle:
+        def __del__(self) -> None:
+            seen.append([r.tolist() for r in f(x * 2)])
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(5)
+    try:
+        for _ in range(300):
+            cycle = Cycle()
+            cycle.own = cycle  # type: ignore[attr-defined]
+            del cycle
+            assert [r.tolist() for r in f(x)] == [[3.0] * 3, [4.0] * 3, [-2.0] * 3]
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert seen and all(r == [[6.0] * 3, [5.0] * 3, [-1.0] * 3] for r in seen)
+
+
+def test_threads_share_an_entry() -> None:
+    f = tj.compile(lambda x, s: (x * s).sum())
+    heated(f, tj.ones(100), 1.0)
+    wrong = []
+
+    def work(k: int) -> None:
+        x = tj.ones(100) * k
+        for i in range(300):
+            if f(x, float(i)).item() != 100.0 * k * i:
+                wrong.append((k, i))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_a_compiled_method_and_a_compiled_module_are_served_from_machine_code() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(3, 2)
+
+        @tj.compile
+        def forward(self, x: Any) -> Any:
+            return self.inner(x).relu()
+
+    model, x = Model(), tj.randn(4, 3)
+    expected = model.inner(x).relu().tolist()
+    for _ in range(HOT + 3):
+        np.testing.assert_allclose(model(x).tolist(), expected, rtol=1e-6)
+    assert Model.forward._front.machine is not None
+    model.inner = nn.Linear(3, 5)
+    assert model(x).shape == (4, 5)
+
+
+def test_a_tensor_subclass_with_attributes_of_its_own_is_read_through_them() -> None:
+    class Loud(tj.Tensor):
+        reads: list[str] = []
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "_base":
+                type(self).reads.append(name)
+            return super().__getattribute__(name)
+
+    f = tj.compile(lambda x: x + 1)
+    x = Loud([1.0, 2.0])
+    for _ in range(HOT + 4):
+        assert f(x).tolist() == [2.0, 3.0]
+
+
+def test_what_machine_code_raises_is_what_the_program_raises() -> None:
+    f = tj.compile(lambda x, i: x[i])
+    x = tj.arange(4)
+    for i in range(HOT + 3):
+        assert f(x, i % 4).item() == i % 4
+    with pytest.raises(IndexError):
+        f(x, 9)
+    assert f(x, 2).item() == 2
