@@ -70,17 +70,17 @@ def install() -> None:
     for function in (backward, register_hook, retain_grad, copy_, fill_, zero_):
         setattr(Tensor, function.__name__, function)
     primitives = {
-        "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow",
+        "add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
         "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
     }  # fmt: skip
     for operator, name in primitives.items():
         setattr(Tensor, f"__{operator}__", _primitive_operator(f"__{operator}__", REGISTRY[name], False))
         if operator in ("add", "mul"):  # the order makes no difference, and a tensor on the left is the faster one
             setattr(Tensor, f"__r{operator}__", _primitive_operator(f"__r{operator}__", REGISTRY[name], False))
-        elif operator in ("sub", "truediv", "pow"):
+        elif operator in ("sub", "truediv"):
             setattr(Tensor, f"__r{operator}__", _primitive_operator(f"__r{operator}__", REGISTRY[name], True))
     functions = {
-        "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "floordiv": "floor_divide",
+        "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "floordiv": "floor_divide",
         "mod": "remainder", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
     }  # fmt: skip
     for operator, name in functions.items():

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy
 
+from tracejit.core.dtypes import bool_
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, elementwise, refuse_bool
-from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.comparison import logical_or, where
 from tracejit.ops.samples import binary, unary
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "log10",
     "logaddexp",
     "pow_",
+    "power",
     "reciprocal",
     "relu",
     "rsqrt",
@@ -260,13 +262,44 @@ def _signed_integer_power(x: Any, y: Any) -> Any:
     return np.where(y < 0, reciprocal, np.power(x, np.maximum(y, 0))).astype(y.dtype)
 
 
+def power(x: Any, y: Any) -> Any:
+    """Elementwise power, of two tensors or a tensor and a number, as PyTorch computes it: where the exponent is the number 0.5 or -0.5 by
+    square roots (-0.0 at -0.0, NaN at minus infinity), else as C99 defines it.
+
+    Raises RuntimeError for integers raised to a negative Python integer and for two tensors of bools."""
+    if isinstance(y, float | np.floating) and y * 2 % 2 == 1:
+        y = float(y)  # a constant of a recording: the exponents of its derivatives are halves, too
+        if y in (0.5, -0.5):
+            return pow_half(x, exponent=y)
+    if isinstance(y, bool) and getattr(x, "dtype", None) is bool_:
+        return logical_or(x, not y)
+    return pow_(x, y)
+
+
+@elementwise(
+    lambda b, x, exponent: b.sqrt(x) if exponent > 0 else 1.0 / b.sqrt(x),
+    promotion=FLOAT,
+    samples=lambda: (*unary(0.3, 3.0, exponent=0.5)(), *unary(0.3, 3.0, exponent=-0.5)()),
+)
+def pow_half(x: Any, exponent: float) -> Any:
+    """x to the power of 0.5 or -0.5, by way of the square root; its derivative is that of a power."""
+    root = np.sqrt(x)
+    return root if exponent > 0 else np.true_divide(1.0, root)
+
+
+@pow_half.vjp(saves="0")
+def _(c: Any, g: Any) -> Any:
+    exponent = c.attributes["exponent"]
+    return g * (power(c.inputs[0], exponent - 1.0) * exponent)
+
+
 @pow_.vjp(saves=("0 1", "0 1 out"))
 def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
     gx = gy = None
     if c.needs[0]:
-        if type(y) in (int, float):
-            gx = zero_gradient(c, 0) if y == 0 else (g * (x * 2.0) if y == 2 else g * (pow_(x, y - 1) * y))
+        if type(y) in (bool, int, float):
+            gx = zero_gradient(c, 0) if y == 0 else (g * (x * 2.0) if y == 2 else g * (power(x, y - 1) * y))
         else:
             gx = where(y == 0, 0.0, g * (y * pow_(x, y - 1.0)))
     if c.needs[1]:

@@ -32,7 +32,7 @@ for _op, *_names in (
 for _op in (rounding.isnan, rounding.isinf, rounding.isfinite, rounding.signbit):
     derive_unary(_op, in_place=False)
 derive_binary(arithmetic.mul, "mul", "multiply")
-derive_binary(mathematics.pow_, "pow")
+public("pow", in_place=True)(mathematics.power)
 for _op in (
     comparison.logical_and, comparison.logical_or, comparison.logical_xor, bitwise.bitwise_and, bitwise.bitwise_or, bitwise.bitwise_xor,
     bitwise.bitwise_left_shift, bitwise.bitwise_right_shift, arithmetic.floor_divide, arithmetic.remainder, arithmetic.fmod,
