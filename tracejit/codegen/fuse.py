@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tracejit.codegen.costs import operation_cost
 from tracejit.codegen.values import Values, is_member, is_single, iteration_shape, nontrivial, operand_positions, reduced_dims
@@ -223,7 +224,8 @@ def _output_positions(at: Positions, dims: tuple[int, ...], keepdim: bool) -> Po
     return tuple(p for d, p in enumerate(at) if d not in dims)
 
 
-def matches(shape: Shape, axes: Shape, limit: int = 6) -> list[Positions]:
+@lru_cache(maxsize=4096)
+def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
     """Ways to lay the dimensions of `shape` over the axes in order, each over a run of them; dimensions of size 1 stay at 0."""
     dims = [d for d, s in enumerate(shape) if s != 1]
     found: list[Positions] = []
@@ -251,7 +253,7 @@ def matches(shape: Shape, axes: Shape, limit: int = 6) -> list[Positions]:
                     break
 
     extend(0, 0, ())
-    return found
+    return tuple(found)
 
 
 def _sources(values: Values, number: int) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class Values:
         return self.aval(v).shape
 
     def is_tensor(self, v: Operand) -> bool:
-        return isinstance(v, int) and isinstance(self.avals[v], Aval)
+        return type(v) is int and type(self.avals[v]) is Aval
 
     def root(self, v: int) -> int:
         """The value in whose memory v lies."""
@@ -213,6 +213,8 @@ def is_host(values: Values, node: Node) -> bool:
 def broadcast_positions(out: Positions, shape: Shape) -> Positions:
     """Positions in an operand that broadcasts to the output."""
     lead = len(out) - len(shape)
+    if not lead and 1 not in shape:
+        return out
     return tuple(ZERO if s == 1 else out[lead + d] for d, s in enumerate(shape))
 
 

@@ -96,7 +96,7 @@ def linear(positions: Positions, strides: Sequence[int]) -> Position:
     total = ZERO
     for p, s in zip(positions, strides, strict=True):
         if s and p is not ZERO:
-            total = total.plus(p.scaled(s))
+            total = p.scaled(s) if total is ZERO else total.plus(p.scaled(s))
     return total
 
 
