@@ -31,8 +31,7 @@ __all__ = ["Dynamic", "Elements", "Parameters", "Scope", "Scratch", "python_dtyp
 Valued = tuple[Expr, int]
 _ATOMS = (Const, ScalarParam)  # need no name
 LONG_ROW: Final = 64  # elements from which on a row's quotients by its sum are products
-# the least normal number, and a power of two that brings numbers near it to the middle of the range
-_NORMAL: Final = {dtypes.float32: (2.0**-126, 2.0**64), dtypes.float64: (2.0**-1022, 2.0**512)}
+_LEAST_NORMAL: Final = {dtypes.float32: 2.0**-126, dtypes.float64: 2.0**-1022}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -332,22 +331,19 @@ class Elements:
         return self.values.nodes[number].op.reducer == "sum" and self.sizes[-1] >= LONG_ROW
 
     def _quotient_by_sum(self, x: Expr, total: Expr, depth: int) -> Expr:
-        """x / total within 2 units in the last place, as a product with a reciprocal that is computed once for the row.
+        """x / total within 2 units in the last place, as a product with a reciprocal that is computed once for the row; divided where
+        that would be infinite or subnormal."""
+        least, size = _LEAST_NORMAL[total.dtype], builder.abs(total)
+        reciprocal = self._once("reciprocal", total, depth, lambda: 1.0 / total)
+        unusual = self._once("unusual", total, depth, lambda: (size < least) | (size > 1 / least))
+        return builder.div_where(unusual, x, total, x * reciprocal)
 
-        A total whose reciprocal would be infinite or subnormal is brought to the middle of the range, and x with it.  Multiplying x by
-        that power of two is exact, or the quotient is 0 or infinite either way."""
-        found = self._find(("reciprocal", id(total)))
+    def _once(self, what: str, of: Expr, depth: int, value: Callable[[], Expr]) -> Expr:
+        """A value made of `of`, under a name in the loop at `depth`."""
+        found = self._find((what, id(of)))
         if found is None:
-            least, shift = _NORMAL[total.dtype]
-            size = builder.abs(total)
-            one = builder.const(1.0, total.dtype)
-            scale = builder.select(size < least, shift, builder.select(size > 1 / least, 1 / shift, one))
-            scale = self.name(scale, depth, "s")
-            found = self.name(1.0 / (total * scale), depth, "q"), depth
-            self.scopes[depth].known["reciprocal", id(total)] = found
-            self.scopes[depth].known["scale", id(total)] = scale, depth
-        scale, _ = self._find(("scale", id(total)))  # type: ignore[misc]
-        return x * scale * found[0]
+            found = self.scopes[depth].known[what, id(of)] = self.name(value(), depth, "q"), depth
+        return found[0]
 
     def _creation(self, node: Node, at: Positions) -> Valued:
         dtype, name = self.values.aval(node.outputs[0]).dtype, node.op.name

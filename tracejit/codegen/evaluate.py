@@ -86,6 +86,7 @@ OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
+    "div_where": lambda condition, x, y, usual: _select(condition, np.divide(x, y), usual),
     "neg": np.negative,
     "abs": np.abs,
     "sqrt": np.sqrt,

@@ -26,20 +26,9 @@ from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
 __all__ = [
-    "ELEMENTARY",
-    "Apply",
-    "AxisValue",
-    "Builder",
-    "Const",
-    "Expr",
-    "Load",
-    "ScalarParam",
-    "SizeValue",
-    "Var",
-    "builder",
-    "children",
+    "ELEMENTARY", "Apply", "AxisValue", "Builder", "Const", "Expr", "Load", "ScalarParam", "SizeValue", "Var", "builder", "children",
     "topological",
-]
+]  # fmt: skip
 
 
 # Functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
@@ -245,6 +234,13 @@ def _elementary(name: str) -> Callable[[Builder, Expr], Expr]:
     return method
 
 
+def _comparison(name: str) -> Callable[[Builder, Any, Any], Expr]:
+    def method(self: Builder, x: Any, y: Any) -> Expr:
+        return self._apply(name, (x, y), "bif", dtypes.bool_)
+
+    return method
+
+
 def _rounding(name: str) -> Callable[[Builder, Expr], Expr]:
     def method(self: Builder, x: Expr) -> Expr:
         return self._apply(name, (x,), "f") if x.dtype.is_floating_point else x
@@ -333,6 +329,11 @@ class Builder:
         """True division of floats."""
         return self._apply("div", (x, y), "f")
 
+    def div_where(self, condition: Expr, x: Any, y: Any, usual: Any) -> Expr:
+        """select(condition, x / y, usual), the division being made only where some lane needs it."""
+        x, y, usual = self._unify("div_where", x, y, usual)
+        return Apply("div_where", (condition, x, y, usual), x.dtype)
+
     def neg(self, x: Expr) -> Expr:
         return self._apply("neg", (x,), "if")
 
@@ -376,23 +377,12 @@ class Builder:
 
     # --- comparison, logic, choice
 
-    def eq(self, x: Any, y: Any) -> Expr:
-        return self._apply("eq", (x, y), "bif", dtypes.bool_)
-
-    def ne(self, x: Any, y: Any) -> Expr:
-        return self._apply("ne", (x, y), "bif", dtypes.bool_)
-
-    def lt(self, x: Any, y: Any) -> Expr:
-        return self._apply("lt", (x, y), "bif", dtypes.bool_)
-
-    def le(self, x: Any, y: Any) -> Expr:
-        return self._apply("le", (x, y), "bif", dtypes.bool_)
-
-    def gt(self, x: Any, y: Any) -> Expr:
-        return self._apply("gt", (x, y), "bif", dtypes.bool_)
-
-    def ge(self, x: Any, y: Any) -> Expr:
-        return self._apply("ge", (x, y), "bif", dtypes.bool_)
+    eq = _comparison("eq")
+    ne = _comparison("ne")
+    lt = _comparison("lt")
+    le = _comparison("le")
+    gt = _comparison("gt")
+    ge = _comparison("ge")
 
     def isnan(self, x: Expr) -> Expr:
         return self._predicate("isnan", x)

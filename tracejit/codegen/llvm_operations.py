@@ -336,8 +336,8 @@ def _integer_power(s: _Site, x: str, y: str) -> str:
     return s.select(s.compare("lt", y, zero), s.select(unit, of_unit, zero), result)
 
 
-def _libm_where(s: _Site, name: str, condition: str, x: str, usual: str) -> str:
-    """Call libm in a block of its own, entered only if the condition holds in some lane."""
+def _where(s: _Site, condition: str, usual: str, rare: Callable[[], str]) -> str:
+    """What `rare` emits where the condition holds, in a block of its own that is entered only if it does in some lane."""
     code = s.code
     some = condition
     if s.lanes > 1:
@@ -346,7 +346,7 @@ def _libm_where(s: _Site, name: str, condition: str, x: str, usual: str) -> str:
     before = code.block
     code.lines.append(f"br i1 {some}, label %{slow}, label %{join}")
     code.begin(slow)
-    exact = s.select(condition, code.libm_call(name, s.dtype, s.lanes, x), usual)
+    exact = s.select(condition, rare(), usual)
     code.lines.append(f"br label %{join}")
     code.begin(join)
     return code.op(f"phi {s.kind} [ {usual}, %{before} ], [ {exact}, %{slow} ]")
@@ -408,7 +408,7 @@ _SPECIAL: Final[dict[str, Callable[..., str]]] = {
 def apply(code: Code, operation: str, attribute: str | None, operand_dtype: DType, result: DType, lanes: int, *x: str) -> str:
     """Emit one operation on operands that all have `lanes` lanes; returns the name of the result.
 
-    `operand_dtype` is the dtype of the last operand (select and libm_where have a condition before, ldexp an exponent).  Elementary
+    `operand_dtype` is the dtype of the last operand (select and the like have a condition before, ldexp an exponent).  Elementary
     functions of floats must have been expanded."""
     s = _site(code, operand_dtype, lanes)
     floating = operand_dtype.is_floating_point
@@ -426,7 +426,11 @@ def apply(code: Code, operation: str, attribute: str | None, operand_dtype: DTyp
     if operation == "libm":
         return code.libm_call(attribute or "", operand_dtype, lanes, *x)
     if operation == "libm_where":
-        return _libm_where(s, attribute or "", *x)
+        condition, argument, usual = x
+        return _where(s, condition, usual, lambda: code.libm_call(attribute or "", operand_dtype, lanes, argument))
+    if operation == "div_where":
+        condition, dividend, divisor, usual = x
+        return _where(s, condition, usual, lambda: s.op(f"fdiv {s.kind} {dividend}, {divisor}"))
     if operation in _FLOAT_COMPARE:
         return s.compare(operation, *x)
     if operand_dtype is dtypes.bool_:

@@ -14,6 +14,7 @@ __all__ = ["total_weight"]
 
 _WEIGHTS: Final = {
     "div": 8,
+    "div_where": 2,
     "sqrt": 12,
     "floor_divide": 6,
     "remainder": 6,
