@@ -17,6 +17,7 @@ PARALLEL: Final = "tracejit_parallel"
 POOL: Final = "tracejit_pool"
 BYTES: Final = 1024
 MOST: Final = 0xFFFF  # threads; the fields of the state word have 16 bits
+FAN: Final = 2  # sleeping workers that a thread wakes when it begins a job
 SPINS: Final = 200  # looks at a word before a thread sleeps until it changes, each about a third of a microsecond
 
 FUNCTIONS: Final = (
@@ -174,6 +175,30 @@ done:
   ret void
 }}
 
+; Wake sleeping workers for the open job, {FAN} at most: each of them wakes as many, so that the caller need not wake all.
+define internal void @rouse(i64 %wanted) {{
+entry:
+  %asleep = load atomic i64, ptr {sleepers} seq_cst, align 8
+  %possible = call i64 @llvm.smin.i64(i64 %asleep, i64 %wanted)
+  %number = call i64 @llvm.smin.i64(i64 %possible, i64 {FAN})
+  %any = icmp sgt i64 %number, 0
+  br i1 %any, label %lock, label %done
+lock:
+  %locked = call i32 @pthread_mutex_lock(ptr {lock})
+  br label %signal
+signal:
+  %n = phi i64 [ %number, %lock ], [ %fewer, %signal ]
+  %signalled = call i32 @pthread_cond_signal(ptr {work})
+  %fewer = sub i64 %n, 1
+  %again = icmp sgt i64 %fewer, 0
+  br i1 %again, label %signal, label %unlock
+unlock:
+  %unlocked = call i32 @pthread_mutex_unlock(ptr {lock})
+  br label %done
+done:
+  ret void
+}}
+
 define internal ptr @worker(ptr %nothing) {{
 entry:
   br label %idle
@@ -196,6 +221,9 @@ enter:
   %entered = extractvalue {{ i64, i1 }} %swap, 1
   br i1 %entered, label %work, label %idle
 work:
+  %places = lshr i64 %inside, 16
+  %left.places = and i64 %places, {MOST}
+  call void @rouse(i64 %left.places)
   %control = load i64, ptr {word}
   call void @write_control(i64 %control)
   call void @take()
@@ -292,21 +320,7 @@ publish:
   %shifted = shl i64 %helpers, 16
   %open = or i64 %shifted, {1 << 32}
   %ignored = atomicrmw xchg ptr {state}, i64 %open seq_cst
-  %asleep = load atomic i64, ptr {sleepers} seq_cst, align 8
-  %rouse = call i64 @llvm.smin.i64(i64 %asleep, i64 %helpers)
-  %any = icmp sgt i64 %rouse, 0
-  br i1 %any, label %lock, label %work
-lock:
-  %l1 = call i32 @pthread_mutex_lock(ptr {lock})
-  br label %signal
-signal:
-  %n = phi i64 [ %rouse, %lock ], [ %fewer, %signal ]
-  %l2 = call i32 @pthread_cond_signal(ptr {work})
-  %fewer = sub i64 %n, 1
-  %again = icmp sgt i64 %fewer, 0
-  br i1 %again, label %signal, label %unlock
-unlock:
-  %l3 = call i32 @pthread_mutex_unlock(ptr {lock})
+  call void @rouse(i64 %helpers)
   br label %work
 work:
   call void @take()
