@@ -165,6 +165,23 @@ def test_a_training_step_fits_in_little_memory_and_ends_with_updates_in_place() 
     assert lowered.arena_bytes < 2 * (784 * 128 * 4)
 
 
+@pytest.mark.parametrize("layers", [4, 24])
+def test_the_arena_of_a_chain_of_layers_does_not_grow_with_its_length(layers: int) -> None:
+    def function(x: Any, *weights: Any) -> Any:
+        for w in weights:
+            x = op("tanh", x @ w)
+        return x
+
+    lowered = lower(trace(function, [f32(64, 64)] * (1 + layers)), {})
+    assert lowered.arena_bytes == 2 * 64 * 64 * 4
+
+
+def test_temporaries_of_a_training_step_share_memory() -> None:
+    lowered = lower(sgd_step(64, 784, 128, 10), {})
+    gradient, hidden = 784 * 128 * 4, 64 * 128 * 4  # of the first weight; of the four arrays of hidden units one is left beside it
+    assert gradient + hidden <= lowered.arena_bytes < gradient + 1.5 * hidden
+
+
 def test_written_arrays_must_not_overlap_any_input() -> None:
     lowered = lower(written(lambda p, g, h: p - g * h, f32(5), f32(5), f32(5)), {})
     assert lowered.spec.disjoint == (0, 1, 2)
