@@ -20,7 +20,8 @@ from tracejit.passes.residuals import SAVE_ONCE, SAVE_PER_BYTE, _recompute_cost,
 def cost(graph: Graph, needed: Iterable[int], kept: frozenset[int], direct: frozenset[int]) -> float:
     """Keeping and computing again together; infinite where a value cannot be had."""
     makers, seen, stack = producers(graph), set(), [v for v in needed if v not in kept]
-    total = float(sum(SAVE_PER_BYTE * graph.avals[v].nbytes + SAVE_ONCE for v in kept))  # type: ignore[union-attr]
+    avals = [aval for v in kept if isinstance(aval := graph.avals[v], Aval)]
+    total = float(sum([SAVE_PER_BYTE * aval.nbytes + SAVE_ONCE for aval in avals]))
     while stack:
         v = stack.pop()
         if v in seen or v in direct:
