@@ -1,4 +1,4 @@
-"""Equal nests and runs of their calls: forms, the order of steps, the loop over a table, and that programs do not grow."""
+"""Equal nests and runs of their calls: forms, the order of steps, the loop over a table; programs that do not grow, and are found again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracejit
 from tests.graph_programs import arrays_for, f32, op, total
+from tracejit import nn, optim
 from tracejit.codegen import driver
 from tracejit.codegen.expr import Load, ScalarParam, Var, builder
 from tracejit.codegen.likeness import Nests, form, gathered, joined
@@ -203,3 +205,38 @@ def test_zeroing_many_tensors_is_one_nest_that_copies_nothing() -> None:
     pure = optimise(rebuild(graph, graph.nodes, outputs=(), writes=tuple(zip(graph.inputs, graph.outputs, strict=True))))  # type: ignore[arg-type]
     lowered = lower(pure, {})
     assert lowered.text == ("full, 9 times: reads 0 bytes, writes 180",) and lowered.arena_bytes == 0
+
+
+def training_step(optimizer: Any) -> Any:
+    """A compiled step of a model of its own."""
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    chosen, criterion = optimizer(model.parameters()), nn.CrossEntropyLoss()
+
+    def step(x: Any, y: Any) -> Any:
+        chosen.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        chosen.step()
+        return loss.detach()
+
+    return tracejit.compile(step)
+
+
+@pytest.mark.parametrize("optimizer", [optim.SGD, optim.Adam, optim.AdamW])
+def test_another_function_with_the_same_computation_compiles_nothing(optimizer: Any) -> None:
+    x, y = tracejit.ones(4, 6), tracejit.tensor([0, 2, 1, 0])
+    first, second = training_step(optimizer), training_step(optimizer)
+    for _ in range(3):
+        first(x, y)
+    before = driver.compilations()
+    for _ in range(3):
+        second(x, y)
+    assert first.stats.compiled_calls == second.stats.compiled_calls == 2
+    assert driver.compilations() == before
+
+
+def test_the_explanation_counts_an_update_of_all_parameters_as_one_nest() -> None:
+    step = training_step(optim.Adam)
+    for _ in range(2):
+        step(tracejit.ones(4, 6), tracejit.tensor([0, 2, 1, 0]))
+    assert ", 4 times: reads" in str(step.explain())
