@@ -12,14 +12,14 @@ import pytest
 import tracejit
 from tracejit import nn
 from tracejit.autograd.tape import Storage
-from tracejit.capture.cell import machine
+from tracejit.capture.cell import marks
 from tracejit.codegen import words
 
 pytestmark = pytest.mark.skipif(not words.supported(), reason="dictionaries of this Python have no versions")
 
 
 def holds(table):
-    return machine().same(words.table(table))
+    return words.same()(words.table(table))
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_a_string_finds_its_key_whatever_object_it_is():
 def test_storages_are_marked_as_the_tape_does():
     some = tuple([Storage() for _ in range(3)])
     for n in range(1, 400):
-        machine().mark_written(some)
+        marks()(some)
         assert {s.version for s in some} == {n}
         assert len({s.written for s in some}) == 1
     assert nn.Parameter(tracejit.ones(1)).exp().grad_fn.sequence > some[0].written > 0
-    machine().mark_written(())
+    marks()(())
 
 
 class Net(nn.Module):

@@ -11,7 +11,6 @@ import pytest
 
 import tracejit
 from tracejit import nn
-from tracejit.capture.cell import machine
 from tracejit.codegen import words
 
 pytestmark = pytest.mark.skipif(not words.supported(), reason="dictionaries of this Python have no versions")
@@ -326,10 +325,10 @@ def test_words_that_differ_are_told_apart():
     thing = Thing()
     thing.a = 1
     table = words.table(words.instance_words(thing, thing.__dict__), words.block(id(thing.__dict__) + 16))
-    assert machine().same(table) is True
+    assert words.same()(table) is True
     thing.a = 1.5
-    assert machine().same(table) is False
-    assert machine().same(words.NEVER) is False and machine().same(words.table(())) is True
+    assert words.same()(table) is False
+    assert words.same()(words.NEVER) is False and words.same()(words.table(())) is True
 
 
 def test_every_word_of_a_block_counts():
@@ -337,7 +336,7 @@ def test_every_word_of_a_block_counts():
     address = numbers.data_ptr()
     table = words.table((), words.block(address))
     for i in range(4):
-        assert machine().same(table)
+        assert words.same()(table)
         numbers[i] += 1
-        assert not machine().same(table)
+        assert not words.same()(table)
         numbers[i] -= 1

@@ -18,13 +18,12 @@ import numpy as np
 
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
-from tracejit.autograd.tape import Storage, mark_written, next_sequence
-from tracejit.capture.cell import machine
+from tracejit.autograd.tape import Storage, next_sequence
+from tracejit.capture.cell import marks
 from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.codegen.straight_line import RUN
-from tracejit.codegen.words import supported
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY, Kind
@@ -178,7 +177,7 @@ class Executable:
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         written = sorted([position[target] for target, _ in self.graph.writes])
         if written:
-            environment["mark_written"] = machine().mark_written if supported() else mark_written
+            environment["mark_written"] = marks()
             lines += [f"mark_written({part})" for part in runs.split(written, "written", "{0}._storage or fresh({0})")]
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self.partition is not None and differentiable

@@ -29,29 +29,29 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from tracejit.autograd.tape import Storage, next_sequence
+from tracejit.autograd.tape import Storage, mark_written, next_sequence
 from tracejit.capture.policies import instance_dictionary
 from tracejit.codegen import separation
 from tracejit.codegen.frame_check import NO_KEY
+from tracejit.codegen.marking import marking
 from tracejit.codegen.words import (
     BLOCK,
     NEVER,
-    Functions,
-    Marking,
     block,
     counted,
-    functions,
     instance_words,
     item_words,
     namespace_words,
     packed,
+    same,
     slot_offsets,
+    supported,
     table,
 )
 from tracejit.tensor import Tensor, shield
 from tracejit.tensor.rebinding import ADDRESS, rebindings
 
-__all__ = ["Cell", "leads_nowhere", "machine"]
+__all__ = ["Cell", "leads_nowhere", "marks"]
 
 _SIMPLE = frozenset((int, float, str, bool, bytes, complex, type(None)))
 _SLOTS = ("_array", "_base", "_grad", "_hooks", "_node", "_requires_grad", "_seen", "_storage")
@@ -71,11 +71,12 @@ def _offsets() -> dict[str, int]:
 
 
 @cache
-def machine() -> Functions:
-    """The functions of codegen/words.py, where the slots of Tensors are as `Cell` needs them."""
-    _offsets()
-    found = slot_offsets(Storage(), ("version", "written"))
-    return functions(Marking(found["version"], found["written"], id(next_sequence)))
+def marks() -> Callable[[tuple[Storage, ...]], None]:
+    """`mark_written` for a tuple, as a builtin function where there can be one."""
+    if not supported():
+        return mark_written
+    offsets = slot_offsets(Storage(), ("version", "written"))
+    return marking(next_sequence, offsets["version"], offsets["written"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Cell:
         """A word has moved: the state after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
         addresses = id(roots[0]) if len(roots) == 1 else tuple(map(id, roots))
         known, counter = self._tables, rebindings()
-        if known is not None and known.state[0] == addresses and machine().same(known.precise):
+        if known is not None and known.state[0] == addresses and same()(known.precise):
             return self._keep(replace(known, state=(addresses, _quick(counter, known.pairs), *known.state[2:])))
         self.drop()
         found = self._examine(*roots)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracejit.capture.cell import Cell, machine
+from tracejit.capture.cell import Cell
 from tracejit.capture.reasons import Reason
 from tracejit.capture.runs import commas
 from tracejit.capture.structure import Structure
 from tracejit.codegen.separation import separate
 from tracejit.codegen.straight_line import RUN, Run
+from tracejit.codegen.words import same
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
 from tracejit.ir.graph import Graph, Literal, Operand
@@ -179,7 +180,7 @@ class Recording:
         if self.structure is not None and body.calls is not None:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
             cell = Cell(namespace["examine"], MISS, namespaces, body.calls)
-            namespace.update(state_of=cell.state, refresh=cell.refresh, same=machine().same, separate=separate())
+            namespace.update(state_of=cell.state, refresh=cell.refresh, same=same(), separate=separate())
         entry: Entry = namespace["entry"]
         return entry
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from tracejit.codegen import numba_codegen
 
-__all__ = ["FASTCALL", "KEYWORDS", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
+__all__ = ["FASTCALL", "KEYWORDS", "ONE", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
 
 PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
 FORMAT: Final = 3  # of what is made from the text: the entry and the options below
@@ -37,6 +37,7 @@ _ENTRY: Final = "tracejit_entry"
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
 FASTCALL: Final = 0x0080  # METH_FASTCALL
 KEYWORDS: Final = 0x0002  # METH_KEYWORDS
+ONE: Final = 0x0008  # METH_O
 _PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
 
 _ENTRY_TEXT: Final = f"""

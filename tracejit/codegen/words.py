@@ -2,15 +2,14 @@
 
 CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a number that no other state of any dictionary of the process
 shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
-array and flags" are comparisons of a few words, whoever wrote to them and however.  Two builtin functions are made here:
+array and flags" are comparisons of a few words, whoever wrote to them and however.  A builtin function is made here:
 
 * `same(table)`: `table` is bytes of int64: the number of pairs, pairs (address, expected word), and blocks (address, four expected
   words in a row).  Stops at the first difference, so an address may lie in an object that is only known to be alive because of what is
   before it.
-* `mark_written(storages)`: what the function of that name in autograd/tape.py does, for a tuple.
 
-Both run under the GIL, and run no code of the program.  Invariant: layouts are verified on live objects before first use; where they
-are not the known ones `supported()` is false, and entries check everything in Python.
+It runs under the GIL, allocates nothing, and runs no code of the program.  Invariant: layouts are verified on live objects before first
+use; where they are not the known ones `supported()` is false, and entries check everything in Python.
 """
 
 from __future__ import annotations
@@ -18,32 +17,31 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-import llvmlite.binding
+from tracejit.codegen import machine_code
+from tracejit.codegen.linked import linked
+from tracejit.codegen.python_api import ITEMS
+from tracejit.codegen.reference_counts import counting
 
 __all__ = [
     "BLOCK",
     "NEVER",
-    "Functions",
-    "Marking",
     "block",
     "counted",
-    "functions",
     "instance_words",
     "item_words",
     "namespace_words",
     "packed",
+    "same",
     "slot_offsets",
     "supported",
     "table",
     "word",
 ]
 
-_METH_O: Final = 0x0008
 _TYPE: Final = 8  # PyObject_HEAD: reference count, type
 _MAPPING: Final = 16  # mappingproxyobject.mapping
 _LENGTH: Final = 16  # ob_size of a list, ma_used of a dictionary
@@ -55,7 +53,6 @@ _USED: Final = 24  # PyDictKeysObject.dk_nentries
 _INDEX: Final = 32  # PyDictKeysObject.dk_indices
 _DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
 _BYTES: Final = bytes.__basicsize__ - 1
-_TUPLE: Final = tuple.__basicsize__
 
 
 def word(address: int) -> int:
@@ -208,10 +205,12 @@ def _containers_are_known() -> bool:
     return lengths == (20, 19) and [word(elements + 8 * i) for i in range(20)] == list(map(id, values))
 
 
-def _text(true: int, false: int, none: int, one: int, layout: Marking, api: Mapping[str, int]) -> str:
-    return f"""
+_SYMBOL: Final = "tracejit_same"
+_TEXT: Final = f"""
 declare i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64>)
-define ptr @same(ptr %self, ptr %table) nounwind {{
+declare void @_Py_Dealloc(ptr)
+{counting()}
+define ptr @{_SYMBOL}(ptr %self, ptr %table) nounwind {{
 entry:
   %size.at = getelementptr i8, ptr %table, i64 16
   %size = load i64, ptr %size.at
@@ -257,106 +256,18 @@ yes:
 no:
   br label %answer
 answer:
-  %number = phi i64 [ {true}, %yes ], [ {false}, %no ]
-  %object = inttoptr i64 %number to ptr
-  %count = load i64, ptr %object
-  %more = add i64 %count, 1
-  store i64 %more, ptr %object
+  %at = phi i64 [ {ITEMS}, %yes ], [ {ITEMS + 8}, %no ]
+  %answer.at = getelementptr i8, ptr %self, i64 %at
+  %object = load ptr, ptr %answer.at
+  call void @incref(ptr %object)
   ret ptr %object
-}}
-define ptr @mark_written(ptr %self, ptr %storages) nounwind {{
-entry:
-  %size.at = getelementptr i8, ptr %storages, i64 16
-  %size = load i64, ptr %size.at
-  %one = inttoptr i64 {one} to ptr
-  %counter = inttoptr i64 {layout.counter} to ptr
-  %call = inttoptr i64 {api["PyObject_CallNoArgs"]} to ptr
-  %add = inttoptr i64 {api["PyNumber_Add"]} to ptr
-  %keep = inttoptr i64 {api["Py_IncRef"]} to ptr
-  %drop = inttoptr i64 {api["Py_DecRef"]} to ptr
-  %now = call ptr %call(ptr %counter)
-  %failed = icmp eq ptr %now, null
-  br i1 %failed, label %error, label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %mark ]
-  %more = icmp slt i64 %i, %size
-  br i1 %more, label %item, label %end
-item:
-  %offset = mul i64 %i, 8
-  %place = add i64 %offset, {_TUPLE}
-  %from = getelementptr i8, ptr %storages, i64 %place
-  %storage = load ptr, ptr %from
-  %version.at = getelementptr i8, ptr %storage, i64 {layout.version}
-  %version = load ptr, ptr %version.at
-  %next = call ptr %add(ptr %version, ptr %one)
-  %stuck = icmp eq ptr %next, null
-  br i1 %stuck, label %stop, label %mark
-mark:
-  store ptr %next, ptr %version.at
-  call void %drop(ptr %version)
-  %written.at = getelementptr i8, ptr %storage, i64 {layout.written}
-  %written = load ptr, ptr %written.at
-  call void %keep(ptr %now)
-  store ptr %now, ptr %written.at
-  call void %drop(ptr %written)
-  %i1 = add i64 %i, 1
-  br label %loop
-stop:
-  call void %drop(ptr %now)
-  br label %error
-error:
-  ret ptr null
-end:
-  call void %drop(ptr %now)
-  %none = inttoptr i64 {none} to ptr
-  call void %keep(ptr %none)
-  ret ptr %none
 }}
 """
 
 
-class _MethodDefinition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
-
-
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """Offsets of `version` and `written` in a storage, and the id of the callable that numbers changes, which must live for ever."""
-
-    version: int
-    written: int
-    counter: int
-
-
-class Functions:
-    """The two functions; owns their code."""
-
-    def __init__(self, layout: Marking) -> None:
-        names = ("PyObject_CallNoArgs", "PyNumber_Add", "Py_IncRef", "Py_DecRef")
-        api = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in names}
-        llvmlite.binding.initialize_native_target()
-        llvmlite.binding.initialize_native_asmprinter()
-        module = llvmlite.binding.parse_assembly(_text(id(True), id(False), id(None), id(1), layout, api))
-        features = llvmlite.binding.get_host_cpu_features().flatten()
-        target = llvmlite.binding.Target.from_default_triple()
-        machine = target.create_target_machine(cpu=llvmlite.binding.get_host_cpu_name(), features=features, opt=2)
-        self._engine = llvmlite.binding.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
-        self._definitions: list[_MethodDefinition] = []
-        self.same: Callable[[bytes], bool] = self._function("same")
-        self.mark_written: Callable[[tuple[Any, ...]], None] = self._function("mark_written")
-
-    def _function(self, name: str) -> Any:
-        definition = _MethodDefinition(name.encode(), self._engine.get_function_address(name), _METH_O, None)
-        self._definitions.append(definition)
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        return make(ctypes.addressof(definition), None, None)
-
-
 @cache
-def functions(layout: Marking) -> Functions:
-    """`same` and `mark_written`, for storages of this layout."""
-    return Functions(layout)
+def same() -> Callable[[bytes], bool]:
+    """The function, where this Python is supported."""
+    address, owner = linked(_TEXT, _SYMBOL)
+    function: Callable[[bytes], bool] = machine_code.builtin_function("same", address, machine_code.ONE, (True, False, *owner))
+    return function
