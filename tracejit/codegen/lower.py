@@ -132,7 +132,7 @@ class _Lowering:
     ) -> None:
         self.graph = graph
         self.codes = codes
-        self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs})
+        self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs}, len(slab_outputs))
         for node in values.nodes:
             if is_host(values, node):
                 raise ValueError(f"lower(): {node.op.name} has no nest; split the graph at it first")
@@ -476,16 +476,16 @@ class _Lowering:
         return f"{units[0].label}, {len(units)} times: reads {sum(r for r, _ in moved)} bytes, writes {sum(w for _, w in moved)}"
 
     def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
-        """A line for each step: what the unit computes, the bytes it reads and writes, and what its pieces do if it has several."""
+        """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
         read, written = self._moved(u)
         head = f"{u.label}: reads {read} bytes, writes {written}"
-        lines = []
-        for step in steps:
-            division = step.division if isinstance(step, NestCall) else None
-            lines.append(head if division is None else f"{head}, in {division.count} chunks")
-        if len(lines) > 1:
-            lines = [line if "chunks" in line else f"{u.label}: before or after the chunks" for line in lines]
-        return lines
+        cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
+        if not any(cuts):
+            return [head]
+        places = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
+        return [
+            f"{place} the chunks" if c is None else f"{head}, in {c.count} chunks" for c, place in zip(cuts, places, strict=True)
+        ]
 
 
 def _byte_strides(aval: Aval) -> tuple[int, ...]:
