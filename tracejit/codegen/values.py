@@ -35,10 +35,11 @@ _SPECIAL = frozenset(
 class Values:
     """Producers and layouts of the values of one graph.
 
-    layouts: strides in elements of each tensor input.  `strided[v]` is where v's elements lie once v's root has memory.
+    layouts: strides in elements of each tensor input.  kept: so many trailing outputs go to the residual slab, inputs among them as
+    clones that a nest can hold.  `strided[v]` is where v's elements lie once v's root has memory.
     """
 
-    def __init__(self, graph: Graph, layouts: Mapping[int, Shape]) -> None:
+    def __init__(self, graph: Graph, layouts: Mapping[int, Shape], kept: int = 0) -> None:
         self.graph = graph
         self.avals: dict[int, Aval | ScalarAval] = dict(graph.avals)
         self.constants: dict[int, Any] = dict(graph.constants)
@@ -58,13 +59,16 @@ class Values:
         self.outputs: list[Operand] = []
         copies: dict[int, int] = {}
         taken = {o for o in graph.outputs if isinstance(o, int)}  # roots whose memory is an output
-        for o in graph.outputs:
+        for o in graph.outputs[: len(graph.outputs) - kept]:
             if isinstance(o, int) and o in self.strided and o not in graph.inputs and o not in copies:
                 root = self.strided[o].root
                 if root in taken - {o} or root not in self.producer or not self._is_whole(o):
                     copies[o] = self._clone(o)  # the caller gets memory of its own
                 taken.add(root)
             self.outputs.append(copies.get(o, o) if isinstance(o, int) else o)
+        for o in graph.outputs[len(graph.outputs) - kept :]:
+            outside = isinstance(o, int) and o in self.strided and self.root(o) not in self.producer
+            self.outputs.append(self._clone(o) if outside else o)  # type: ignore[arg-type]
         written = {target for target, _ in graph.writes}
         self.writes: list[tuple[int, int]] = []
         for target, v in graph.writes:
