@@ -297,3 +297,14 @@ def test_grad_modes_decorate_functions_and_switch_nothing_else() -> None:
     def other() -> None: ...
 
     assert T.is_grad_enabled()
+
+
+def test_a_write_to_distinct_elements_of_an_expanded_tensor_is_differentiated_in_every_mode():
+    def gradients(create_graph):
+        x = T.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+        value = T.tensor([2.0, 3.0, 4.0], requires_grad=True)
+        z = x * 1
+        z.expand(3, 3).diagonal().copy_(value)
+        return [g.tolist() for g in T.autograd.grad((z * z).sum(), (x, value), create_graph=create_graph)]
+
+    assert gradients(False) == gradients(True) == [[[0.0]] * 3, [4.0, 6.0, 8.0]]

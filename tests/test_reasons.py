@@ -210,3 +210,18 @@ def test_siblings_may_be_written_where_no_backward_pass_follows():
         assert call(base[0], base[1], w).tolist() == [2.0] * 3 and w.grad.tolist() == [1.0] * 3
         assert base.tolist() == [[2.0] * 3, [1.0] * 3]
     assert call.stats.compiled_calls == 2
+
+
+def test_an_input_whose_elements_share_memory_is_not_written_by_a_program():
+    def fn(y):
+        with T.no_grad():
+            y.diagonal().copy_(T.tensor([1.0, 2.0, 3.0]))
+        return y * 1
+
+    results = []
+    for function in (fn, T.compile(fn)):
+        for _ in range(2):
+            base = T.zeros(1, 3)
+            results.append((function(base.expand(3, 3)).tolist(), base.tolist()))
+    assert results == [([[1.0, 2.0, 3.0]] * 3, [[1.0, 2.0, 3.0]])] * 4
+    assert reason_of(fn, T.zeros(1, 3).expand(3, 3))[0].code == "overlapping_write"

@@ -15,11 +15,12 @@ import numpy as np
 from tracejit.autograd.tape import Node
 from tracejit.core.interpreter import bind
 from tracejit.core.op import Op
-from tracejit.ops.creation import full
+from tracejit.ops.creation import ArrayConstant, constant, full
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement import views
 from tracejit.ops.reduce import sum_to
 
-__all__ = ["Chain", "ViewWriteNode", "apply_chain", "put_back"]
+__all__ = ["Chain", "ViewWriteNode", "apply_chain", "put_back", "without"]
 
 Chain = tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
 
@@ -31,8 +32,21 @@ def apply_chain(root: Any, chain: Chain) -> Any:
     return root
 
 
+def without(root: Any, chain: Chain) -> Any:
+    """`root` with zeros under the view described by `chain`."""
+    if any(op is views.expand or op is views.unfold for op, _, _ in chain):  # a view of elements that share memory has no inverse
+        outside = np.ones(tuple(root.shape), np.bool_)
+        hole = outside
+        for op, operands, attributes in chain:
+            hole = op.evaluate(hole, *operands, **attributes)
+        hole[...] = False
+        return where(constant(array=ArrayConstant(outside)), root, 0.0)
+    under = apply_chain(root, chain)
+    return put_back(root, chain, full(0.0, shape=tuple(under.shape), dtype=under.dtype))
+
+
 def put_back(root: Any, chain: Chain, value: Any) -> Any:
-    """A copy of `root` in which the view described by `chain` has the contents of `value`."""
+    """A copy of `root` in which the view described by `chain`, of elements that are all different ones, has the contents of `value`."""
     if not chain:
         return value
     op, operands, attributes = chain[0]
@@ -46,9 +60,8 @@ def put_back(root: Any, chain: Chain, value: Any) -> Any:
         return views.slice_scatter(root, inner, **attributes)
     if op is views.select:
         return views.select_scatter(root, inner, *operands, **attributes)
-    if op is views.diagonal:
-        return views.diagonal_scatter(root, inner, **attributes)
-    raise RuntimeError(f"in-place: a tensor that was expanded cannot be written to ({op.name}); clone() it first")
+    assert op is views.diagonal, op.name
+    return views.diagonal_scatter(root, inner, **attributes)
 
 
 class ViewWriteNode(Node):
@@ -79,7 +92,7 @@ class ViewWriteNode(Node):
             value = sum_to(under if tensors else np.array(under), self.value_shape)
         if self.needs[0]:
             if tensors:
-                root = put_back(g, self.chain, full(0.0, shape=tuple(under.shape), dtype=under.dtype))
+                root = without(g, self.chain)
             else:
                 root = np.array(g, order="C")
                 hole = apply_chain(root, self.chain)

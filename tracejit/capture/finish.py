@@ -32,6 +32,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.tensor import Tensor
+from tracejit.tensor.eager import overlaps_itself
 
 __all__ = ["finish"]
 
@@ -207,9 +208,13 @@ def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, vi
 def _check_overlap(
     recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
 ) -> None:
-    """One sweep over the arrays in order of address: memory that is written must not be that of another input."""
+    """One sweep over the arrays in order of address: memory that is written must not be that of another input, nor twice in one."""
     arrays = [interpreter.inputs[value]._array for value in inputs]
     changed = {fact.index for fact in written}
+    for index in changed:
+        if arrays[index].size and overlaps_itself(arrays[index]):
+            shape, strides = list(arrays[index].shape), list(_strides(arrays[index]))
+            recorder.stop("overlapping_write", f"an input of shape {shape} and strides {strides}")
     spans = sorted((*byte_bounds(array), index) for index, array in enumerate(arrays) if array.size) if changed else []
     furthest, furthest_written = (0, -1), (0, -1)  # end, index
     for low, high, index in spans:

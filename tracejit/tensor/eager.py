@@ -22,7 +22,7 @@ from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["EagerInterpreter"]
+__all__ = ["EagerInterpreter", "overlaps_itself"]
 
 ndarray = np.ndarray
 _new = object.__new__
@@ -343,7 +343,7 @@ def _record(
         node.storages = tuple([(s, s.version) for s in stores])
 
 
-def _may_overlap(array: np.ndarray[Any, Any]) -> bool:
+def overlaps_itself(array: np.ndarray[Any, Any]) -> bool:
     """Whether two elements may share memory, as in expanded tensors or windows: some stride is within the reach of the smaller ones."""
     reach = 0
     for stride, size in sorted((abs(st), s) for s, st in zip(array.shape, array.strides, strict=True) if s > 1):
@@ -363,7 +363,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
-    if not array.flags.c_contiguous and array.size and _may_overlap(array):
+    if not array.flags.c_contiguous and array.size and overlaps_itself(array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )
