@@ -96,6 +96,7 @@ CUT: dict[str, tuple[Callable[..., Any], tuple[T.Tensor, ...]]] = {
     "one-hot numbers": (lambda i: T.functional.one_hot(i, 7), (T.tensor(np.arange(60) % 7),)),
     "gathered elements": (lambda x, i: x[i] * 2, (normal(50), T.tensor(np.arange(220) * 7 % 50))),
     "scans of rows": (lambda x: x.cumsum(dim=1), (normal(31, 8),)),
+    "scans of the innermost of three dimensions": (lambda x: x.cumprod(dim=2), (normal(6, 7, 5),)),
     "joined arrays": (lambda x, y: T.cat((x, y), dim=1), (normal(31, 8), normal(31, 5))),
     "padded arrays": (lambda x: T.functional.pad(x, (1, 2, 3, 4)), (normal(11, 8),)),
     "integer products": (lambda x: x @ x, (T.tensor(np.arange(400).reshape(20, 20)),)),
@@ -151,6 +152,13 @@ def test_loops_whose_iterations_depend_on_each_other_stay_whole(name: str) -> No
     assert compiled.stats.compiled_calls == 1
     text = compiled.explain()
     assert "in 5 chunks" not in text or "after the chunks" in text  # clearing the result may be cut
+
+
+def test_large_scans_of_rows_are_cut() -> None:
+    compiled, x = T.compile(lambda x: x.cumsum(dim=1)), normal(1000, 600)
+    for _ in range(2):
+        compiled(x)
+    assert compiled.explain().count("in 125 chunks") == 1
 
 
 def test_a_large_nest_is_cut_and_a_small_one_is_not() -> None:

@@ -190,7 +190,7 @@ class _Divider:
                 if elements is None:
                     return None
                 own[buffer] = elements
-            elif not self._disjoint(accesses, extents):
+            elif not (self._one_place(accesses, extents) or self._apart(accesses, extents, s.axis)):
                 return None
         return own
 
@@ -211,7 +211,19 @@ class _Divider:
     def stride(self, index: Index, axis: Axis) -> int:
         return sum(self.number(stride) for a, stride in index.terms if a is axis)
 
-    def _disjoint(self, accesses: Sequence[Index], extents: Mapping[int, int]) -> bool:
+    def _apart(self, accesses: Sequence[Index], extents: Mapping[int, int], axis: Axis) -> bool:
+        """Whether what an iteration of an axis reaches ends before the next one's begins."""
+        lows, highs, steps = [], [], set()
+        for index in accesses:
+            if index.dynamic is not None:
+                return False
+            reach = [self.number(stride) * (extents[id(a)] - 1) for a, stride in index.terms if a is not axis]
+            lows.append(self.number(index.offset) + sum(min(r, 0) for r in reach))
+            highs.append(self.number(index.offset) + sum(max(r, 0) for r in reach))
+            steps.add(self.stride(index, axis))
+        return len(steps) == 1 and max(highs) - min(lows) < abs(steps.pop())
+
+    def _one_place(self, accesses: Sequence[Index], extents: Mapping[int, int]) -> bool:
         """Whether all accesses of an iteration are to one element, and those of different iterations to different ones."""
         places = set()
         for index in accesses:
