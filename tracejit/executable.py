@@ -161,6 +161,7 @@ class Executable:
             "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
             "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED,
+            "needs": tuple([f.requires_grad for f in self.inputs]),
         }  # fmt: skip
         lines: list[str] = []
         runs = Runs(tensors, () if recording.structure is None else recording.structure.tensors)
@@ -249,7 +250,7 @@ class Executable:
             edge = f"({t}, 0)" if facts.is_leaf else f"({t}._node, {t}._index)"
             edges.append(edge if facts.requires_grad else "None")
         lines = [
-            "n = new(CompiledNode)", f"n.edges = {runs.whole(edges, 'edges')}", f"n.needs = {tuple(f.requires_grad for f in self.inputs)}",
+            "n = new(CompiledNode)", f"n.edges = {runs.whole(edges, 'edges')}", "n.needs = needs",
             f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
             "n.freed = NOTHING_FREED",
             f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
