@@ -166,3 +166,19 @@ def test_a_detached_result_that_was_given_a_gradient_is_not_an_alias() -> None:
         (x, y), (u, v) = leaves(), leaves()
         assert [o.requires_grad for o in call(x, y)] == [o.requires_grad for o in function(u, v)] == [True, True]
     assert [reason.code for reason in call.reasons] == ["differentiable_write"]
+
+
+def test_a_result_computed_in_place_is_not_what_was_saved() -> None:
+    """As in eager mode, where sigmoid saves its own result, which is then copied into the tensor."""
+
+    def function(x: T.Tensor, y: T.Tensor) -> tuple[T.Tensor, ...]:
+        out = x + y
+        out.sigmoid_()
+        return (out,)
+
+    def change_result(outputs: Sequence[T.Tensor], inputs: Sequence[T.Tensor]) -> None:
+        with T.no_grad():
+            outputs[0].mul_(2)
+
+    log = assert_like_eager(function, change_result, back(0))
+    assert log[2] is None

@@ -63,6 +63,7 @@ class _Functionaliser:
         self.seen: dict[int, int] = {}  # ... as of this version of its root
         self.version: dict[int, int] = {}
         self.taped: list[tuple[int, int, int]] = []  # (output of a node, root of what its vjp saved, version of that)
+        self.saved_results: set[int] = set()  # of nodes whose vjp reads them
         self.line = ""
         self.new_memory = {v for node in graph.nodes if node.op.kind not in (Kind.VIEW, Kind.WRITE) for v in node.outputs}
         self._find_roots()
@@ -112,6 +113,7 @@ class _Functionaliser:
         """Note which contents eager mode saves for the backward pass of `node`."""
         marks = self.builder.requires_grad
         inputs, outputs = node.op.saved_for(tuple(type(x) is int and x in marks for x in emitted.operands))
+        self.saved_results.update(node.outputs[i] for i in outputs)
         for x in (*(node.operands[i] for i in inputs), *(node.outputs[i] for i in outputs)):
             root = self.root.get(x) if type(x) is int else None
             if root is not None:
@@ -200,7 +202,9 @@ class _Functionaliser:
         if self.builder.avals[contents] != aval:
             contents = self._emit("expand", (contents,), (("shape", aval.shape),), marked)
         temporary = contents == value and self.uses[value] == 1 and value in self.new_memory and value not in self.root
-        if temporary and marked == differentiable:
+        if (
+            temporary and marked == differentiable and value not in self.saved_results
+        ):  # else the target must not seem to be saved
             return contents
         return self._emit("clone", (contents,), (), differentiable)
 
