@@ -9,7 +9,6 @@ from __future__ import annotations
 import decimal
 import enum
 import functools
-import sys
 from types import CellType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
@@ -105,16 +104,11 @@ class CallHandlers(BuiltinCallHandlers):
             return known
         if self.is_outside(function) or not is_nested(function.__code__):
             self._guard_function(function)
-        profiler = sys.getprofile()
-        sys.setprofile(None)
         try:
-            code = convert(function.__code__, function.__globals__.get("__file__"))
+            code = self.unwatched(lambda: convert(function.__code__, function.__globals__.get("__file__")))
         except NotConvertible as error:
             self.stop(error.code, error.detail)
             return function
-        finally:
-            if not self.stopped:
-                sys.setprofile(profiler)
         self.keep.append(function)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         frame = CellType(Frame(function.__globals__, cells))

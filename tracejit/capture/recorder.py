@@ -17,7 +17,7 @@ import builtins
 import collections
 import math
 import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -324,6 +324,9 @@ class Recorder:
         raise NotImplementedError
 
     def guarded_callback(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def unwatched(self, action: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 from tracejit.autograd.tape import next_sequence
@@ -23,6 +23,7 @@ from tracejit.capture.frame import current
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.symbols import concrete, is_symbolic, plain
 from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.codegen.call_hook import allow, unwatch, watch
 from tracejit.core import dtypes
 from tracejit.core.interpreter import pushed, state
 from tracejit.tensor import Tensor
@@ -52,8 +53,7 @@ class Session(CallHandlers):
     def __init__(self) -> None:
         super().__init__()
         self._hooked = False
-        self._allowed: dict[int, CodeType] = {}  # by id: code that may run
-        self._watcher = self._hook()  # unhooking from within the hook must not free what is running
+        self._asked = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
         if not self.stopped:
@@ -63,23 +63,22 @@ class Session(CallHandlers):
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
         self._hooked = True
-        sys.setprofile(self._watcher)
+        watch(self._asked)
 
     def unhook(self) -> None:
         if self._hooked:
             self._hooked = False
-            sys.setprofile(None)
+            unwatch()
 
-    def _hook(self) -> Callable[[FrameType, str, Any], None]:
-        """The profile function.  Python calls it for every call and return, those of builtins included: it knows the code of instrumented
-        functions and of the library by id, and asks about the rest."""
-        allowed, check = self._allowed, self._check
-
-        def watch(frame: FrameType, event: str, argument: Any) -> None:
-            if event == "call" and id(frame.f_code) not in allowed:
-                check(frame)
-
-        return watch
+    def unwatched(self, action: Callable[[], Any]) -> Any:
+        """Do something that is no part of the program."""
+        hooked = self._hooked
+        self.unhook()
+        try:
+            return action()
+        finally:
+            if hooked and not self.stopped:
+                self.hook()
 
     def _check(self, frame: FrameType) -> None:
         """Stop the recording if this frame should have been instrumented."""
@@ -87,12 +86,12 @@ class Session(CallHandlers):
             return
         code = frame.f_code
         if is_instrumented(code):
-            self._allowed[id(code)] = code
+            allow(code)
             return
         name = frame.f_globals.get("__name__", "")
         if is_library_module(name):
             if code.co_filename.startswith(_PACKAGE):  # else its globals may be other ones next time
-                self._allowed[id(code)] = code
+                allow(code)
             return
         if name in _TRANSPARENT_MODULES:
             return

@@ -41,7 +41,9 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyErr_Clear": ("void", ()),
     "PyErr_ExceptionMatches": ("i32", ("ptr",)),
     "PyErr_Occurred": ("ptr", ()),
+    "PyEval_SetProfile": ("void", ("ptr", "ptr")),
     "PyFloat_AsDouble": ("double", ("ptr",)),
+    "PyFrame_GetCode": ("ptr", ("ptr",)),
     "PyFunction_GetClosure": ("ptr", ("ptr",)),
     "PyFunction_GetCode": ("ptr", ("ptr",)),
     "PyFunction_GetDefaults": ("ptr", ("ptr",)),
@@ -70,6 +72,7 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyObject_VectorcallMethod": ("ptr", ("ptr", "ptr", "i64", "ptr")),
     "PySequence_Contains": ("i32", ("ptr", "ptr")),
     "PyTuple_New": ("ptr", ("i64",)),
+    "Py_DecRef": ("void", ("ptr",)),
     "_Py_Dealloc": ("void", ("ptr",)),
     "tracejit_new_array": ("ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr")),  # PyArray_NewFromDescr
     "tracejit_new_object": ("ptr", ("ptr", "ptr", "ptr")),  # object.__new__

@@ -1,0 +1,132 @@
+"""A profile function in machine code: Python tells it of every call and return, and it asks about calls of code it does not know.
+
+`watch(check)` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which nobody has
+passed to `allow`.  What is allowed is so for the process: code objects are known by address and kept alive.  A function written in Python
+would run for every call and return, those of builtins included, and would take a third of the time of a recording.
+
+Where machine code may not look at objects (python_api.supported) it is a function in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import numpy as np
+
+from tracejit.codegen import python_api
+from tracejit.codegen.linked import linked
+
+__all__ = ["allow", "unwatch", "watch"]
+
+Check = Callable[[FrameType], None]
+
+_SYMBOL: Final = "tracejit_call_hook"
+_SIZE: Final = 1 << 13  # words of the table of addresses, a power of two; half of them at most are used
+_DATA: Final = object.__basicsize__  # PyArrayObject.data
+_allowed: dict[int, CodeType] = {}  # by address
+_table = np.zeros(_SIZE, np.int64)  # the same addresses: from the place that an address says on, none is empty before it
+
+_TEXT: Final = f"""
+{python_api.declaration("PyEval_SetProfile")}
+{python_api.declaration("PyFrame_GetCode")}
+{python_api.declaration("PyObject_Vectorcall")}
+{python_api.declaration("Py_DecRef")}
+
+define i32 @{_SYMBOL}(ptr %self, ptr %frame, i32 %what, ptr %value) nounwind {{
+entry:
+  %arguments = alloca [2 x ptr]
+  %call = icmp eq i32 %what, 0
+  br i1 %call, label %look, label %known
+look:
+  %code = call ptr @PyFrame_GetCode(ptr %frame)
+  %address = ptrtoint ptr %code to i64
+  call void @Py_DecRef(ptr %code)
+  %items = getelementptr i8, ptr %self, i64 {python_api.ITEMS}
+  %array = load ptr, ptr %items
+  %table.at = getelementptr i8, ptr %array, i64 {_DATA}
+  %table = load ptr, ptr %table.at
+  %first = lshr i64 %address, 4
+  br label %probe
+probe:
+  %place = phi i64 [ %first, %look ], [ %following, %other ]
+  %within = and i64 %place, {_SIZE - 1}
+  %entry.at = getelementptr i64, ptr %table, i64 %within
+  %found = load i64, ptr %entry.at
+  %same = icmp eq i64 %found, %address
+  br i1 %same, label %known, label %differs
+differs:
+  %empty = icmp eq i64 %found, 0
+  br i1 %empty, label %ask, label %other
+other:
+  %following = add i64 %place, 1
+  br label %probe
+ask:
+  %check.at = getelementptr i8, ptr %items, i64 8
+  %check = load ptr, ptr %check.at
+  %argument = getelementptr ptr, ptr %arguments, i64 1
+  store ptr %frame, ptr %argument
+  %answer = call ptr @PyObject_Vectorcall(ptr %check, ptr %argument, i64 1, ptr null)
+  %failed = icmp eq ptr %answer, null
+  br i1 %failed, label %raise, label %answered
+answered:
+  call void @Py_DecRef(ptr %answer)
+  br label %known
+known:
+  ret i32 0
+raise:
+  call void @PyEval_SetProfile(ptr null, ptr null)
+  ret i32 -1
+}}
+"""
+
+
+def allow(code: CodeType) -> None:
+    """Frames of this code need no check."""
+    address = id(code)
+    if address in _allowed:
+        return
+    _allowed[address] = code
+    if 2 * len(_allowed) <= _SIZE:  # later ones are checked at each call
+        place = address >> 4
+        while _table[place % _SIZE]:
+            place += 1
+        _table[place % _SIZE] = address
+
+
+@cache
+def _installer() -> Callable[[tuple[Any, ...]], None] | None:
+    """Installs the machine code with a `self`; None where there is none."""
+    if not python_api.supported():
+        return None
+    linked_code = linked(_TEXT, _SYMBOL)  # held by the function below: the address, and what owns the code
+    install = ctypes.pythonapi.PyEval_SetProfile
+    install.restype, install.argtypes = None, [ctypes.c_void_p, ctypes.py_object]
+
+    def installer(own: tuple[Any, ...]) -> None:
+        install(linked_code[0], own)
+
+    return installer
+
+
+def watch(check: Check) -> None:
+    """From now on `check` is asked in this thread.  What it raises is raised where the call was made, and it is asked no more."""
+    installer = _installer()
+    if installer is not None:
+        installer((_table, check))
+        return
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and id(frame.f_code) not in _allowed:
+            check(frame)
+
+    sys.setprofile(profile)
+
+
+def unwatch() -> None:
+    """Nobody is asked any more."""
+    sys.setprofile(None)
