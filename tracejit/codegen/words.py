@@ -131,13 +131,16 @@ def _stored_key(dictionary: dict[Any, Any], key: Any) -> Any:
 
 
 def _entries(dictionary: dict[Any, Any]) -> dict[int, int]:
-    """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys."""
+    """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys, and
+    for one with so many deleted entries, or so odd a head, that another thread may be changing it just now."""
     table = word(id(dictionary) + _KEYS)
     if word(id(dictionary) + _VALUES):
         return {}
     head = word(table + 8)  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
-    first, step = table + _INDEX + (1 << (head >> 8 & 255)), 16 if head >> 16 & 255 else 24
-    used = word(table + _USED)
+    used, index = word(table + _USED), head >> 8 & 255
+    if not 0 <= used <= 4 * len(dictionary) + 64 or not 3 <= index <= 40:
+        return {}
+    first, step = table + _INDEX + (1 << index), 16 if head >> 16 & 255 else 24
     found = struct.unpack(f"={used * step // 8}q", ctypes.string_at(first, used * step))
     offset = step // 8 - 2
     return {found[i * step // 8 + offset]: first + i * step + 8 * offset for i in range(used)}
