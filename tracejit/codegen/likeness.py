@@ -11,10 +11,13 @@ Knows steps and nests; not what they compute, and not how they are rendered.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from tracejit.codegen.divide import Piece, pieces
 from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children
 from tracejit.codegen.loops import Axis, Exit, For, Index, Let, Nest, Reduce, Statement, Store
+from tracejit.codegen.schedule import Scheduled
 from tracejit.codegen.steps import NestCall, NestRun, NumberSlot, Step
 
 __all__ = ["Nests", "form", "gathered", "joined"]
@@ -116,10 +119,21 @@ class Nests:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Nest] = {}
+        self._whole: set[tuple[int, tuple[int, ...]]] = set()  # nests (by id) and sizes that are not cut
 
     def known(self, nest: Nest) -> Nest:
         """The first nest of this form."""
         return self._known.setdefault(form(nest), nest)
+
+    def pieces(self, done: Scheduled) -> tuple[Piece, ...]:
+        """The pieces of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""
+        nest = self.known(done.nest)
+        if (id(nest), done.sizes) in self._whole:
+            return (Piece(nest, done.buffers, done.sizes, done.scalars),)
+        parts = tuple([replace(part, nest=self.known(part.nest)) for part in pieces(done)])
+        if parts[0].nest is nest and parts[0].division is None:
+            self._whole.add((id(nest), done.sizes))
+        return parts
 
 
 def gathered(units: Sequence[U], kind: Callable[[U], Any], may_pass: Callable[[U, U], bool]) -> list[U]:

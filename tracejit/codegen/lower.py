@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from tracejit.codegen.divide import Piece, pieces
+from tracejit.codegen.divide import Piece
 from tracejit.codegen.elements import Scratch, python_dtype
 from tracejit.codegen.fuse import partition
 from tracejit.codegen.inlining import inlined_nodes, stored_nodes
@@ -171,7 +171,7 @@ class _Lowering:
                 )
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
-        parts = tuple([replace(part, nest=self.nests.known(part.nest)) for part in pieces(done)])
+        parts = self.nests.pieces(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         read = self._bytes_of(operands, done.reads)
         return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
@@ -372,7 +372,7 @@ class _Lowering:
         specs.append(_bytes_spec(size))
         for v, at, aval in zip(self.residuals, where, avals, strict=True):
             root = values.root(v)
-            if root not in self.homes and root in values.producer:
+            if root not in self.homes and root in values.producer and values.is_whole(v):
                 self.homes[root] = Address(slot, at)
                 continue
             place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
@@ -422,7 +422,7 @@ class _Lowering:
                 size = aval.dtype.itemsize
                 destination = self._address(target.root, target.offset, size)
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
-            u.pieces = pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
+            u.pieces = self.nests.pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
         return [self._nest_call(piece, numbers) for piece in u.pieces]
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:
