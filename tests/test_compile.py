@@ -657,3 +657,27 @@ def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monk
     assert compiled.stats.traces == 2
     compiled(down)
     assert compiled.stats.bridges == 1
+
+
+@pytest.mark.parametrize(
+    "view", [lambda n: n[0], lambda n: n[:, 1], lambda n: n[1:, ::2], lambda n: n.t()[1], lambda n: n.diagonal()]
+)
+def test_a_saved_part_of_a_value_takes_the_room_of_a_part(view: Callable[[T.Tensor], T.Tensor]) -> None:
+    """The whole is computed, too, since it is written to an argument."""
+
+    def function(x: T.Tensor, n: T.Tensor) -> T.Tensor:
+        n.mul_(2)
+        y = x.sigmoid()
+        return (view(n) / (y * y + 1)[: view(n).shape[0], : view(n).shape[-1]]).sum()
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        results = []
+        for call in (function, compiled):
+            x = T.tensor(np.linspace(-1, 1, 12).reshape(3, 4), requires_grad=True)
+            n = T.tensor(np.linspace(2, 5, 12).reshape(3, 4))
+            call(x, n).backward()
+            assert x.grad is not None
+            results.append(x.grad.numpy())
+        np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+    assert compiled.stats.compiled_calls == 2

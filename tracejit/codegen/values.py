@@ -62,7 +62,7 @@ class Values:
         for o in graph.outputs[: len(graph.outputs) - kept]:
             if isinstance(o, int) and o in self.strided and o not in graph.inputs and o not in copies:
                 root = self.strided[o].root
-                if root in taken - {o} or root not in self.producer or not self._is_whole(o):
+                if root in taken - {o} or root not in self.producer or not self.is_whole(o):
                     copies[o] = self._clone(o)  # the caller gets memory of its own
                 taken.add(root)
             self.outputs.append(copies.get(o, o) if isinstance(o, int) else o)
@@ -103,7 +103,7 @@ class Values:
         found = through_view(node, positions, self.shape(base), self.shape(v), extents)
         return None if found is None else (base, found)
 
-    def _is_whole(self, v: int) -> bool:
+    def is_whole(self, v: int) -> bool:
         """Whether v is all of its root's memory in row-major order, maybe under another shape."""
         layout, shape = self.strided[v], self.shape(v)
         return layout == Strided(layout.root, 0, contiguous(shape)) and product(shape) == self.aval(layout.root).size
