@@ -13,6 +13,7 @@ import ast
 import copy
 import functools
 import itertools
+import keyword
 import linecache
 import operator
 import re
@@ -160,7 +161,8 @@ def _import_statement(filename: str, lines: list[str]) -> str:
         names: dict[str, None] = {}
         for match in _IMPORT.finditer("".join(lines)):
             for name, alias in _IMPORTED.findall(re.sub(r"#[^\n]*", "", match[1]).strip("()\n ")):
-                names[alias or name] = None
+                if not keyword.iskeyword(alias or name):  # prose that begins like an import
+                    names[alias or name] = None
         known = _imports[filename] = lines, f"import {', '.join(names)}\n" if names else "\n"
     return known[1]
 

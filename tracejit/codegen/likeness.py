@@ -140,14 +140,16 @@ def gathered(units: Sequence[U], kind: Callable[[U], Any], may_pass: Callable[[U
     """The units, each moved up to the last one before it of the same kind if it may pass all in between.  Kinds are compared by identity;
     None is like nothing."""
     done: list[U] = []
+    seen: set[int] = set()
     for unit in units:
-        place = len(done)
-        if (own := kind(unit)) is not None:
-            at = place
+        at = place = len(done)
+        own = kind(unit)
+        if own is not None and id(own) in seen:
             while at and kind(done[at - 1]) is not own and may_pass(unit, done[at - 1]):
                 at -= 1
             if at and kind(done[at - 1]) is own:
                 place = at
+        seen.add(id(own))
         done.insert(place, unit)
     return done
 
