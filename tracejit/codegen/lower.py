@@ -221,7 +221,7 @@ class _Lowering:
 
     def _gather(self) -> None:
         """Bring calls of the same nest together: a unit moves up past those that do not make what it reads and do not read an input whose
-        new contents it makes."""
+        new contents it makes.  Exits stay in their order."""
         targets = {v: t for t, v in self.values.writes}
 
         def kind(u: _Unit) -> Nest | None:
@@ -229,7 +229,7 @@ class _Lowering:
 
         def may_pass(u: _Unit, other: _Unit) -> bool:
             new = {targets[v] for v in u.writes if v in targets}
-            return u.exits == other.exits and not (u.reads & other.writes or new & other.reads)
+            return not (u.exits or other.exits or u.reads & other.writes or new & other.reads)
 
         early, late = self.units[: self.first_free], self.units[self.first_free :]
         self.units = [*gathered(early, kind, may_pass), *gathered(late, kind, may_pass)]
