@@ -25,9 +25,8 @@ import operator
 import struct
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracejit.autograd.tape import Storage, mark_written, next_sequence
 from tracejit.capture.policies import instance_dictionary
@@ -79,8 +78,7 @@ def marks() -> Callable[[tuple[Storage, ...]], None]:
     return marking(next_sequence, offsets["version"], offsets["written"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
+class _Tables(NamedTuple):
     """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table; roots: they tell when one dies."""
 
     pairs: bytes
@@ -133,7 +131,8 @@ class Cell:
         addresses = id(roots[0]) if len(roots) == 1 else tuple(map(id, roots))
         known, counter = self._tables, rebindings()
         if known is not None and known.state[0] == addresses and same()(known.precise):
-            return self._keep(replace(known, state=(addresses, _quick(counter, known.pairs), *known.state[2:])))
+            state = (addresses, _quick(counter, known.pairs), *known.state[2:])
+            return self._keep(_Tables(known.pairs, known.precise, state, known.roots))
         self.drop()
         found = self._examine(*roots)
         if found is self._missed:
