@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import os
+import subprocess
 import sys
 import threading
 import traceback
 import weakref
+from pathlib import Path
 
 import pytest
 from capture_programs import PROGRAMS
@@ -296,3 +299,26 @@ def test_garbage_collection_in_the_middle_of_a_recording_is_no_part_of_it():
         gc.set_threshold(*threshold)
         gc.callbacks.remove(callback)
     assert recording.reason is None
+
+
+def test_what_helps_the_library_to_import_a_module_is_no_part_of_the_program(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        "class Finder:\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        return cls.look(name)\n"
+        "    @staticmethod\n"
+        "    def look(name):\n"
+        "        return None\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "import tracejit\n"
+        "call = tracejit.compile(lambda x: x.sigmoid() + x.erf())\n"
+        "for _ in range(2):\n"
+        "    call(tracejit.ones(2))\n"
+        "assert call.stats.compiled_calls == 1, call.explain()\n"
+    )
+    root = str(Path(T.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root}
+    subprocess.run([sys.executable, str(program)], check=True, env=environment)

@@ -99,6 +99,8 @@ class Session(CallHandlers):
             package = name.partition(".")[0]
             if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or code.co_filename.startswith("<"):
                 return
+            if _is_importing(frame):  # the library needs a module for the first time, and other packages help to find it
+                return
         if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
             return  # the collector's, not the program's
         self.stop("implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})")
@@ -166,6 +168,15 @@ class Session(CallHandlers):
         elif cls is MethodType:
             self.released(value.__func__, seen)
         return value
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether an import that the library began runs this code."""
+    while frame is not None and not is_instrumented(frame.f_code):
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _without_recorder(error: BaseException) -> BaseException:
