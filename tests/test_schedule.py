@@ -104,6 +104,14 @@ def test_column_sums_accumulate_over_the_inner_dimension() -> None:
     assert kinds(nest, For)[-1].vector
 
 
+@pytest.mark.parametrize(("shape", "scratch"), [((64, 64), True), ((8, 64), False), ((64, 32), False), ((64, 1 << 15), False)])
+def test_many_rows_are_added_up_in_aligned_scratch(shape: tuple[int, int], scratch: bool) -> None:
+    nest = only_nest(lambda x: (op("sum", x * 2.0, dims=(0,), keepdim=False), op("exp", x)), f32(*shape))
+    (store,) = [s for s in kinds(nest, Store) if s.accumulate]
+    assert (store.buffer in nest.temporaries) == scratch
+    assert all(t.dtype.name == "float32" for t in nest.temporaries)
+
+
 def test_a_total_over_rows_is_collected_in_float64() -> None:
     nest = only_nest(lambda x: total(op("amax", x, dims=(1,), keepdim=False)), f32(64, 32))
     (scratch,) = nest.temporaries

@@ -5,8 +5,8 @@ loops, the inner axes are run through in *phases*: phase k computes the reductio
 (softmax: maximum, sum, quotient).  Every phase is one pass, with all stores and reductions that belong to it.  A value of one phase that a
 later one needs is loaded if it was stored anyway, kept in a scratch row if it is expensive, computed again if it is cheap.
 
-Late reductions accumulate in memory: a floating sum that has no vector axis in float64 scratch, anything else directly in place.
-After the loops come their final stores and the epilogue (numbers made of late results).
+Late reductions accumulate in memory: a floating sum that has no vector axis in float64 scratch, many rows in scratch, anything else
+directly in place.  After the loops come their final stores and the epilogue (numbers made of late results).
 
 The result (`Scheduled`) names memory by root values; addresses are given in lower.py.
 """
@@ -35,6 +35,7 @@ from tracejit.ir.graph import Literal
 
 __all__ = ["Argument", "Scheduled", "schedule"]
 
+MANY_ROWS = 32
 NEAR_ROWS = range(64, 1 << 15)  # elements of a row that is long enough for scratch to pay and stays in near caches
 
 
@@ -94,9 +95,7 @@ class _Nest(Elements):
         self.results: dict[int, Valued] = {}
         self.loadable: dict[int, tuple[int, Buffer, Index]] = {}  # number -> (phase from which on it lies in memory, where)
         self.keep: dict[int, int] = {}  # number -> phase in which it is computed and put into scratch
-        self.accumulators: dict[
-            int, tuple[Buffer, DType, bool]
-        ] = {}  # late reductions: memory, dtype, whether it is the output itself
+        self.accumulators: dict[int, tuple[Buffer, DType, bool]] = {}  # late reductions: memory, dtype, is it the output itself
         self.phase = -1
         self._plan()
 
@@ -286,15 +285,14 @@ class _Nest(Elements):
     def _accumulator(self, number: int) -> None:
         """Choose and clear the memory of a late reduction."""
         node, m = self.values.nodes[number], self.group.members[number]
-        out = node.outputs[0]
-        dtype = self.values.aval(out).dtype
+        out, aval = node.outputs[0], self.values.aval(node.outputs[0])
+        dtype = aval.dtype
         across_vector = any(self.placing[a][0] >= self.outer for p in m.out for a, _ in p.terms)
         wide = dtypes.float64 if dtype.is_floating_point and node.op.reducer == "sum" and not across_vector else dtype
-        direct = number in self.stored and wide is dtype
-        if direct:
-            buffer = self.parameters.buffer(out, 0, dtype)
-        else:
-            buffer = self.parameters.temporary(Scratch(wide, self.values.aval(out).size))
+        # Scratch is aligned: sums that are added to many times are faster there, although they are copied in the end.
+        often = product(self.axes[a] for a in m.reduced) >= MANY_ROWS and aval.size in NEAR_ROWS
+        direct = number in self.stored and wide is dtype and not often
+        buffer = self.parameters.buffer(out, 0, dtype) if direct else self.parameters.temporary(Scratch(wide, aval.size))
         self.accumulators[number] = (buffer, wide, direct)
         clear = builder.const(identity(node.op.reducer or "", wide), wide)
         self._over_result(m, lambda index: Store(buffer, index, clear))
