@@ -182,3 +182,32 @@ def test_a_result_computed_in_place_is_not_what_was_saved() -> None:
 
     log = assert_like_eager(function, change_result, back(0))
     assert log[2] is None
+
+
+def watching(outputs: Sequence[T.Tensor], how: str) -> None:
+    hidden, loss, _ = outputs
+    if how == "grad":
+        T.autograd.grad(loss, hidden, allow_unused=True)
+        return
+    if how == "hook":
+        hidden.register_hook(lambda g: None)
+    else:
+        hidden.retain_grad()
+    loss.backward()
+
+
+@pytest.mark.parametrize("how", ["hook", "retain_grad", "grad"])
+def test_the_gradient_of_a_result_that_reaches_it_inside_the_program_is_not_silently_less(how: str) -> None:
+    def function(x: T.Tensor, y: T.Tensor) -> tuple[T.Tensor, ...]:
+        hidden = x * y
+        return hidden, (hidden * hidden).sum(), y.exp()
+
+    call = T.compile(function)
+    call(*leaves())
+    with pytest.raises(RuntimeError, match="compute that one outside"):
+        watching(call(*leaves()), how)
+    outputs = call(*leaves())
+    seen: list[list[float]] = []
+    outputs[0].register_hook(lambda g: seen.append(g.tolist()))
+    (outputs[0].sum() + outputs[2].sum()).backward()  # all that reaches it comes from outside
+    assert seen == [[1.0] * 3] and call.stats.compiled_calls == 2

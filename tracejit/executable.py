@@ -288,6 +288,10 @@ class Executable:
             known = self._visits[present, wanted] = Visit(met.savers, saved, overwritten)
         return known
 
+    def computed_from(self, i: int) -> frozenset[int]:
+        assert self.partition is not None
+        return self.partition.computed_from(i)
+
     def can_go_on(self, freed: frozenset[int]) -> bool:
         if freed == self.everything:
             return False

@@ -17,7 +17,7 @@ It must not know how programs are made: a `Program`-like plan is handed in.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -61,6 +61,9 @@ class DifferentiablePlan(Protocol):
 
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
         """The pass from the outputs in `present` to everything (None), or to the tensor inputs in `wanted`."""
+
+    def computed_from(self, i: int) -> frozenset[int]:
+        """The other outputs whose gradients pass through output `i`."""
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
         """Whether a pass to everything from some output enters nodes that saved something, none of them in `freed`."""
@@ -133,6 +136,15 @@ class CompiledNode(Node):
             return plan.run_again(wanted, _chained(self.tensors), self.scalars, cotangents)
         given = [g if g.flags.c_contiguous else np.ascontiguousarray(g) for g in map(_as_array, cotangents) if g is not None]
         return plan.run_backward(present, exact, _chained(self.arrays), self.scalars, given, self.slab)
+
+    def check_watched(self, outputs: Iterable[int], cotangents: Sequence[Any]) -> None:
+        for i in outputs:
+            if any(cotangents[k] is not None for k in self.plan.computed_from(i)):
+                raise RuntimeError(
+                    f"backward(): the gradient of result {i} of the compiled {self.plan.name} is asked for (by a hook, retain_grad() or "
+                    "grad()), and reaches it inside the compiled function too, by way of another result; compute that one outside, or "
+                    "take the gradient inside the function"
+                )
 
     def _check_saved(self, visit: Visit, present: Mask, wanted: Mask | None) -> Mask | None:
         """Raises RuntimeError where a value that the pass would find on eager's tape was changed in place.  Returns the inputs whose

@@ -128,10 +128,14 @@ class _Pass:
             node = heappop(heap)[1]
             slots: Any = pending.pop(node)
             if node.hooks:
+                if node.is_selective:
+                    node.check_watched([index for index, hooks in node.hooks.items() if hooks], slots)
                 for index, hooks in node.hooks.items():
                     if slots[index] is not None:
                         slots[index] = _run_hooks(hooks.values(), slots[index], tensors, self.wrap)
             if allowed is not None:
+                if node.is_selective:
+                    node.check_watched([index for target, index in sink.wanted if target == id(node)], slots)
                 for index, g in enumerate(slots):
                     if g is not None and (id(node), index) in sink.wanted:
                         sink.received[id(node), index] = g

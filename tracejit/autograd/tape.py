@@ -100,6 +100,10 @@ class Node:
         """The same, when only the edges in `wanted` lead to a value that was asked for.  Called where `is_selective`."""
         return self.backward(cotangents, tensors)
 
+    def check_watched(self, outputs: Iterable[int], cotangents: Sequence[Any]) -> None:
+        """Raises RuntimeError where the gradients at these outputs, which someone wants to see, are more than `cotangents`.  Called where
+        `is_selective`."""
+
     def release(self) -> None:
         """Drop the values that the last `backward` used; another one that needs them then raises."""
 

@@ -68,6 +68,15 @@ class Partition:
             known = self._visits[present, wanted] = _visit(self.graph, present, wanted)
         return known
 
+    def computed_from(self, i: int) -> frozenset[int]:
+        """The other outputs whose gradients pass through output `i`."""
+        graph = self.graph
+        through = {graph.outputs[i]}
+        for node in graph.nodes:
+            if not through.isdisjoint(node.operands):
+                through.update(v for v in node.outputs if v in graph.requires_grad)
+        return frozenset([k for k, v in enumerate(graph.outputs) if k != i and v in through])
+
     def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(residuals, direct inputs) of the backward graph."""
         if self.visit(present, wanted).savers:
