@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tracejit import backward_call
 from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, next_sequence
@@ -89,6 +90,7 @@ class Executable:
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._reads: dict[tuple[Mask, Mask], frozenset[int]] = {}
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
+        self.calls: dict[int, Callable[[CompiledNode, Any, bool], Any]] = {}
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
         wanted = {facts.value for facts in self.inputs if facts.requires_grad}
@@ -333,6 +335,30 @@ class Executable:
         self.counter[3] += program.machine_calls
         answers = iter(results)
         return [next(answers) if want else None for _, want in zip(self.inputs, self._mask(wanted), strict=False)]
+
+    def call(self, node: CompiledNode, key: int) -> Callable[[CompiledNode, Any, bool], Any]:
+        index, accumulates = (key, True) if key >= 0 else (~key, False)
+        present = tuple([i == index for i in range(len(self.outputs))])
+        visit = self.visit(present, None)
+        simple = all(facts.is_leaf for facts in self.inputs if facts.requires_grad) and visit.overwritten is None
+        program, picks = self._backward_program(present, None) if simple else (None, ())
+        if isinstance(program, Program) and self._watcher is None:
+            assert self.partition is not None
+            is_last = bool(visit.savers) and not self.can_go_on(visit.savers)
+            work = backward_call.Pass(
+                program,
+                picks,
+                bool(self.partition.reads(present, self._wanted)[0]),
+                self._backward_scalars,
+                self._wanted[: len(self.inputs)],
+                self.everything if is_last else visit.savers,
+                is_last,
+                self.counter,
+            )
+            self.calls[key] = backward_call.make(work, node, accumulates, partial(self.calls.__setitem__, key))
+        else:
+            self.calls[key] = backward_call.never
+        return self.calls[key]
 
     def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
         """The program, and the positions of the inputs that it is given."""

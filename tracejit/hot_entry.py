@@ -22,11 +22,11 @@ from tracejit.codegen.linked import linked
 from tracejit.codegen.machine_code import FASTCALL, KEYWORDS
 from tracejit.codegen.python_api import ITEMS, LIST_ITEMS, TYPE
 from tracejit.codegen.reference_counts import counting
-from tracejit.codegen.straight_line import Untranslatable, translate
+from tracejit.codegen.straight_line import Run, Untranslatable, translate
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.tensor import Tensor
 
-__all__ = ["FRONT", "dispatcher", "machine_entry"]
+__all__ = ["FRONT", "dispatcher", "machine_entry", "machine_function"]
 
 FRONT: Final = 2
 """The item of a CompiledFunction's paths that is the machine code of the entry tried first, or None."""
@@ -124,12 +124,17 @@ def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -
     """`entry`, made by `recording.build_entry(body)`, as a built-in function of the positional arguments alone.
 
     Raises Untranslatable where it cannot be, with what stands in the way."""
-    if not python_api.supported():
-        raise Untranslatable("this interpreter's objects")
     if body.run is None:
         raise Untranslatable("a program that is not one call of machine code")
-    source = recording.text(body, interpreted=False)
-    text, constants = translate(source, "entry", _SYMBOL, entry.__globals__, _layouts(entry.__globals__), body.run())
+    return machine_function(recording.text(body, interpreted=False), entry.__globals__, body.run())
+
+
+def machine_function(source: str, namespace: Mapping[str, Any], run: Run) -> Any:
+    """The function `entry(args, kwargs)` in `source`, whose globals are `namespace`, as a built-in function of the positional arguments
+    alone.  run: what the line RUN stands for.  Raises Untranslatable."""
+    if not python_api.supported():
+        raise Untranslatable("this interpreter's objects")
+    text, constants = translate(source, "entry", _SYMBOL, namespace, _layouts(namespace), run)
     address, owner = linked(text, _SYMBOL)
     return machine_code.builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.engine import GradientSink, run_backward
 from tracejit.autograd.tape import edge_of, mark_written
 from tracejit.core.interpreter import state
@@ -59,6 +60,30 @@ def ones_like(x: Any) -> Any:
     return full(1.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
+_ones: dict[Any, np.ndarray[Any, Any]] = {}
+
+
+def _one(root: Any) -> np.ndarray[Any, Any]:
+    """The array of the implicit cotangent of `root`, which has one element.  Nobody may write to it, and nobody can."""
+    array = root._array
+    if array.ndim:
+        return np.ones(array.shape, array.dtype)
+    one = _ones.get(array.dtype)
+    if one is None:
+        one = np.ones((), array.dtype)
+        one.flags.writeable = False
+        _ones[array.dtype] = one
+    return one
+
+
+def _program(root: Any) -> CompiledNode | None:
+    """The node of the compiled program that made `root`, where a backward pass from this one element may be one call (`plan.call`)."""
+    node = getattr(root, "_node", None)
+    if node.__class__ is not CompiledNode or root._base is not None or root._array.size != 1 or state.top is not state.base:
+        return None
+    return node if root._requires_grad else None  # type: ignore[no-any-return]
+
+
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
@@ -66,6 +91,11 @@ def backward(
 
     grad_tensors: cotangents of the same shapes; may be None for scalars.  Raises RuntimeError for tensors without a graph, for a graph
     whose saved values were freed, and for saved values changed in place."""
+    if inputs is None and grad_tensors is None and not create_graph and (node := _program(tensors)) is not None:
+        plan, key = node.plan, tensors._index
+        call = plan.calls.get(key) or plan.call(node, key)
+        if call(node, _one(tensors), bool(retain_graph)):
+            return
     outputs = tuple(tensors) if isinstance(tensors, tuple | list) else (tensors,)
     gradients = (
         None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, tuple | list) else (grad_tensors,)
@@ -90,6 +120,37 @@ def backward(
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
 
 
+def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], retain: bool) -> tuple[Any, ...] | None:
+    """The gradients of `root`, an output of a compiled program, with respect to leaves, in one call.  None where the engine must find them:
+    then nothing was done."""
+    asked = {id(x) for x in wanted if x._node is None and x._requires_grad and x._base is None}
+    mask = tuple([e is not None and id(e[0]) in asked for e in node.edges])
+    if not len(wanted) == len(asked) == sum(mask):
+        return None
+    plan, key = node.plan, root._index
+    call = plan.calls.get(~key) or plan.call(node, ~key)
+    answers = call(node, _one(root), True)
+    if answers is False:
+        return None
+    received = {id(e[0]): g for e, g in zip(node.edges, answers, strict=True) if e is not None}
+    results = tuple([received[id(x)] for x in wanted])
+    if any(g is None for g in results):
+        return None
+    if not retain:
+        node.passed = plan.visit(tuple([i == key for i in range(node.count)]), mask), False
+        node.release()
+    return results
+
+
+def add_to(gradient: Any, g: Any) -> None:
+    """gradient += g, an array."""
+    array = gradient._array
+    state.quietly(np.add, array, g, array)
+    storage = gradient._storage
+    if storage is not None:
+        mark_written((storage,))
+
+
 def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
     """leaf.grad += g.  An array is taken over without a copy only if nobody else can hold it (`handed`: ids given out before)."""
     if isinstance(g, np.ndarray | np.generic):
@@ -101,11 +162,7 @@ def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
             handed.add(id(g))
             leaf._grad = _WRAP[0](g)
         else:
-            array = previous._array
-            np.add(array, g, out=array)
-            storage = previous._storage
-            if storage is not None:
-                mark_written((storage,))
+            add_to(previous, g)
         return
     top = state.top
     previous = top.read_grad(leaf)
@@ -133,6 +190,10 @@ def grad(
     gradients = (
         None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
     )
+    if len(out) == 1 and gradients is None and not create_graph and (node := _program(out[0])) is not None:
+        found = _gradients(out[0], node, wanted, bool(retain_graph))
+        if found is not None:
+            return found
     edges, cotangents = _roots("grad", out, gradients)
     for i, x in enumerate(wanted):
         if not x.requires_grad:

@@ -56,6 +56,8 @@ class DifferentiablePlan(Protocol):
     replayed: Sequence[int]
     """Positions of the tensor inputs that `run_again` reads and eager's tape would not have saved."""
 
+    calls: dict[int, Callable[[CompiledNode, Any, bool], Any]]
+    """What `call` has made."""
     everything: frozenset[int]
     """The savers that a pass from all outputs to everything enters."""
 
@@ -78,6 +80,11 @@ class DifferentiablePlan(Protocol):
         slab: Any,
     ) -> Sequence[Any]:
         """Gradients (arrays or None) per tensor input; at least those in `wanted`."""
+
+    def call(self, node: CompiledNode, key: int) -> Callable[[CompiledNode, Any, bool], Any]:
+        """`call(node, cotangent, retain)` for backward passes from output `key` alone to all leaves, which adds to their `.grad`, or from
+        output `~key`, which answers with a tuple of gradients per edge and releases nothing.  False where the engine must do the pass: then
+        nothing was done."""
 
     def reads(self, present: Mask, wanted: Mask | None) -> frozenset[int]:
         """Positions of the tensor inputs whose arrays `run_backward` reads."""
