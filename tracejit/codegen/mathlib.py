@@ -1,8 +1,9 @@
-"""Elementary functions, written once over the Builder: the exponential and logarithm families, tanh, sigmoid.
+"""Elementary functions, written once over the Builder: the exponential and logarithm families, sinh, cosh, tanh, sigmoid.
 
 Each function takes and gives an Expr of float32 or float64, without branches, so that it runs in vector lanes and both renderings
 agree bit for bit.  Within 2.5 units in the last place over the whole range (tests measure it); NaN, infinities, signed zeros and
-denormals are those of C99.  `expand` is the way in; sin, cos, erf and pow are in `mathlib_more.py`.
+denormals are those of C99.  `expand` is the way in; sin, cos, tan, erf and pow are in `mathlib_more.py`, inverses of the circular and
+hyperbolic functions in `mathlib_inverse.py`.
 
 Argument reductions are Cody and Waite's ("Software Manual for the Elementary Functions", 1980) with fma; tanh through expm1
 (a polynomial near 0) and the argument split of log are those of fdlibm (Sun, 1993) and Cephes (Moshier).  The coefficients are
@@ -19,7 +20,10 @@ from tracejit.codegen.expr import Expr, builder
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
-__all__ = ["FORMATS", "exp", "exp2", "exp_of_sum", "expm1", "horner", "log", "log1p", "log2", "log10", "sigmoid", "split", "tanh"]
+__all__ = [
+    "FORMATS", "cosh", "exp", "exp2", "exp_of_sum", "expm1", "horner", "log", "log1p", "log1p_reduced", "log2", "log10", "sigmoid", "sinh",
+    "split", "split_normal", "tanh",
+]  # fmt: skip
 
 b = builder
 LOG2_E: Final = 1.4426950408889634
@@ -107,6 +111,19 @@ _TANH_SMALL: Final = {
         ),
     ),
 }
+# (sinh(x) - x) / x**3 in powers of x**2, for |x| <= 1
+_SINH_SMALL: Final = {
+    dtypes.float32: (2.7822123e-06, 0.00019842896, 0.0083333105, 0.16666667),
+    dtypes.float64: (
+        7.77659871564377e-13,
+        1.6056659155290057e-10,
+        2.5052130999283692e-08,
+        2.755731910675308e-06,
+        0.00019841269841593416,
+        0.008333333333332912,
+        0.16666666666666669,
+    ),
+}
 # (2 atanh(s) - 2 s) / s**3 in powers of s**2, where s = f / (2 + f), in float64
 _ATANH_64: Final = (
     0.1479610463708204,
@@ -159,22 +176,27 @@ def _expm1_reduced(r: Expr) -> Expr:
     return b.fma(horner(r, FORMATS[r.dtype].exp), r * r, r)
 
 
+def _exp_reduced(r: Expr) -> Expr:
+    """e**r for |r| <= ln(2)/2: shorter than _expm1_reduced(r) + 1, and rounded better."""
+    return horner(r, (*FORMATS[r.dtype].exp, 1.0, 1.0))
+
+
 def exp(x: Expr) -> Expr:
     k, r = _reduce(clamp(x, *FORMATS[x.dtype].exp_range))
-    return b.ldexp(_expm1_reduced(r) + 1.0, k)
+    return b.ldexp(_exp_reduced(r), k)
 
 
 def exp_of_sum(x: Expr, correction: Expr) -> Expr:
     """exp(x + correction), the correction being small beside x; x within the range of exp."""
     k, r = _reduce(x)
-    return b.ldexp(_expm1_reduced(r + correction) + 1.0, k)
+    return b.ldexp(_exp_reduced(r + correction), k)
 
 
 def exp2(x: Expr) -> Expr:
     form = FORMATS[x.dtype]
     y = clamp(x, -(form.bias + form.mantissa + 1.0), form.bias + 1.0)
     k_float, k = round_by_magic(y, 1.0)
-    return b.ldexp(_expm1_reduced((y - k_float) * LN_2) + 1.0, k)
+    return b.ldexp(_exp_reduced((y - k_float) * LN_2), k)
 
 
 def expm1(x: Expr) -> Expr:
@@ -183,6 +205,26 @@ def expm1(x: Expr) -> Expr:
     half = power_of_two(k - 1, x.dtype)  # half of 2**k, which may overflow
     result = b.fma(half, _expm1_reduced(r), half - 0.5) * 2.0
     return b.select(b.abs(x) < form.tiny, x, result)
+
+
+def _half_exp(x: Expr) -> Expr:
+    """exp(x) / 2 for x >= 0."""
+    limit = FORMATS[x.dtype].exp_range[1] + 1.0
+    k, r = _reduce(b.select(x > limit, limit, x))
+    return b.ldexp(_expm1_reduced(r) + 1.0, k - 1)
+
+
+def sinh(x: Expr) -> Expr:
+    size = b.abs(x)
+    half = _half_exp(size)
+    square = x * x
+    near_zero = b.fma(horner(square, _SINH_SMALL[x.dtype]) * square, x, x)
+    return b.select(size < 1.0, near_zero, b.copysign(half - 0.25 / half, x))
+
+
+def cosh(x: Expr) -> Expr:
+    half = _half_exp(b.abs(x))
+    return half + 0.25 / half
 
 
 def tanh(x: Expr) -> Expr:
@@ -206,14 +248,20 @@ def split(x: Expr) -> tuple[Expr, Expr]:
     """(k as a float, f) with x = 2**k * (1 + f) and 1 + f in [sqrt(1/2), sqrt(2)), for x > 0, denormals included."""
     form = FORMATS[x.dtype]
     small = x < form.least_normal
-    bits = b.bitcast(b.select(small, x * 2.0 ** (form.mantissa + 1), x), form.integer)
+    k, f = split_normal(b.select(small, x * 2.0 ** (form.mantissa + 1), x))
+    return k - b.select(small, b.const(form.mantissa + 1.0, x.dtype), 0.0), f
+
+
+def split_normal(x: Expr) -> tuple[Expr, Expr]:
+    """`split` without denormals."""
+    form = FORMATS[x.dtype]
+    bits = b.bitcast(x, form.integer)
     root = b.bitcast(b.const(0.7071067811865476, x.dtype), form.integer)
     k = b.shr(bits - root, form.mantissa)
-    f = b.bitcast(bits - b.shl(k, form.mantissa), x.dtype) - 1.0
-    return b.cast(k, x.dtype) - b.select(small, b.const(form.mantissa + 1.0, x.dtype), 0.0), f
+    return b.cast(k, x.dtype), b.bitcast(bits - b.shl(k, form.mantissa), x.dtype) - 1.0
 
 
-def _log1p_reduced(f: Expr, tail: Expr) -> tuple[Expr, Expr]:
+def log1p_reduced(f: Expr, tail: Expr) -> tuple[Expr, Expr]:
     """log(1 + f) + tail as a large part f and a small part to be added to it."""
     square = f * f
     if f.dtype is dtypes.float32:
@@ -227,7 +275,7 @@ def _log1p_reduced(f: Expr, tail: Expr) -> tuple[Expr, Expr]:
 
 def _log_parts(x: Expr) -> tuple[Expr, Expr]:
     k, f = split(x)
-    large, small = _log1p_reduced(f, b.const(0.0, x.dtype))
+    large, small = log1p_reduced(f, b.const(0.0, x.dtype))
     return k, large + small
 
 
@@ -241,7 +289,7 @@ def _log_specials(x: Expr, result: Expr) -> Expr:
 def log(x: Expr) -> Expr:
     high, low = FORMATS[x.dtype].ln2
     k, f = split(x)
-    large, small = _log1p_reduced(f, k * low)
+    large, small = log1p_reduced(f, k * low)
     return _log_specials(x, b.fma(k, high, large + small))
 
 
@@ -263,7 +311,7 @@ def log1p(x: Expr) -> Expr:
     seen = u - 1.0
     error = (1.0 - (u - seen)) + (x - seen)
     k, f = split(u)
-    large, small = _log1p_reduced(f, b.fma(k, form.ln2[1], error / u))
+    large, small = log1p_reduced(f, b.fma(k, form.ln2[1], error / u))
     result = b.fma(k, form.ln2[0], large + small)
     result = b.select(x < INFINITY, result, x)
     result = b.select(b.eq(x, -1.0), -INFINITY, b.select(x < -1.0, float("nan"), result))
