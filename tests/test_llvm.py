@@ -268,6 +268,22 @@ def test_strides_offsets_and_scalar_operands_reach_the_right_elements() -> None:
     np.testing.assert_array_equal(result[2][3:], expected.ravel())
 
 
+@pytest.mark.parametrize("dtype", [dtypes.bool_, dtypes.uint8, dtypes.int16, dtypes.float32, dtypes.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 37])
+def test_memory_is_read_and_written_backwards_in_vectors_of_reversed_lanes(dtype: DType, count: int) -> None:
+    X, R, S, i, n = Buffer("x", dtype), Buffer("read", dtype), Buffer("written", dtype), Axis("i"), Size("n")
+    forwards, backwards = Index(((i, 1),)), Index(((i, -1),), 39)
+    body = (Store(R, forwards, Load(X, backwards)), Store(S, backwards, Load(X, forwards)))
+    nest = Nest("backwards", (X, R, S), (n,), (), (For(i, n, body, vector=True),))
+    for target in TARGETS:
+        text = Emitter(nest, "nest", target).text()
+        assert "gather" not in text and "scatter" not in text
+    x = values(dtype, 40)
+    read, written = assert_renderings_agree(nest, (x, np.zeros_like(x), np.zeros_like(x)), (count,))[1:]
+    np.testing.assert_array_equal(read, np.concatenate([x[::-1][:count], np.zeros(40 - count, x.dtype)]))
+    np.testing.assert_array_equal(written[::-1], np.concatenate([x[:count], np.zeros(40 - count, x.dtype)]))
+
+
 def test_gathers_and_scatters_follow_dynamic_indices() -> None:
     n = 45
     table, places = np.arange(60, dtype=np.float64), np.random.default_rng(0).permutation(60)[:n]

@@ -150,3 +150,24 @@ def test_all_loads_of_an_iteration_come_before_its_stores() -> None:
     stores = [k for k, s in enumerate(loop.body) if isinstance(s, Store)]
     loads = [k for k, s in enumerate(loop.body) if isinstance(s, Let) and isinstance(s.value, Load)]
     assert max(loads) < min(stores)
+
+
+def test_a_copy_backwards_says_so_in_its_form() -> None:
+    nest = only_nest(lambda x: op("flip", x, dims=(1,)), f32(8, 9))
+    (load,) = [s.value for s in kinds(nest, Let) if isinstance(s.value, Load)]
+    assert load.index.terms[-1][1] == -1
+
+
+def test_rows_chosen_by_an_index_are_read_as_rows() -> None:
+    nest = only_nest(lambda x, i: op("index_select", x, i, dim=0), f32(50, 40), i64(30))
+    inner = next(s for s in kinds(nest, For) if s.vector)
+    (load,) = [s.value for s in inner.body if isinstance(s, Let)]
+    assert isinstance(load, Load)
+    assert load.index.terms == ((inner.axis, 1),)
+    assert not any(isinstance(s, Exit) for s in inner.body)
+
+
+def test_elements_chosen_one_by_one_add_their_own_coordinate_to_the_index() -> None:
+    nest = only_nest(lambda x, i: op("gather", x, i, dim=0), f32(50, 40), i64(30, 40))
+    (load,) = [s.value for s in kinds(nest, Let) if isinstance(s.value, Load) and s.value.index.dynamic is not None]
+    assert load.index.terms == ()

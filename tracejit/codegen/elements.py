@@ -91,6 +91,10 @@ class Parameters:
             self.sizes[n] = Size(f"n{len(self.sizes)}")
         return self.sizes[n]
 
+    def stride(self, n: int) -> int | Size:
+        """Also backwards is part of a nest's form: vectors are read that way."""
+        return n if n == -1 else self.size(n)
+
     def scalar(self, v: int, dtype: DType) -> Scalar:
         key = (v, dtype)
         if key not in self.scalars:
@@ -155,11 +159,12 @@ class Elements:
             if multiplier:
                 strides[loop] = strides.get(loop, 0) + c
         depth = max((k + 1 for k in strides), default=0)
-        terms = tuple((self.loops[k], self.parameters.size(s)) for k, s in sorted(strides.items()) if s)
+        terms = tuple((self.loops[k], self.parameters.stride(s)) for k, s in sorted(strides.items()) if s)
         if not position.dynamic:
             return Index(terms), depth
-        # What varies from lane to lane is one number per lane: the innermost loop's share joins the dynamic part.
-        inner = strides.get(len(self.loops) - 1, 0)
+        # Where the dynamic part varies from lane to lane, it is one number per lane: the innermost loop's share joins it.
+        varies = any(token.depth == len(self.loops) for _, token in position.dynamic)
+        inner = strides.get(len(self.loops) - 1, 0) if varies else 0
         terms = tuple((axis, s) for axis, s in terms if not inner or axis is not self.loops[-1])
         depth = max(depth, *(token.depth for _, token in position.dynamic))
         if len(position.dynamic) == 1 and not inner:

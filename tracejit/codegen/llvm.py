@@ -1,8 +1,8 @@
 """Nest -> LLVM IR: one function as text, with explicit vectors in `vector` loops.
 
-An index that has stride 1 in the vector axis is a vector access, stride 0 a scalar one (splatted where it meets vectors), anything else
-a gather or scatter of pointers.  Loops and hoisting are `llvm_loops.py`, reductions `llvm_reduce.py`, operations
-`llvm_operations.py`.  Knows nothing of programs, frames or Numba.
+An index that has stride 1 in the vector axis is a vector access, stride -1 one whose lanes are reversed, stride 0 a scalar one
+(splatted where it meets vectors), anything else a gather or scatter of pointers.  Loops and hoisting are `llvm_loops.py`, reductions
+`llvm_reduce.py`, operations `llvm_operations.py`.  Knows nothing of programs, frames or Numba.
 """
 
 from __future__ import annotations
@@ -214,8 +214,9 @@ class NestEmitter(LoopEmitter):
         text = f"getelementptr {element}, {vector('ptr', pointer.lanes)} {pointer.text}, {index} {offset.text}"
         return self.number(depth, dtypes.int64, max(pointer.lanes, offset.lanes), (text,), lambda: self.code.op(text))
 
-    def address(self, buffer: Buffer, index: Index) -> tuple[Value, int]:
-        """(pointer, stride): a scalar pointer and the stride in the vector axis (0 or 1), or a vector of pointers and -1."""
+    def address(self, buffer: Buffer, index: Index) -> tuple[Value, int | None]:
+        """(pointer, stride): a scalar pointer to the least address of all lanes and the stride in the vector axis (0, 1 or -1), or a vector
+        of pointers and None."""
         element = memory_type(buffer.dtype)
         pointer = Value(self.pointers[buffer], dtypes.int64, 1, 0)
         pointer = self._advance(pointer, Value(self.extent(index.offset), dtypes.int64, 1, 0), element)
@@ -235,11 +236,13 @@ class NestEmitter(LoopEmitter):
         for place in places:
             pointer = self._advance(pointer, place, element)
         if inner == 0:
-            return pointer, 0 if pointer.lanes == 1 else -1
+            return pointer, 0 if pointer.lanes == 1 else None
         frame = self.frames[-1]
         if inner == 1 and pointer.lanes == 1:
             return self._advance(pointer, Value(frame.index, dtypes.int64, 1, self.depth), element), 1
-        return self._advance(pointer, self._scaled(self._axis_value(frame.axis), inner), element), -1
+        if inner == -1 and pointer.lanes == 1:
+            return self._advance(pointer, self.integer(self.depth, f"sub i64 {1 - frame.lanes}, {frame.index}"), element), -1
+        return self._advance(pointer, self._scaled(self._axis_value(frame.axis), inner), element), None
 
     def _all(self, lanes: int) -> str:
         return "splat (i1 true)" if not self.frames or self.frames[-1].mask is None else str(self.frames[-1].mask)
@@ -258,18 +261,28 @@ class NestEmitter(LoopEmitter):
                 depth = level + 1
             elif self.frames[level].guarded and level > depth:
                 depth = level  # not above a loop that may be empty: the element may not exist
-        lanes = self.frames[-1].lanes if stride == 1 else pointer.lanes
+        lanes = self.frames[-1].lanes if stride else pointer.lanes
         value = Value(
             self.hoisted(depth, lambda: self._load_text(buffer.dtype, pointer, stride, lanes)), buffer.dtype, lanes, depth
         )
         self.loads[key] = (value, buffer)
         return value
 
-    def _load_text(self, dtype: DType, pointer: Value, stride: int, lanes: int) -> str:
+    def _reversed(self, text: str, element: str, lanes: int) -> str:
+        kind = vector(element, lanes)
+        order = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
+        return self.code.op(f"shufflevector {kind} {text}, {kind} poison, <{lanes} x i32> <{order}>")
+
+    def _mask(self, stride: int | None, lanes: int) -> str | None:
+        """The mask of the current group, for the elements in the order of their addresses."""
+        mask = self.frames[-1].mask if lanes > 1 else None
+        return self._reversed(mask, "i1", lanes) if mask is not None and stride == -1 else mask
+
+    def _load_text(self, dtype: DType, pointer: Value, stride: int | None, lanes: int) -> str:
         code, element = self.code, memory_type(dtype)
         kind = vector(element, lanes)
-        masked = self.frames[-1].mask if lanes > 1 else None
-        if stride == -1:
+        masked = self._mask(stride, lanes)
+        if stride is None:
             pointers, flags = f"<{lanes} x ptr>", f"<{lanes} x i1>"
             name = f"llvm.masked.gather.{suffix(element, lanes)}.v{lanes}p0"
             arguments = (
@@ -291,6 +304,8 @@ class NestEmitter(LoopEmitter):
             )
         else:
             result = code.op(f"load {kind}, ptr {pointer.text}, align {dtype.itemsize}")
+        if stride == -1:
+            result = self._reversed(result, element, lanes)
         if dtype is dtypes.bool_:
             result = code.op(f"icmp ne {kind} {result}, {splat_constant('0', 'i8', lanes)}")
         return result
@@ -309,19 +324,21 @@ class NestEmitter(LoopEmitter):
                 f"nest {self.nest.name}: a {value.dtype.name} is stored to the {dtype.name} buffer {s.buffer.name!r}; cast it"
             )
         pointer, stride = self.address(s.buffer, s.index)
-        lanes = self.frames[-1].lanes if stride == 1 else pointer.lanes
+        lanes = self.frames[-1].lanes if stride else pointer.lanes
         element = memory_type(dtype)
         kind = vector(element, lanes)
         text = self.splat(value, lanes).text
         if dtype is dtypes.bool_:
             text = code.op(f"zext {value_type(dtype, lanes)} {text} to {kind}")
-        flags, align = f"<{lanes} x i1>", str(dtype.itemsize)
         if stride == -1:
+            text = self._reversed(text, element, lanes)
+        flags, align, masked = f"<{lanes} x i1>", str(dtype.itemsize), self._mask(stride, lanes)
+        if stride is None:
             name = f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0"
             code.call(name, "void", (kind, text), (f"<{lanes} x ptr>", pointer.text), ("i32", align), (flags, self._all(lanes)))
-        elif lanes > 1 and self.frames[-1].mask is not None:
+        elif masked is not None:
             name = f"llvm.masked.store.{suffix(element, lanes)}.p0"
-            code.call(name, "void", (kind, text), ("ptr", pointer.text), ("i32", align), (flags, str(self.frames[-1].mask)))
+            code.call(name, "void", (kind, text), ("ptr", pointer.text), ("i32", align), (flags, masked))
         else:
             code.lines.append(f"store {kind} {text}, ptr {pointer.text}, align {align}")
         self.invalidate(frozenset((s.buffer,)))

@@ -48,8 +48,8 @@ class _Writer:
         return Var(f"v{self.names}", dtype)
 
     def index(self, layout: Strided, axes: tuple[Axis, ...]) -> Index:
-        size = self.parameters.size
-        return Index(tuple((a, size(s)) for a, s in zip(axes, layout.strides, strict=True) if s))
+        stride = self.parameters.stride
+        return Index(tuple((a, stride(s)) for a, s in zip(axes, layout.strides, strict=True) if s))
 
     def buffer(self, layout: Strided, dtype: DType, write: bool = False) -> Buffer:
         (self.writes if write else self.reads).add(layout.root)
