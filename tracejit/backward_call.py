@@ -1,10 +1,13 @@
-"""A backward pass through one compiled program as one call: what the engine does when the pass has a single node.
+"""Backward passes through one compiled program as one call.
 
-Where all inputs of a program that want gradients are leaves, a backward pass from one of its outputs enters the program's node and
-nothing else.  Then everything about it is known when its backward program is made: `make` writes a function with the engine's meaning
-for this one case, from the node to the gradients.  It leaves everything as it was and answers False where the pass is not that case
-after all: hooks, a graph that an earlier pass has freed, a saved value that was changed since, arrays that the program was not made
-for.  The engine then does the whole pass, and raises what is to be raised.
+What a pass through a `CompiledNode` does besides running the backward program is known when that is made: which saved values it
+checks, where the program's operands are, what becomes of its results.  `make` writes a function of it, in one of two forms.  One
+answers with the gradients, for the engine.  The other is the whole pass, for the usual case that all inputs which want gradients are
+leaves, so that a pass from one output enters this node and nothing else: it adds to `.grad` of the leaves.
+
+Both leave everything as it was and answer False where something is out of the ordinary: a graph that an earlier pass has freed, a saved
+value that was changed since, arrays that the program was not made for; and hooks, for the second form.  Then `CompiledNode.backward_to`, or
+the engine, goes on as if nothing had been tried, and raises what is to be raised.
 
 The function is Python until it has served `config.hot_calls` passes, machine code afterwards (hot_entry.py), as entries are.
 
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.api import add_to
-from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode
+from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode
 from tracejit.capture.runs import commas
 from tracejit.codegen.lower import Output
 from tracejit.codegen.straight_line import RUN, Untranslatable
@@ -31,20 +34,21 @@ from tracejit.tensor import Tensor
 
 __all__ = ["Pass", "make", "never"]
 
-Call = Callable[[CompiledNode, Any, bool], Any]
 _NOTHING = Output("literal")
+_USUAL = "if type(node) is not CompiledNode or node.freed is not NOTHING_FREED: return False"
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A backward pass from one output.
+    """A backward pass to everything.
 
-    program: its arrays are the tensor inputs at the positions `picks`, the cotangent, and the slab if it `reads_slab`; its numbers the
-    scalar inputs at the positions `numbers`.  wanted: per tensor input, whether the program has an output for it.  freed: what
+    program: its arrays are the tensor inputs at the positions `picks`, `cotangents` more, and the slab if it `reads_slab`; its numbers
+    the scalar inputs at the positions `numbers`.  wanted: per tensor input, whether the program has an output for it.  freed: what
     `CompiledNode.freed` is after the pass, and is_last whether it then drops its memory.  counter[3] counts calls into machine code."""
 
     program: Program
     picks: Sequence[int]
+    cotangents: int
     reads_slab: bool
     numbers: Sequence[int]
     wanted: Sequence[bool]
@@ -60,27 +64,30 @@ class _Refused(dict[int, bool]):
         return False
 
 
-def never(node: CompiledNode, cotangent: Any, retain: bool) -> bool:
-    """The call of a pass that the engine has to do."""
+def never(node: CompiledNode, cotangents: Sequence[Any], retain: bool) -> bool:
+    """The call that leaves every pass to others."""
     return False
 
 
-def make(work: Pass, node: CompiledNode, accumulates: bool, replace: Callable[[Call], None]) -> Call:
-    """`call(node, cotangent, retain)` for the nodes of a plan, of which `node` is one: False where nothing was done.
+def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Call], None]) -> Call:
+    """`call(node, cotangents, retain)` for the nodes of a plan, of which `node` is one; cotangents are contiguous arrays.  It answers False
+    where nothing was done.
 
-    accumulates: the gradients are added to `.grad` of the leaves, and the node is released unless `retain`; else the call answers with
-    a tuple of gradients, one for each edge (None where there is none), and releases nothing.  replace: told of the machine code for it."""
-    arrays = [*[f"a{i}" for i in work.picks], "cotangent", *(["slab"] if work.reads_slab else [])]
+    to_leaves: the gradients are added to `.grad` of the leaves, and the node is released unless `retain`; else the answer is a tuple of
+    arrays that nobody else has, one for each edge (None where there is none), and nothing is released.  replace: told of the machine
+    code that does the same."""
+    arrays = [*[f"a{i}" for i in work.picks], *[f"c{k}" for k in range(work.cotangents)], *(["slab"] if work.reads_slab else [])]
     fragment = work.program.inline(arrays, [f"scalars[{i}]" for i in work.numbers])
     run = fragment.run
     if run is None or not all(o.source in ("fresh", "input") or o == _NOTHING for o in work.program.lowered.outputs):
         return never
-    before = [*_guards(node), *_operands(work, node)]
-    after = [f"counter[3] += {work.program.machine_calls}", *_results(work, fragment.results, accumulates)]
+    before = [_USUAL, *(_leaves(node) if to_leaves else []), *_unchanged(node), *_operands(work, node)]
+    after = [f"counter[3] += {work.program.machine_calls}", *(_release(work) if to_leaves else [])]
+    after += _results(work, fragment.results, to_leaves)
     kinds = {type(edge[0]) for edge in node.edges if edge is not None}
 
     def promote() -> None:
-        arguments = ["node = args[0]", "cotangent = args[1]", "retain = args[2]"]
+        arguments = ["node = args[0]", "cotangents = args[1]", "retain = args[2]"]
         try:
             replace(machine_function(_function("args, kwargs", [*arguments, *before, RUN, *after]), environment, run()))
         except Untranslatable:
@@ -93,7 +100,7 @@ def make(work: Pass, node: CompiledNode, accumulates: bool, replace: Callable[[C
         "served": [0], "hot": config.hot_calls, "promote": promote,
     }  # fmt: skip
     counting = ["served[0] += 1", "if served[0] == hot: promote()"]
-    source = _function("node, cotangent, retain", [*before, *fragment.lines, *counting, *after])
+    source = _function("node, cotangents, retain", [*before, *fragment.lines, *counting, *after])
     exec(compile(source, "<tracejit backward>", "exec"), environment)
     call: Call = environment["entry"]
     return call
@@ -103,15 +110,20 @@ def _function(arguments: str, lines: Sequence[str]) -> str:
     return "\n".join([f"def entry({arguments}):", *[f"    {line}" for line in lines]]) + "\n"
 
 
-def _guards(node: CompiledNode) -> list[str]:
-    """What finds the leaves, and makes sure that the pass is the simple one."""
+def _leaves(node: CompiledNode) -> list[str]:
+    """What finds the leaves, and makes sure that nothing else is to be done than to add to their gradients."""
     leaves = [f"l{i}" for i, edge in enumerate(node.edges) if edge is not None]
-    lines = ["if type(node) is not CompiledNode or node.hooks or node.freed is not NOTHING_FREED: return False"]
+    lines = ["if node.hooks: return False"]
     lines.append(f"{commas('_' if edge is None else f'(l{i}, _)' for i, edge in enumerate(node.edges))}= node.edges")
     lines += [f"if {leaf}._hooks: return False" for leaf in leaves]
     if len(leaves) > 1:
         lines.append(f"if len({{{', '.join(f'id({leaf})' for leaf in leaves)}}}) != {len(leaves)}: return False")
-    lines.append("made = node.sequence")
+    return lines
+
+
+def _unchanged(node: CompiledNode) -> list[str]:
+    """What makes sure that nothing was written to since the node was made."""
+    lines = ["made = node.sequence"]
     for kind in ("storages", "saved"):
         names = [f"{kind}{i}" for i in range(len(getattr(node, kind)))]
         if names:
@@ -125,38 +137,40 @@ def _operands(work: Pass, node: CompiledNode) -> list[str]:
     places = [f"arrays[{p}][{k}]" for p, part in enumerate(node.arrays) for k in range(len(part))]
     lines = ["arrays = node.arrays"] if work.picks else []
     lines += [f"a{i} = {places[i]}" for i in work.picks]
+    lines += [f"c{k} = cotangents[{k}]" for k in range(work.cotangents)]
     lines += ["scalars = node.scalars"] if work.numbers else []
     return [*lines, "slab = node.slab"] if work.reads_slab else lines
 
 
-def _results(work: Pass, results: Sequence[str], accumulates: bool) -> list[str]:
-    """What makes tensors of the program's results and hands them over."""
+def _release(work: Pass) -> list[str]:
+    """What `CompiledNode.release` does after this pass."""
+    if not work.freed:
+        return []
+    dropped = ["    node.slab = None", "    node.tensors = ()", "    node.arrays = ()"]
+    return ["if retain is False:", "    node.freed = freed", *(dropped if work.is_last else [])]
+
+
+def _results(work: Pass, results: Sequence[str], to_leaves: bool) -> list[str]:
+    """What hands over the program's results."""
     lines: list[str] = []
-    if accumulates and work.freed:
-        lines += ["if retain is False:", "    node.freed = freed"]
-        if work.is_last:
-            lines += ["    node.slab = None", "    node.tensors = ()", "    node.arrays = ()"]
     answers, owned = [], set()
     found = iter(zip(results, work.program.lowered.outputs, strict=True))
     for i, want in enumerate(work.wanted):
         array, output = next(found) if want else ("", _NOTHING)
-        if output.source == _NOTHING.source:
+        if output == _NOTHING:
             answers.append("None")
             continue
         if output.source != "fresh" or array in owned:  # somebody else has it
             array = f"copy({array})"
         owned.add(array)
-        answers.append(f"g{i}")
-        if accumulates:
-            lines += [f"p{i} = l{i}._grad", f"if p{i} is not None: add_to(p{i}, {array})"]
-        lines += [
-            f"g{i} = new(Tensor)", f"g{i}._array = {array}", f"g{i}._requires_grad = False", f"g{i}._node = None",
-            f"g{i}._index = 0", f"g{i}._storage = None", f"g{i}._base = None", f"g{i}._grad = None", f"g{i}._hooks = None",
-        ]  # fmt: skip
-        if accumulates:
-            lines.append(f"if p{i} is None: l{i}._grad = g{i}")
-    lines.append("return True" if accumulates else f"return ({commas(answers)})")
-    return lines
+        answers.append(array)
+        if to_leaves:
+            lines += [
+                f"p{i} = l{i}._grad", f"if p{i} is not None: add_to(p{i}, {array})", f"g{i} = new(Tensor)", f"g{i}._array = {array}",
+                f"g{i}._requires_grad = False", f"g{i}._node = None", f"g{i}._index = 0", f"g{i}._storage = None", f"g{i}._base = None",
+                f"g{i}._grad = None", f"g{i}._hooks = None", f"if p{i} is None: l{i}._grad = g{i}",
+            ]  # fmt: skip
+    return [*lines, "return True" if to_leaves else f"return ({commas(answers)})"]
 
 
 def _copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tracejit import backward_call
 from tracejit.autograd import api as autograd
-from tracejit.autograd.compiled import NOTHING_FREED, CompiledNode, ConsumedNode, Mask, Visit
+from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, next_sequence
 from tracejit.capture.cell import marks
 from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorOutput
@@ -90,7 +90,7 @@ class Executable:
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._reads: dict[tuple[Mask, Mask], frozenset[int]] = {}
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
-        self.calls: dict[int, Callable[[CompiledNode, Any, bool], Any]] = {}
+        self.calls: dict[int | Mask, Call] = {}
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
         wanted = {facts.value for facts in self.inputs if facts.requires_grad}
@@ -336,18 +336,22 @@ class Executable:
         answers = iter(results)
         return [next(answers) if want else None for _, want in zip(self.inputs, self._mask(wanted), strict=False)]
 
-    def call(self, node: CompiledNode, key: int) -> Callable[[CompiledNode, Any, bool], Any]:
-        index, accumulates = (key, True) if key >= 0 else (~key, False)
-        present = tuple([i == index for i in range(len(self.outputs))])
+    def call(self, node: CompiledNode, key: int | Mask) -> Call:
+        if node.freed:
+            return backward_call.never  # it no longer has what the nodes to come will have
+        to_leaves = isinstance(key, int)
+        present = tuple([i == key for i in range(len(self.outputs))]) if isinstance(key, int) else key
         visit = self.visit(present, None)
-        simple = all(facts.is_leaf for facts in self.inputs if facts.requires_grad) and visit.overwritten is None
-        program, picks = self._backward_program(present, None) if simple else (None, ())
+        passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
+        program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
+        self.calls[key] = backward_call.never
         if isinstance(program, Program) and self._watcher is None:
             assert self.partition is not None
             is_last = bool(visit.savers) and not self.can_go_on(visit.savers)
             work = backward_call.Pass(
                 program,
                 picks,
+                sum(present),
                 bool(self.partition.reads(present, self._wanted)[0]),
                 self._backward_scalars,
                 self._wanted[: len(self.inputs)],
@@ -355,9 +359,7 @@ class Executable:
                 is_last,
                 self.counter,
             )
-            self.calls[key] = backward_call.make(work, node, accumulates, partial(self.calls.__setitem__, key))
-        else:
-            self.calls[key] = backward_call.never
+            self.calls[key] = backward_call.make(work, node, to_leaves, partial(self.calls.__setitem__, key))
         return self.calls[key]
 
     def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.engine import GradientSink, run_backward
-from tracejit.autograd.tape import edge_of, mark_written
+from tracejit.autograd.tape import Node, edge_of, mark_written
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import full
 
@@ -94,7 +94,7 @@ def backward(
     if inputs is None and grad_tensors is None and not create_graph and (node := _program(tensors)) is not None:
         plan, key = node.plan, tensors._index
         call = plan.calls.get(key) or plan.call(node, key)
-        if call(node, _one(tensors), bool(retain_graph)):
+        if call(node, (_one(tensors),), bool(retain_graph)):
             return
     outputs = tuple(tensors) if isinstance(tensors, tuple | list) else (tensors,)
     gradients = (
@@ -121,25 +121,25 @@ def backward(
 
 
 def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], retain: bool) -> tuple[Any, ...] | None:
-    """The gradients of `root`, an output of a compiled program, with respect to leaves, in one call.  None where the engine must find them:
-    then nothing was done."""
+    """The gradients of `root`, an output of a compiled program, with respect to leaves that it was given.  None where the engine must find
+    them, or tell what is wrong: then nothing was done."""
     asked = {id(x) for x in wanted if x._node is None and x._requires_grad and x._base is None}
-    mask = tuple([e is not None and id(e[0]) in asked for e in node.edges])
-    if not len(wanted) == len(asked) == sum(mask):
+    targets = [e[0] for e in node.edges if e is not None]
+    found = [id(x) for x in targets if id(x) in asked]
+    if not len(wanted) == len(asked) == len(found) or node.hooks or any(isinstance(x, Node) or x._hooks for x in targets):
         return None
-    plan, key = node.plan, root._index
-    call = plan.calls.get(~key) or plan.call(node, ~key)
-    answers = call(node, _one(root), True)
+    plan, present = node.plan, tuple([i == root._index for i in range(node.count)])
+    answers = (plan.calls.get(present) or plan.call(node, present))(node, (_one(root),), True)
     if answers is False:
         return None
     received = {id(e[0]): g for e, g in zip(node.edges, answers, strict=True) if e is not None}
-    results = tuple([received[id(x)] for x in wanted])
-    if any(g is None for g in results):
+    arrays = [received[id(x)] for x in wanted]
+    if any(g is None for g in arrays):
         return None
     if not retain:
-        node.passed = plan.visit(tuple([i == key for i in range(node.count)]), mask), False
+        node.passed = plan.visit(present, tuple([e is not None and id(e[0]) in asked for e in node.edges])), False
         node.release()
-    return results
+    return tuple(map(_WRAP[0], arrays))
 
 
 def add_to(gradient: Any, g: Any) -> None:

@@ -24,9 +24,10 @@ import numpy as np
 
 from tracejit.autograd.tape import FREED, Node, changed_in_place
 
-__all__ = ["CompiledNode", "ConsumedNode", "DifferentiablePlan", "Visit"]
+__all__ = ["Call", "CompiledNode", "ConsumedNode", "DifferentiablePlan", "Visit"]
 
 Mask = tuple[bool, ...]
+Call = Callable[["CompiledNode", Sequence[Any], bool], Any]
 NOTHING_FREED: frozenset[int] = frozenset()
 
 
@@ -56,7 +57,7 @@ class DifferentiablePlan(Protocol):
     replayed: Sequence[int]
     """Positions of the tensor inputs that `run_again` reads and eager's tape would not have saved."""
 
-    calls: dict[int, Callable[[CompiledNode, Any, bool], Any]]
+    calls: dict[int | Mask, Call]
     """What `call` has made."""
     everything: frozenset[int]
     """The savers that a pass from all outputs to everything enters."""
@@ -81,10 +82,11 @@ class DifferentiablePlan(Protocol):
     ) -> Sequence[Any]:
         """Gradients (arrays or None) per tensor input; at least those in `wanted`."""
 
-    def call(self, node: CompiledNode, key: int) -> Callable[[CompiledNode, Any, bool], Any]:
-        """`call(node, cotangent, retain)` for backward passes from output `key` alone to all leaves, which adds to their `.grad`, or from
-        output `~key`, which answers with a tuple of gradients per edge and releases nothing.  False where the engine must do the pass: then
-        nothing was done."""
+    def call(self, node: CompiledNode, key: int | Mask) -> Call:
+        """`call(node, cotangents, retain)`, which does one of two things, or nothing: then it answers False.
+
+        key an output: a backward pass from it to all leaves, which adds to their `.grad` and releases the node unless `retain`.  key a
+        mask of present cotangents: it answers with the gradients, an array of its own or None for each edge."""
 
     def reads(self, present: Mask, wanted: Mask | None) -> frozenset[int]:
         """Positions of the tensor inputs whose arrays `run_backward` reads."""
@@ -131,6 +133,12 @@ class CompiledNode(Node):
         plan = self.plan
         present = tuple([g is not None for g in cotangents])
         visit = plan.visit(present, wanted)
+        if not tensors and self.freed is NOTHING_FREED:  # else there may be nothing left to make a call from
+            given = [g if g.flags.c_contiguous else np.ascontiguousarray(g) for g in map(_as_array, cotangents) if g is not None]
+            answers = (plan.calls.get(present) or plan.call(self, present))(self, given, True)
+            if answers is not False:
+                self.passed = visit, wanted is None
+                return answers  # type: ignore[no-any-return]
         if not self.freed.isdisjoint(visit.savers) or (tensors and self.slab is None):
             raise RuntimeError(FREED)
         if visit.overwritten is not None:
