@@ -211,3 +211,10 @@ def test_the_gradient_of_a_result_that_reaches_it_inside_the_program_is_not_sile
     outputs[0].register_hook(lambda g: seen.append(g.tolist()))
     (outputs[0].sum() + outputs[2].sum()).backward()  # all that reaches it comes from outside
     assert seen == [[1.0] * 3] and call.stats.compiled_calls == 2
+
+
+def test_after_everything_is_freed_a_pass_to_an_input_that_nothing_saved_on_its_way_goes_on() -> None:
+    def function(x: T.Tensor, y: T.Tensor) -> tuple[T.Tensor, ...]:
+        return y.exp(), x + y.sum()
+
+    assert_like_eager(function, back(0, 1), gradient(1, 0), back(0, 1, to=[0]), back(1))
