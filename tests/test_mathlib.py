@@ -82,6 +82,36 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[float, float], list[np.nd
             logarithmic(low, high, 2000, 3),
         ],
     ),
+    "tan": (
+        np.tan,
+        lambda low, high: [
+            uniform(-20, 20, N, 1),
+            uniform(-1e5, 1e5, N, 2),
+            np.arange(1, 3000) * np.pi / 4,
+            logarithmic(low, high, 2000, 3),
+        ],
+    ),
+    "sinh": (
+        np.sinh,
+        lambda low, high: [
+            uniform(-np.log(high) - 0.6, np.log(high) + 0.6, N, 1),
+            uniform(-2, 2, N, 2),
+            logarithmic(low, 1, N, 3),
+        ],
+    ),
+    "cosh": (np.cosh, lambda low, high: [uniform(-np.log(high) - 0.6, np.log(high) + 0.6, N, 1), uniform(-2, 2, N, 2)]),
+    "asin": (np.arcsin, lambda low, high: [uniform(-1, 1, N, 1), 1 - logarithmic(1e-9, 0.1, N, 2), -logarithmic(low, 1, N, 3)]),
+    "acos": (np.arccos, lambda low, high: [uniform(-1, 1, N, 1), 1 - logarithmic(1e-9, 0.1, N, 2), -logarithmic(low, 1, N, 3)]),
+    "atan": (np.arctan, lambda low, high: [uniform(-2, 2, N, 1), logarithmic(low, high, N, 2), -logarithmic(0.1, 1e10, N, 3)]),
+    "asinh": (
+        np.arcsinh,
+        lambda low, high: [uniform(-10, 10, N, 1), logarithmic(low, high, N, 2), -logarithmic(0.1, 1e10, N, 3)],
+    ),
+    "acosh": (np.arccosh, lambda low, high: [uniform(1, 10, N, 1), logarithmic(1, high, N, 2), 1 + logarithmic(1e-16, 1, N, 3)]),
+    "atanh": (
+        np.arctanh,
+        lambda low, high: [uniform(-0.999, 1, N, 1), 1 - logarithmic(1e-6, 0.1, N, 2), -logarithmic(low, 0.9, N, 3)],
+    ),
     "tanh": (np.tanh, lambda low, high: [uniform(-22, 22, N, 1), uniform(-1, 1, N, 2), logarithmic(low, 1, N, 3)]),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda low, high: [uniform(np.log(low), 40, N, 1), uniform(-1, 1, N, 2)]),
     "erf": (erf_wide, lambda low, high: [uniform(-6.5, 6.5, N, 1), uniform(-1.2, 1.2, N, 2), logarithmic(low, 1, N, 3)]),
@@ -110,6 +140,30 @@ def test_functions_are_within_two_and_a_half_units_in_the_last_place(name: str, 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="needs extended precision to compare with")
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+def test_atan2_is_within_two_and_a_half_units_in_the_last_place_in_all_quadrants(dtype: DType) -> None:
+    limits = np.finfo(dtype.numpy)
+    signs = np.random.default_rng(5).choice([-1.0, 1.0], (2, 2 * N))
+    low, high = float(limits.smallest_subnormal), float(limits.max) * 0.99
+    y, x = (
+        (sign * np.concatenate([logarithmic(0.1, 10, N, seed), logarithmic(low, high, N, seed + 2)])).astype(dtype.numpy)
+        for sign, seed in zip(signs, (1, 2), strict=True)
+    )
+    assert worst_ulp(compiled("atan2", dtype, y, x), np.arctan2(y.astype(WIDE), x.astype(WIDE))) <= 2.5
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+def test_atan2_has_c99s_special_values(dtype: DType) -> None:
+    limits = np.finfo(dtype.numpy)
+    values = np.concatenate([SPECIALS, [limits.max, -limits.max, limits.smallest_subnormal, -limits.smallest_subnormal]])
+    y, x = (v.ravel().astype(dtype.numpy) for v in np.meshgrid(values, values))
+    expected, actual = np.arctan2(y, x), compiled("atan2", dtype, y, x)
+    np.testing.assert_allclose(actual, expected, rtol=3 * float(limits.eps), atol=float(limits.smallest_subnormal))
+    ordinary = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(actual[ordinary]), np.signbit(expected[ordinary]))
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="needs extended precision to compare with")
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_pow_is_within_two_and_a_half_units_in_the_last_place(dtype: DType) -> None:
     limits = np.finfo(dtype.numpy)
     largest = float(np.log(limits.max)) * 0.99
@@ -134,6 +188,15 @@ MEANING: dict[str, Callable[[Any], Any]] = {
     "log1p": np.log1p,
     "sin": np.sin,
     "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "tanh": np.tanh,
 }
 

@@ -32,7 +32,10 @@ __all__ = [
 
 
 # Functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
-ELEMENTARY: Final = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tanh", "sigmoid", "erf", "pow")
+ELEMENTARY: Final = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "atan2",
+    "asinh", "acosh", "atanh", "sigmoid", "erf", "pow",
+)  # fmt: skip
 
 
 class Expr:
@@ -248,13 +251,6 @@ def _rounding(name: str) -> Callable[[Builder, Expr], Expr]:
     return method
 
 
-def _of_libm(name: str) -> Callable[..., Expr]:
-    def method(self: Builder, *operands: Any) -> Expr:
-        return self.libm(name, *operands)
-
-    return method
-
-
 class Builder:
     """Makes Exprs.  Every method has one NumPy-scalar meaning (`codegen/evaluate.py`) and one LLVM emission.
 
@@ -451,19 +447,22 @@ class Builder:
     log1p = _elementary("log1p")
     sin = _elementary("sin")
     cos = _elementary("cos")
+    tan = _elementary("tan")
+    sinh = _elementary("sinh")
+    cosh = _elementary("cosh")
     tanh = _elementary("tanh")
+    asin = _elementary("asin")
+    acos = _elementary("acos")
+    atan = _elementary("atan")
+    asinh = _elementary("asinh")
+    acosh = _elementary("acosh")
+    atanh = _elementary("atanh")
     sigmoid = _elementary("sigmoid")  # 1 / (1 + exp(-x))
     erf = _elementary("erf")
-    tan = _of_libm("tan")
-    sinh = _of_libm("sinh")
-    cosh = _of_libm("cosh")
-    asin = _of_libm("asin")
-    acos = _of_libm("acos")
-    atan = _of_libm("atan")
-    atan2 = _of_libm("atan2")
-    asinh = _of_libm("asinh")
-    acosh = _of_libm("acosh")
-    atanh = _of_libm("atanh")
+
+    def atan2(self, y: Any, x: Any) -> Expr:
+        """The angle of the point (x, y)."""
+        return self._apply("atan2", (y, x), "f")
 
     def pow(self, x: Any, y: Any) -> Expr:
         """x ** y.  Integers wrap; a negative integer exponent gives the quotient's integer part (0 for |x| > 1 and x = 0)."""

@@ -211,7 +211,7 @@ def _half_exp(x: Expr) -> Expr:
     """exp(x) / 2 for x >= 0."""
     limit = FORMATS[x.dtype].exp_range[1] + 1.0
     k, r = _reduce(b.select(x > limit, limit, x))
-    return b.ldexp(_expm1_reduced(r) + 1.0, k - 1)
+    return b.ldexp(_exp_reduced(r), k - 1)
 
 
 def sinh(x: Expr) -> Expr:

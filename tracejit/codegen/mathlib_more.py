@@ -1,4 +1,4 @@
-"""Elementary functions, second part: sin, cos, erf, pow; and `expand`, the way in to all of them.
+"""Elementary functions, second part: sin, cos, tan, erf, pow; and `expand`, the way in to all of them.
 
 The same promises as `mathlib.py`.  sin and cos reduce by three parts of pi/2 with fma, which is exact enough up to a limit; beyond
 it the lanes concerned call libm.  erf of large arguments is 1 - exp(-x**2) times a polynomial, the scaled complementary error
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tracejit.codegen import mathlib
+from tracejit.codegen import mathlib, mathlib_inverse
 from tracejit.codegen.expr import Apply, Expr, builder
 from tracejit.codegen.mathlib import FORMATS, INFINITY, horner, round_by_magic
 from tracejit.core import dtypes
 
-__all__ = ["cos", "erf", "expand", "pow", "sin"]
+__all__ = ["cos", "erf", "expand", "pow", "sin", "tan"]
 
 b = builder
 F32: Final = dtypes.float32
@@ -137,6 +137,29 @@ def _circular(x: Expr, quadrant_shift: int, name: str) -> Expr:
     return b.libm_where(large, name, x, value)
 
 
+def tan(x: Expr) -> Expr:
+    """sin r / cos r, or -cos r / sin r.  r is taken with its rounding error, which the derivative doubles near pi/4."""
+    large = b.abs(x) > _TRIGONOMETRIC_LIMIT[x.dtype]
+    quotient, quadrant = round_by_magic(x, 0.6366197723675814)
+    first, second, third = _HALF_PI[x.dtype]
+    head = b.fma(quotient, -first, x)
+    product = quotient * second
+    r = head - product
+    taken = r - head
+    lost = (head - (r - taken)) - (product + taken)
+    r_low = b.fma(quotient, -third, lost - b.fma(quotient, second, -product))
+    total = r + r_low
+    r, r_low = total, (r - total) + r_low
+    z = r * r
+    sine = r + b.fma(horner(z, _SIN[x.dtype]) * z, r, r_low)
+    half = z * 0.5
+    head = 1.0 - half
+    cosine = head + b.fma(horner(z, _COS[x.dtype]), z * z, b.fma(-r, r_low, (1.0 - head) - half))
+    inverted = b.eq(quadrant & 1, 1)
+    value = b.select(inverted, -cosine, sine) / b.select(inverted, sine, cosine)
+    return b.libm_where(large, "tan", x, b.select(b.eq(x, 0.0), x, value))
+
+
 def sin(x: Expr) -> Expr:
     return b.select(b.eq(x, 0.0), x, _circular(x, 0, "sin"))  # keeps the sign of zero
 
@@ -217,7 +240,15 @@ def pow(x: Expr, y: Expr) -> Expr:
 
 
 _DEFINITIONS: Final[dict[str, Callable[..., Expr]]] = {
+    "acos": mathlib_inverse.acos,
+    "acosh": mathlib_inverse.acosh,
+    "asin": mathlib_inverse.asin,
+    "asinh": mathlib_inverse.asinh,
+    "atan": mathlib_inverse.atan,
+    "atan2": mathlib_inverse.atan2,
+    "atanh": mathlib_inverse.atanh,
     "cos": cos,
+    "cosh": mathlib.cosh,
     "erf": erf,
     "exp": mathlib.exp,
     "exp2": mathlib.exp2,
@@ -229,6 +260,8 @@ _DEFINITIONS: Final[dict[str, Callable[..., Expr]]] = {
     "pow": pow,
     "sigmoid": mathlib.sigmoid,
     "sin": sin,
+    "sinh": mathlib.sinh,
+    "tan": tan,
     "tanh": mathlib.tanh,
 }
 
