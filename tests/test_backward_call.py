@@ -230,7 +230,7 @@ def test_several_roots_and_given_cotangents_are_summed() -> None:
 
 
 def test_inputs_that_are_results_pass_gradients_on() -> None:
-    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    y = leaf(3.0, 4.0)
     call = tj.compile(product)
     for _ in range(HOT + 2):
         z = leaf(1.0, 2.0)

@@ -9,7 +9,8 @@ Both leave everything as it was and answer False where something is out of the o
 value that was changed since, arrays that the program was not made for; and hooks, for the second form.  Then `CompiledNode.backward_to`, or
 the engine, goes on as if nothing had been tried, and raises what is to be raised.
 
-The function is Python until it has served `config.hot_calls` passes, machine code afterwards (hot_entry.py), as entries are.
+The function is Python until it has served `config.hot_calls` passes; afterwards machine code (hot_entry.py), as entries are, where the
+node has few edges.
 
 It must not know how programs are made, nor what eager's tape looks like: the caller says what a pass checks and frees.
 """
@@ -18,9 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, Final
 
 from tracejit.autograd.api import add_to
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode
@@ -34,8 +33,10 @@ from tracejit.tensor import Tensor
 
 __all__ = ["Pass", "make", "never"]
 
-_NOTHING = Output("literal")
-_USUAL = "if type(node) is not CompiledNode or node.freed is not NOTHING_FREED: return False"
+_NOTHING: Final = Output("literal")
+_LARGEST: Final = 64
+"""Edges of the largest node whose calls become machine code: its text grows with them, and what it saves is little beside their program."""
+_USUAL: Final = "if type(node) is not CompiledNode or node.freed is not NOTHING_FREED: return False"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,9 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
     arrays = [*[f"a{i}" for i in work.picks], *[f"c{k}" for k in range(work.cotangents)], *(["slab"] if work.reads_slab else [])]
     fragment = work.program.inline(arrays, [f"scalars[{i}]" for i in work.numbers])
     run = fragment.run
-    if run is None or not all(o.source in ("fresh", "input") or o == _NOTHING for o in work.program.lowered.outputs):
-        return never
+    made = [output for output in work.program.lowered.outputs if output != _NOTHING]
+    if run is None or any(o.source != "fresh" for o in made) or len({o.number for o in made}) != len(made):
+        return never  # others may have the arrays
     before = [_USUAL, *(_leaves(node) if to_leaves else []), *_unchanged(node), *_operands(work, node)]
     after = [f"counter[3] += {work.program.machine_calls}", *(_release(work) if to_leaves else [])]
     after += _results(work, fragment.results, to_leaves)
@@ -96,8 +98,8 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
     environment: dict[str, Any] = {
         **fragment.environment, **{f"kind{k}": kind for k, kind in enumerate(kinds)},
         "CompiledNode": CompiledNode, "Tensor": Tensor, "NOTHING_FREED": NOTHING_FREED, "leave": _Refused(), "counter": work.counter,
-        "new": object.__new__, "freed": work.freed, "add_to": add_to, "copy": _copy,
-        "served": [0], "hot": config.hot_calls, "promote": promote,
+        "new": object.__new__, "freed": work.freed, "add_to": add_to,
+        "served": [0], "hot": config.hot_calls if len(node.edges) <= _LARGEST else 0, "promote": promote,
     }  # fmt: skip
     counting = ["served[0] += 1", "if served[0] == hot: promote()"]
     source = _function("node, cotangents, retain", [*before, *fragment.lines, *counting, *after])
@@ -111,13 +113,12 @@ def _function(arguments: str, lines: Sequence[str]) -> str:
 
 
 def _leaves(node: CompiledNode) -> list[str]:
-    """What finds the leaves, and makes sure that nothing else is to be done than to add to their gradients."""
+    """What finds the leaves, which are different ones (entries see to that), and makes sure that nothing else is to be done than to add to
+    their gradients."""
     leaves = [f"l{i}" for i, edge in enumerate(node.edges) if edge is not None]
     lines = ["if node.hooks: return False"]
     lines.append(f"{commas('_' if edge is None else f'(l{i}, _)' for i, edge in enumerate(node.edges))}= node.edges")
     lines += [f"if {leaf}._hooks: return False" for leaf in leaves]
-    if len(leaves) > 1:
-        lines.append(f"if len({{{', '.join(f'id({leaf})' for leaf in leaves)}}}) != {len(leaves)}: return False")
     return lines
 
 
@@ -153,16 +154,13 @@ def _release(work: Pass) -> list[str]:
 def _results(work: Pass, results: Sequence[str], to_leaves: bool) -> list[str]:
     """What hands over the program's results."""
     lines: list[str] = []
-    answers, owned = [], set()
+    answers = []
     found = iter(zip(results, work.program.lowered.outputs, strict=True))
     for i, want in enumerate(work.wanted):
         array, output = next(found) if want else ("", _NOTHING)
         if output == _NOTHING:
             answers.append("None")
             continue
-        if output.source != "fresh" or array in owned:  # somebody else has it
-            array = f"copy({array})"
-        owned.add(array)
         answers.append(array)
         if to_leaves:
             lines += [
@@ -171,7 +169,3 @@ def _results(work: Pass, results: Sequence[str], to_leaves: bool) -> list[str]:
                 f"g{i}._grad = None", f"g{i}._hooks = None", f"if p{i} is None: l{i}._grad = g{i}",
             ]  # fmt: skip
     return [*lines, "return True" if to_leaves else f"return ({commas(answers)})"]
-
-
-def _copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.array(array, order="C")
