@@ -449,6 +449,40 @@ def test_reductions_of_floats_follow_the_fixed_tree(dtype: DType) -> None:
         assert tuple(result[2]) == (x.argmax(), x.argmin())
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, dtypes.bool_, dtypes.uint8, dtypes.int32, dtypes.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize("position", [dtypes.int32, dtypes.int64], ids=lambda d: d.name)
+def test_positions_of_extremes_are_the_first_ones_and_those_of_nan_first_of_all(dtype: DType, position: DType) -> None:
+    X, P, i, n = Buffer("x", dtype), Buffer("place", position), Axis("i"), Size("n")
+    load = Load(X, Index(((i, 1),)))
+    items = tuple((Var(name, position), name, load) for name in ("argmax", "argmin"))
+    stores = [Store(P, Index((), k), var) for k, (var, _, _) in enumerate(items)]
+    nest = Nest("positions", (X, P), (n,), (), (Reduce(i, n, items), *stores))
+    generator = np.random.default_rng(0)
+    for count in (1, 2, 15, 16, 17, 33, 70, 300):
+        few = generator.integers(0, 2 if dtype is dtypes.bool_ else 4, count).astype(dtype.numpy)  # ties
+        cases = [few, np.zeros_like(few), np.ones_like(few), np.sort(values(dtype, count, count))]
+        if dtype.is_floating_point:
+            cases += [np.full_like(few, np.inf), np.full_like(few, -np.inf)]
+            for places in ([0], [count - 1], [count // 2, count - 1], range(count), range(count // 3, count)):
+                cases.append(few.copy())
+                cases[-1][list(places)] = np.nan
+        for x in cases:
+            result = assert_renderings_agree(nest, (x, np.zeros(2, position.numpy)), (count,))
+            assert tuple(result[1]) == (x.argmax(), x.argmin()), x
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: str(t.bits))
+def test_a_position_within_a_row_is_kept_in_no_more_bits_than_it_needs(target: Target) -> None:
+    X, P, i = Buffer("x", dtypes.float32), Buffer("place", dtypes.int64), Axis("i")
+    place = Var("place", dtypes.int32)
+    reduce = Reduce(i, 160, ((place, "argmax", Load(X, Index(((i, 1),)))),))
+    text = Emitter(
+        Nest("position", (X, P), (), (), (reduce, Store(P, Index(), b.cast(place, dtypes.int64)))), "nest", target
+    ).text()
+    assert "x i64>" not in text
+    assert text.count("= phi <16 x ") == 3  # the extreme, its group, the first NaN's group
+
+
 @pytest.mark.parametrize("count", [1, 5, 16, 31, 256, 272, 530, 777])
 def test_reductions_over_exact_extents_follow_the_same_tree(count: int) -> None:
     X, R, P, i = Buffer("x", dtypes.float32), Buffer("out", dtypes.float32), Buffer("y", dtypes.float32), Axis("i")

@@ -24,6 +24,7 @@ from tracejit.codegen.expr import Apply, AxisValue, Expr, Load, ScalarParam, Siz
 from tracejit.codegen.llvm_reduce import accumulation_dtype
 from tracejit.codegen.loops import (
     BLOCK,
+    LANES,
     Axis,
     Buffer,
     Exit,
@@ -165,6 +166,8 @@ class _Divider:
         length = -(-extent // chunks)
         if isinstance(s, Reduce) or s.vector:
             length = -(-length // BLOCK) * BLOCK  # whole blocks of whole vectors, all but the last
+        elif length > LANES and any(isinstance(e, Load) and self.stride(e.index, s.axis) == 1 for e in _every([s])):
+            length = -(-length // LANES) * LANES  # whole tiles, if what is read across is turned over in tiles
         made = _Cut(s, extent, length, own, late)
         return made if made.count > 1 else None
 

@@ -75,6 +75,7 @@ class NestEmitter(LoopEmitter):
         self.exits: dict[str, str] = {}  # code -> label
         self.pointers: dict[Buffer, str] = {p: f"%p{i}" for i, p in enumerate(nest.buffers + nest.temporaries)}
         self.scalars: dict[Scalar, str] = {s: f"%s{i}" for i, s in enumerate(nest.scalars)}
+        self.reserved: list[str] = []  # memory on the stack
         self.stored_anywhere = effects(nest.body).stores
 
     # --- the function
@@ -90,6 +91,7 @@ class NestEmitter(LoopEmitter):
         lines = [
             f"define internal i64 @{self.symbol}({parameters}) noinline nounwind {{",
             "entry:",
+            *self.reserved,
             *self.code.lines,
             "ret i64 0",
         ]

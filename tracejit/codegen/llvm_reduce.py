@@ -2,8 +2,8 @@
 
 LANES logical accumulators are one vector value, which the backend cuts into registers.  Sums of floats are kept in blocks: lanes
 in the value's dtype within a block, float64 totals across blocks, for float64 values with the error of each addition carried along (the
-TwoSum of Knuth, "The Art of Computer Programming" 2, 4.2.2).  Extremes of floats pass NaN over and remember that there was one, so that
-an element waits for one instruction.  `reference.py` spells out the same order in Python.
+TwoSum of Knuth, "The Art of Computer Programming" 2, 4.2.2).  Extremes of floats pass NaN over and remember that there was one (positions
+of extremes: where the first one was), so that an element waits for one instruction.  `reference.py` spells out the same order in Python.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.codegen import llvm_operations
-from tracejit.codegen.llvm import NestEmitter, effects
+from tracejit.codegen.llvm import effects
 from tracejit.codegen.llvm_loops import Condition, Run, Value
 from tracejit.codegen.llvm_operations import constant, lane_type, splat_constant, value_type, vector
+from tracejit.codegen.llvm_tiles import TileEmitter
 from tracejit.codegen.loops import BLOCK, LANES, Reduce
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
@@ -25,6 +26,7 @@ from tracejit.core.dtypes import DType
 __all__ = ["Emitter", "accumulation_dtype", "identity"]
 
 _OPERATIONS: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "bit_or", "all": "bit_and"}
+_BEYOND: Final = {"argmax": "gt", "argmin": "lt"}
 
 
 def accumulation_dtype(combine: str, dtype: DType) -> DType:
@@ -47,6 +49,11 @@ def identity(combine: str, dtype: DType) -> Any:
     return limits.min if greatest else limits.max
 
 
+def _none(positions: DType) -> int:
+    """What stands for no position."""
+    return int(np.iinfo(positions.numpy).max)
+
+
 @dataclass(frozen=True, slots=True)
 class _Item:
     """One value being combined: the types and first values of what it carries round the loop, and in a block."""
@@ -57,6 +64,7 @@ class _Item:
     initial: tuple[str, ...]
     block_kinds: tuple[str, ...] = ()
     block_initial: tuple[str, ...] = ()
+    position: DType = dtypes.int64  # of positions
 
     @property
     def blocked(self) -> bool:
@@ -68,7 +76,7 @@ class _Item:
         return self.combine in ("max", "min") and self.dtype.is_floating_point
 
 
-def _item(combine: str, dtype: DType, flag: str) -> _Item:
+def _item(combine: str, dtype: DType, result: DType, flag: str) -> _Item:
     """flag: the type that holds a truth value for as long as the loop runs."""
     total = accumulation_dtype(combine, dtype)
     kind = value_type(total, LANES)
@@ -78,16 +86,19 @@ def _item(combine: str, dtype: DType, flag: str) -> _Item:
         block = value_type(dtype, LANES)
         return _Item(combine, dtype, (kind,) * compensated, (start,) * compensated, (block,), ("zeroinitializer",))
     if combine in ("argmax", "argmin"):
-        return _Item(combine, dtype, (kind, vector("i64", LANES)), (start, "zeroinitializer"))
+        positions, none = value_type(result, LANES), splat_constant(str(_none(result)), lane_type(result), LANES)
+        if dtype.is_floating_point:  # and the first NaN
+            return _Item(combine, dtype, (kind, positions, positions), (start, "zeroinitializer", none), position=result)
+        return _Item(combine, dtype, (kind, positions), (start, "zeroinitializer"), position=result)
     item = _Item(combine, dtype, (kind,), (start,))
     return replace(item, kinds=(kind, vector(flag, LANES)), initial=(start, "zeroinitializer")) if item.extreme else item
 
 
-class Emitter(NestEmitter):
-    """A NestEmitter that knows reductions."""
+class Emitter(TileEmitter):
+    """A TileEmitter that knows reductions."""
 
     def reduce(self, s: Reduce) -> None:
-        items = [_item(combine, value.dtype, self._flag(value.dtype)) for _, combine, value in s.items]
+        items = [_item(combine, value.dtype, var.dtype, self._flag(value.dtype)) for var, combine, value in s.items]
         kinds = [k for item in items for k in item.kinds]
         initial = [v for item in items for v in item.initial]
         if s.extent == 0:
@@ -175,7 +186,7 @@ class Emitter(NestEmitter):
             before = (
                 old if not lane else [code.op(f"extractelement {k} {o}, i64 {lane}") for k, o in zip(kinds, old, strict=True)]
             )
-            new = self._step(item, before, value, in_block)
+            new = self._step(item, before, value, in_block, full if lane else frame.index)
             if lane:
                 elements = [k.split(" x ")[1][:-1] for k in kinds]
                 new = [
@@ -188,15 +199,15 @@ class Emitter(NestEmitter):
             results.extend(new)
         return results
 
-    def _step(self, item: _Item, old: Sequence[str], value: Value, in_block: bool) -> list[str]:
+    def _step(self, item: _Item, old: Sequence[str], value: Value, in_block: bool, first: str) -> list[str]:
+        """first: the number of the element in lane 0."""
         lanes, dtype = value.lanes, item.dtype
         if item.blocked:
             if in_block:
                 return [self.code.op(f"fadd {value_type(dtype, lanes)} {old[0]}, {value.text}")]
             return self._fold(dtype, old, value.text, lanes)
         if item.combine in ("argmax", "argmin"):
-            index = self._axis_value(self.frames[-1].axis)
-            return self._better(item, lanes, (old[0], old[1]), (value.text, index.text), False)
+            return self._further(item, old, value, first)
         if item.extreme:
             return [self._more_extreme(item, lanes, old[0], value.text), self._saw_nan(item, lanes, old[1], value.text)]
         total = accumulation_dtype(item.combine, dtype)
@@ -218,28 +229,60 @@ class Emitter(NestEmitter):
             now = code.op(f"sext {vector('i1', lanes)} {now} to {vector(flag, lanes)}")
         return code.op(f"or {vector(flag, lanes)} {seen}, {now}")
 
-    def _better(self, item: _Item, lanes: int, old: tuple[str, str], new: tuple[str, str], ties: bool) -> list[str]:
-        """(value, position) of the more extreme; NaN is the most extreme; of equals the old one, or with `ties` the first position."""
-        code, dtype = self.code, item.dtype
-        kind, flags = value_type(dtype, lanes), vector("i1", lanes)
+    def _further(self, item: _Item, old: Sequence[str], value: Value, first: str) -> list[str]:
+        """(extreme, the group it is in, the group of the first NaN); of equals the old one.  Groups are known by their first element."""
+        code, lanes, kind, flags = self.code, value.lanes, value_type(item.dtype, value.lanes), vector("i1", value.lanes)
+        positions = value_type(item.position, lanes)
+        group = Value(first, dtypes.int64, 1, self.depth)
+        if item.position is not dtypes.int64:
+            group = self.number(
+                self.depth,
+                item.position,
+                1,
+                ("position", first, item.position),
+                lambda: llvm_operations.apply(code, "cast", None, dtypes.int64, item.position, 1, first),
+            )
+        here = self.splat(group, lanes).text
+        takes = llvm_operations.apply(code, _BEYOND[item.combine], None, item.dtype, dtypes.bool_, lanes, value.text, old[0])
+        further = [
+            code.op(f"select {flags} {takes}, {kind} {value.text}, {kind} {old[0]}"),
+            code.op(f"select {flags} {takes}, {positions} {here}, {positions} {old[1]}"),
+        ]
+        if item.dtype.is_floating_point:
+            nan = code.op(f"fcmp uno {kind} {value.text}, {value.text}")
+            earlier = llvm_operations.apply(code, "minimum", None, item.position, item.position, lanes, old[2], here)
+            further.append(code.op(f"select {flags} {nan}, {positions} {earlier}, {positions} {old[2]}"))
+        return further
 
-        def compare(operation: str, x: str, y: str) -> str:
-            return llvm_operations.apply(code, operation, None, dtype, dtypes.bool_, lanes, x, y)
+    def _furthest(self, item: _Item, carried: Sequence[str]) -> str:
+        """The first position of the extreme of all lanes, or of NaN."""
+        code, lanes = self.code, LANES
+        element, dtype = lane_type(item.position), item.position
+        numbers = f"<{', '.join(f'{element} {k}' for k in range(LANES))}>"
 
-        takes = compare("gt" if item.combine == "argmax" else "lt", new[0], old[0])
-        equal = compare("eq", new[0], old[0]) if ties else ""
-        if dtype.is_floating_point:
-            new_nan, old_nan = (code.op(f"fcmp uno {kind} {v}, {v}") for v in (new[0], old[0]))
-            true = splat_constant("true", "i1", lanes)
-            first_nan = code.op(f"and {flags} {new_nan}, {code.op(f'xor {flags} {old_nan}, {true}')}")
-            takes = code.op(f"or {flags} {takes}, {first_nan}")
-            if ties:
-                equal = code.op(f"or {flags} {equal}, {code.op(f'and {flags} {new_nan}, {old_nan}')}")
-        if ties:
-            earlier = code.op(f"icmp slt {vector('i64', lanes)} {new[1]}, {old[1]}")
-            takes = code.op(f"or {flags} {takes}, {code.op(f'and {flags} {equal}, {earlier}')}")
-        kinds = (kind, vector("i64", lanes))
-        return [code.op(f"select {flags} {takes}, {k} {n}, {k} {o}") for k, n, o in zip(kinds, new, old, strict=True)]
+        def less(n: int, x: str, y: str) -> str:
+            return llvm_operations.apply(code, "minimum", None, dtype, dtype, n, x, y)
+
+        value, place = carried[0], code.op(f"add {value_type(dtype, lanes)} {carried[1]}, {numbers}")
+        while lanes > 1:
+            low, high = self._halves(lambda n: value_type(item.dtype, n), value, lanes)
+            near, far = self._halves(lambda n: value_type(dtype, n), place, lanes)
+            lanes //= 2
+            kind, positions, flags = value_type(item.dtype, lanes), value_type(dtype, lanes), vector("i1", lanes)
+            takes = llvm_operations.apply(code, _BEYOND[item.combine], None, item.dtype, dtypes.bool_, lanes, high, low)
+            equal = llvm_operations.apply(code, "eq", None, item.dtype, dtypes.bool_, lanes, high, low)
+            tied = code.op(f"select {flags} {equal}, {positions} {less(lanes, near, far)}, {positions} {near}")
+            place = code.op(f"select {flags} {takes}, {positions} {far}, {positions} {tied}")
+            value = code.op(f"select {flags} {takes}, {kind} {high}, {kind} {low}")
+        if not item.dtype.is_floating_point:
+            return place
+        kind, none = value_type(dtype, LANES), splat_constant(str(_none(dtype)), element, LANES)
+        seen = code.op(f"icmp ne {kind} {carried[2]}, {none}")
+        found = code.op(f"add {kind} {carried[2]}, {numbers}")
+        first = code.op(f"select {vector('i1', LANES)} {seen}, {kind} {found}, {kind} {none}")
+        nan = code.call(f"llvm.vector.reduce.smin.v{LANES}{element}", element, (kind, first))
+        some = code.op(f"icmp ne {element} {nan}, {_none(dtype)}")
+        return code.op(f"select i1 {some}, {element} {nan}, {element} {place}")
 
     # --- after the loop
 
@@ -269,13 +312,7 @@ class Emitter(NestEmitter):
         code, lanes = self.code, LANES
         total = accumulation_dtype(item.combine, item.dtype)
         if item.combine in ("argmax", "argmin"):
-            value, index = carried
-            while lanes > 1:
-                values = self._halves(lambda n: value_type(item.dtype, n), value, lanes)
-                indices = self._halves(lambda n: vector("i64", n), index, lanes)
-                lanes //= 2
-                value, index = self._better(item, lanes, (values[0], indices[0]), (values[1], indices[1]), True)
-            return index, dtypes.int64
+            return self._furthest(item, carried), item.position
         value = carried[0]
         if item.extreme:
             while lanes > 1:

@@ -111,7 +111,8 @@ class Reduce:
     float64 total (for float64 values with the error of the addition carried along); elements after the last full group are added to the
     totals directly.  Products of floats are kept in float64.  At the end lane k is combined with lane k + half until one is left, and the
     result is rounded once to the Var's dtype.  An empty sum is 0, product 1; max and min propagate NaN as NumPy does (an empty max is
-    the least value); argmax and argmin give the first position as int64 (NaN counts as extreme, first NaN wins).
+    the least value); argmax and argmin give the first position (NaN counts as extreme, first NaN wins) as int64, or as int32 if their
+    Var is one and the extent is less than the greatest int32.
     """
 
     axis: Axis

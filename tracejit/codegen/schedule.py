@@ -362,7 +362,9 @@ class _Nest(Elements):
             if n not in combined:
                 self._accumulate(n, value)
                 continue
-            dtype = dtypes.int64 if reducer in ("argmax", "argmin") else value.dtype
+            dtype = value.dtype
+            if reducer in ("argmax", "argmin"):  # as wide as a position needs
+                dtype = dtypes.int32 if self.sizes[inner[-1]] < np.iinfo(np.int32).max else dtypes.int64
             if reducer == "sum" and dtype.is_floating_point and (len(inner) > 1 or not members[n].row):
                 dtype = dtypes.float64  # a part of a sum: not rounded yet
             result = self.fresh(dtype)
