@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not words.supported(), reason="dictionaries of t
 
 
 def holds(table):
-    return words.same()(words.table(table))
+    return words.same()(words.table(table), b"")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,34 @@ def test_words_of_a_list_move_when_what_was_read_changes(change):
     assert holds(table)
     change(container)
     assert not holds(table)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 10])
+def test_words_of_an_item_move_when_its_list_becomes_shorter_in_place(kept):
+    container = [object() for _ in range(20)]
+    table = words.item_words([(container, 12, container[12])])
+    del container[kept:]
+    assert not holds(table)
+
+
+def test_an_item_that_left_its_list_is_not_read_any_more():
+    def scaled(owner, x):
+        return owner.parts[2] * owner.p + owner.q + owner.r + x
+
+    owner = Owner()
+    owner.parts = [tracejit.ones(2) for _ in range(3)]
+    owner.p, owner.q, owner.r = (tracejit.ones(2) for _ in range(3))
+    compiled = tracejit.compile(scaled)
+    for _ in range(4):
+        compiled(owner, tracejit.ones(2))
+    assert compiled.stats.compiled_calls == 3
+    del owner.parts[2:]
+    with pytest.raises(IndexError):
+        compiled(owner, tracejit.ones(2))
+
+
+class Owner:
+    pass
 
 
 KEY = nn.Parameter(tracejit.ones(1))

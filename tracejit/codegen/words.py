@@ -4,9 +4,9 @@ CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a num
 shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
 array and flags" are comparisons of a few words, whoever wrote to them and however.  A builtin function is made here:
 
-* `same(table)`: `table` is bytes of int64: the number of pairs, pairs (address, expected word), and blocks (address, four expected
-  words in a row).  Stops at the first difference, so an address may lie in an object that is only known to be alive because of what is
-  before it.
+* `same(table, addresses, *objects)`: whether the objects are those with these addresses, bytes of int64, and then whether `table` holds:
+  bytes of int64, the number of pairs, pairs (address, expected word), and blocks (address, four expected words in a row).  Stops at the
+  first difference, so an address may lie in an object that is only known to be alive because of what is before it.
 
 It runs under the GIL, allocates nothing, and runs no code of the program.  Invariant: layouts are verified on live objects before first
 use; where they are not the known ones `supported()` is false, and entries check everything in Python.
@@ -111,6 +111,7 @@ def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
         if place is None:
             words[address + _LENGTH] = len(container)
         elif type(container) is list:
+            words[address + _LENGTH] = len(container)  # a list that gets shorter leaves its items where they were
             elements = words[address + _ITEMS] = word(address + _ITEMS)
             words[elements + 8 * place] = id(item)
         else:
@@ -213,8 +214,34 @@ _TEXT: Final = f"""
 declare i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64>)
 declare void @_Py_Dealloc(ptr)
 {counting()}
-define ptr @{_SYMBOL}(ptr %self, ptr %table) nounwind {{
+define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count) nounwind {{
 entry:
+  %table = load ptr, ptr %arguments
+  %addresses.at = getelementptr ptr, ptr %arguments, i64 1
+  %addresses = load ptr, ptr %addresses.at
+  %bytes.at = getelementptr i8, ptr %addresses, i64 16
+  %bytes = load i64, ptr %bytes.at
+  %given = shl i64 %count, 3
+  %needed = sub i64 %given, 16
+  %fits = icmp eq i64 %bytes, %needed
+  br i1 %fits, label %objects, label %no
+objects:
+  %o = phi i64 [ 2, %entry ], [ %o1, %as.expected ]
+  %another = icmp slt i64 %o, %count
+  br i1 %another, label %identify, label %words
+identify:
+  %object.at = getelementptr ptr, ptr %arguments, i64 %o
+  %object.is = load i64, ptr %object.at
+  %place = mul i64 %o, 8
+  %offset = add i64 %place, {_BYTES - 16}
+  %expected.at = getelementptr i8, ptr %addresses, i64 %offset
+  %expected = load i64, ptr %expected.at
+  %known = icmp eq i64 %object.is, %expected
+  br i1 %known, label %as.expected, label %no
+as.expected:
+  %o1 = add i64 %o, 1
+  br label %objects
+words:
   %size.at = getelementptr i8, ptr %table, i64 16
   %size = load i64, ptr %size.at
   %head = getelementptr i8, ptr %table, i64 {_BYTES}
@@ -225,7 +252,7 @@ entry:
   %blocks = getelementptr i8, ptr %first, i64 %length
   br label %pair
 pair:
-  %p = phi ptr [ %first, %entry ], [ %p1, %next ]
+  %p = phi ptr [ %first, %words ], [ %p1, %next ]
   %done = icmp eq ptr %p, %blocks
   br i1 %done, label %block, label %compare
 compare:
@@ -261,16 +288,16 @@ no:
 answer:
   %at = phi i64 [ {ITEMS}, %yes ], [ {ITEMS + 8}, %no ]
   %answer.at = getelementptr i8, ptr %self, i64 %at
-  %object = load ptr, ptr %answer.at
-  call void @incref(ptr %object)
-  ret ptr %object
+  %said = load ptr, ptr %answer.at
+  call void @incref(ptr %said)
+  ret ptr %said
 }}
 """
 
 
 @cache
-def same() -> Callable[[bytes], bool]:
+def same() -> Callable[..., bool]:
     """The function, where this Python is supported."""
     address, owner = linked(_TEXT, _SYMBOL)
-    function: Callable[[bytes], bool] = machine_code.builtin_function("same", address, machine_code.ONE, (True, False, *owner))
+    function: Callable[..., bool] = machine_code.builtin_function("same", address, machine_code.FASTCALL, (True, False, *owner))
     return function
