@@ -325,10 +325,10 @@ def test_words_that_differ_are_told_apart():
     thing = Thing()
     thing.a = 1
     table = words.table(words.instance_words(thing, thing.__dict__), words.block(id(thing.__dict__) + 16))
-    assert words.same()(table) is True
+    assert words.same()(table, b"") is True
     thing.a = 1.5
-    assert words.same()(table) is False
-    assert words.same()(words.NEVER) is False and words.same()(words.table(())) is True
+    assert words.same()(table, b"") is False
+    assert words.same()(words.NEVER, b"") is False and words.same()(words.table(()), b"") is True
 
 
 def test_every_word_of_a_block_counts():
@@ -336,7 +336,7 @@ def test_every_word_of_a_block_counts():
     address = numbers.data_ptr()
     table = words.table((), words.block(address))
     for i in range(4):
-        assert words.same()(table)
+        assert words.same()(table, b"")
         numbers[i] += 1
-        assert not words.same()(table)
+        assert not words.same()(table, b"")
         numbers[i] -= 1

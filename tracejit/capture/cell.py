@@ -112,7 +112,7 @@ class Cell:
         """examine(*roots) runs the checks: what it finds (instances, tensors, objects that must differ from others, (container, place,
         item) for each item it looked at, *what the entry wants), or `missed`.  calls[0]: how many calls the entry has served."""
         self._examine = examine
-        self._unused: tuple[Any, ...] = (0, NEVER, separation.table(()), NO_KEY, ())
+        self._unused: tuple[Any, ...] = (b"", NEVER, separation.table(()), NO_KEY, ())
         self._namespaces = tuple(namespaces)
         self._calls = calls
         self._last = -2
@@ -128,9 +128,9 @@ class Cell:
 
     def refresh(self, *roots: Any) -> Any:
         """A word has moved: the state after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
-        addresses = id(roots[0]) if len(roots) == 1 else tuple(map(id, roots))
+        addresses = packed([*map(id, roots)])
         known, counter = self._tables, rebindings()
-        if known is not None and known.state[0] == addresses and same()(known.precise):
+        if known is not None and known.state[0] == addresses and same()(known.precise, b""):
             state = (addresses, _quick(counter, known.pairs), *known.state[2:])
             return self._keep(_Tables(known.pairs, known.precise, state, known.roots))
         self.drop()
@@ -151,7 +151,7 @@ class Cell:
                 pairs, precise = words
                 state = (addresses, _quick(counter, pairs), separation.table(apart), _new_key(), items_again, *wanted)
                 return self._keep(_Tables(pairs, precise, state, tuple([weakref.ref(root, _dropper(self)) for root in roots])))
-        return (0, NEVER, separation.table(apart), _new_key(), (), *wanted)
+        return (b"", NEVER, separation.table(apart), _new_key(), (), *wanted)
 
     def _keep(self, tables: _Tables) -> tuple[Any, ...]:
         self._tables = tables

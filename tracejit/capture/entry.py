@@ -235,10 +235,9 @@ def _examining(structure: Structure, wanted: Sequence[str]) -> list[str]:
 def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence[str]) -> list[str]:
     """The guards of an entry: while no word has moved, `structure.checks` are not among them."""
     roots = structure.roots
-    addresses = [f"id({root})" for root in roots]
-    moved = f"{addresses[0] if len(roots) == 1 else f'({commas(addresses)})'} != structure[0] or " if roots else ""
+    table = ", ".join(("structure[1], structure[0]", *roots))
     lines = [
-        *structure.before, "structure = state_of[0]", f"if {moved}not same(structure[1]):", f"    structure = refresh({', '.join(roots)})",
+        *structure.before, "structure = state_of[0]", f"if not same({table}):", f"    structure = refresh({', '.join(roots)})",
         "    if structure is MISS: return MISS", f"_, _, apart, key, _, {commas(wanted)}= structure",
     ]  # fmt: skip
     lines += definitions
