@@ -229,6 +229,28 @@ def test_several_roots_and_given_cotangents_are_summed() -> None:
     assert y.grad.tolist() == [5.5, 11.0]
 
 
+def test_a_given_cotangent_needs_the_shape_and_dtype_of_the_result() -> None:
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    heated(product, x, y)
+    call = tj.compile(lambda x, y: x * y)
+    for k in range(HOT + 2):
+        call(x, y).backward(tj.tensor([1.0, k]))
+        assert x.grad.tolist() == [3.0, 4.0 * k]
+        assert tj.autograd.grad(call(x, y), y, tj.tensor([2.0, 4.0, 6.0])[::2])[0].tolist() == [2.0, 12.0]
+        x.grad = None
+        with pytest.raises(RuntimeError, match="mismatch in shape"):
+            call(x, y).backward(tj.ones(3))
+        with pytest.raises(RuntimeError, match="dtype"):
+            call(x, y).backward(tj.ones(2, dtype=tj.float64))
+        with pytest.raises(RuntimeError, match="scalar outputs"):
+            call(x, y).backward()
+        with pytest.raises(RuntimeError, match="2 gradients"):
+            tj.autograd.grad(call(x, y), y, (tj.ones(2), tj.ones(2)))
+        with pytest.raises(RuntimeError, match="0 gradients"):
+            tj.autograd.grad(call(x, y), y, ())
+    assert x.grad is None
+
+
 def test_inputs_that_are_results_pass_gradients_on() -> None:
     y = leaf(3.0, 4.0)
     call = tj.compile(product)

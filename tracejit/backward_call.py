@@ -21,12 +21,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracejit.autograd.api import add_to
+import numpy as np
+
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode
+from tracejit.autograd.tape import mark_written
 from tracejit.capture.runs import commas
 from tracejit.codegen.lower import Output
 from tracejit.codegen.straight_line import RUN, Untranslatable
 from tracejit.config import config
+from tracejit.core.interpreter import state
 from tracejit.hot_entry import machine_function
 from tracejit.runtime.program import Program
 from tracejit.tensor import Tensor
@@ -98,7 +101,7 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
     environment: dict[str, Any] = {
         **fragment.environment, **{f"kind{k}": kind for k, kind in enumerate(kinds)},
         "CompiledNode": CompiledNode, "Tensor": Tensor, "NOTHING_FREED": NOTHING_FREED, "leave": _Refused(), "counter": work.counter,
-        "new": object.__new__, "freed": work.freed, "add_to": add_to,
+        "new": object.__new__, "freed": work.freed, "state": state, "add": np.add, "mark_written": mark_written,
         "served": [0], "hot": config.hot_calls if len(node.edges) <= _LARGEST else 0, "promote": promote,
     }  # fmt: skip
     counting = ["served[0] += 1", "if served[0] == hot: promote()"]
@@ -153,7 +156,7 @@ def _release(work: Pass) -> list[str]:
 
 def _results(work: Pass, results: Sequence[str], to_leaves: bool) -> list[str]:
     """What hands over the program's results."""
-    lines: list[str] = []
+    lines = ["quietly = state.quietly"] if to_leaves else []
     answers = []
     found = iter(zip(results, work.program.lowered.outputs, strict=True))
     for i, want in enumerate(work.wanted):
@@ -164,7 +167,9 @@ def _results(work: Pass, results: Sequence[str], to_leaves: bool) -> list[str]:
         answers.append(array)
         if to_leaves:
             lines += [
-                f"p{i} = l{i}._grad", f"if p{i} is not None: add_to(p{i}, {array})", f"g{i} = new(Tensor)", f"g{i}._array = {array}",
+                f"p{i} = l{i}._grad", f"if p{i} is not None:", f"    quietly(add, p{i}._array, {array}, p{i}._array)",
+                f"    if p{i}._storage is not None: mark_written((p{i}._storage, ))",
+                f"g{i} = new(Tensor)", f"g{i}._array = {array}",
                 f"g{i}._requires_grad = False", f"g{i}._node = None", f"g{i}._index = 0", f"g{i}._storage = None", f"g{i}._base = None",
                 f"g{i}._grad = None", f"g{i}._hooks = None", f"if p{i} is None: l{i}._grad = g{i}",
             ]  # fmt: skip

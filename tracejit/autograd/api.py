@@ -63,11 +63,24 @@ def ones_like(x: Any) -> Any:
 _ones: dict[Any, np.ndarray[Any, Any]] = {}
 
 
-def _one(root: Any) -> np.ndarray[Any, Any]:
-    """The array of the implicit cotangent of `root`, which has one element.  Nobody may write to it, and nobody can."""
-    array = root._array
+def _program(root: Any) -> CompiledNode | None:
+    """The node of the compiled program that made `root`, where a backward pass from it alone may be one call (`plan.call`)."""
+    node = getattr(root, "_node", None)
+    if node.__class__ is not CompiledNode or root._base is not None or state.top is not state.base:
+        return None
+    return node if root._requires_grad else None  # type: ignore[no-any-return]
+
+
+def _cotangent(root: Any, gradient: Any) -> np.ndarray[Any, Any] | None:
+    """The array of the cotangent of `root`: of `gradient`, or the implicit one.  None where that is to be checked, or an error.  Nobody
+    may write to it."""
+    array: np.ndarray[Any, Any] = root._array
+    if gradient is not None:
+        given: np.ndarray[Any, Any] | None = getattr(gradient, "_array", None)
+        fits = given is not None and given.shape == array.shape and given.dtype == array.dtype and given.flags.c_contiguous
+        return given if fits else None
     if array.ndim:
-        return np.ones(array.shape, array.dtype)
+        return np.ones(array.shape, array.dtype) if array.size == 1 else None
     one = _ones.get(array.dtype)
     if one is None:
         one = np.ones((), array.dtype)
@@ -76,12 +89,15 @@ def _one(root: Any) -> np.ndarray[Any, Any]:
     return one
 
 
-def _program(root: Any) -> CompiledNode | None:
-    """The node of the compiled program that made `root`, where a backward pass from this one element may be one call (`plan.call`)."""
-    node = getattr(root, "_node", None)
-    if node.__class__ is not CompiledNode or root._base is not None or root._array.size != 1 or state.top is not state.base:
-        return None
-    return node if root._requires_grad else None  # type: ignore[no-any-return]
+def _to_leaves(root: Any, node: CompiledNode, gradient: Any, retain: bool) -> bool:
+    """backward() of an output of a compiled program, in one call.  False where the engine must do it, or tell what is wrong: then nothing
+    was done."""
+    cotangent = _cotangent(root, gradient)
+    if cotangent is None:
+        return False
+    plan, key = node.plan, root._index
+    done: bool = (plan.calls.get(key) or plan.call(node, key))(node, (cotangent,), retain)
+    return done
 
 
 def backward(
@@ -91,11 +107,9 @@ def backward(
 
     grad_tensors: cotangents of the same shapes; may be None for scalars.  Raises RuntimeError for tensors without a graph, for a graph
     whose saved values were freed, and for saved values changed in place."""
-    if inputs is None and grad_tensors is None and not create_graph and (node := _program(tensors)) is not None:
-        plan, key = node.plan, tensors._index
-        call = plan.calls.get(key) or plan.call(node, key)
-        if call(node, (_one(tensors),), bool(retain_graph)):
-            return
+    alone = None if create_graph or inputs is not None else _program(tensors)
+    if alone is not None and _to_leaves(tensors, alone, grad_tensors, bool(retain_graph)):
+        return
     outputs = tuple(tensors) if isinstance(tensors, tuple | list) else (tensors,)
     gradients = (
         None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, tuple | list) else (grad_tensors,)
@@ -120,35 +134,37 @@ def backward(
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
 
 
-def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], retain: bool) -> tuple[Any, ...] | None:
+def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient: Any, retain: bool) -> tuple[Any, ...] | None:
     """The gradients of `root`, an output of a compiled program, with respect to leaves that it was given.  None where the engine must find
     them, or tell what is wrong: then nothing was done."""
-    asked = {id(x) for x in wanted if x._node is None and x._requires_grad and x._base is None}
-    targets = [e[0] for e in node.edges if e is not None]
-    found = [id(x) for x in targets if id(x) in asked]
-    if not len(wanted) == len(asked) == len(found) or node.hooks or any(isinstance(x, Node) or x._hooks for x in targets):
+    cotangent = _cotangent(root, gradient)
+    if cotangent is None or node.hooks:
         return None
+    places: dict[int, int] = {}
+    for i, edge in enumerate(node.edges):
+        if edge is not None:
+            target = edge[0]
+            if isinstance(target, Node) or target._hooks:
+                return None
+            places[id(target)] = i
+    mask, chosen = [False] * len(node.edges), []
+    for x in wanted:
+        place = places.get(id(x))
+        if place is None or mask[place] or x._node is not None or x._base is not None or not x._requires_grad:
+            return None
+        mask[place] = True
+        chosen.append(place)
     plan, present = node.plan, tuple([i == root._index for i in range(node.count)])
-    answers = (plan.calls.get(present) or plan.call(node, present))(node, (_one(root),), True)
+    answers = (plan.calls.get(present) or plan.call(node, present))(node, (cotangent,), True)
     if answers is False:
         return None
-    received = {id(e[0]): g for e, g in zip(node.edges, answers, strict=True) if e is not None}
-    arrays = [received[id(x)] for x in wanted]
+    arrays = [answers[place] for place in chosen]
     if any(g is None for g in arrays):
         return None
     if not retain:
-        node.passed = plan.visit(present, tuple([e is not None and id(e[0]) in asked for e in node.edges])), False
+        node.passed = plan.visit(present, tuple(mask)), False
         node.release()
-    return tuple(map(_WRAP[0], arrays))
-
-
-def add_to(gradient: Any, g: Any) -> None:
-    """gradient += g, an array."""
-    array = gradient._array
-    state.quietly(np.add, array, g, array)
-    storage = gradient._storage
-    if storage is not None:
-        mark_written((storage,))
+    return tuple([_WRAP[0](array) for array in arrays])
 
 
 def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
@@ -162,7 +178,11 @@ def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
             handed.add(id(g))
             leaf._grad = _WRAP[0](g)
         else:
-            add_to(previous, g)
+            array = previous._array
+            np.add(array, g, out=array)
+            storage = previous._storage
+            if storage is not None:
+                mark_written((storage,))
         return
     top = state.top
     previous = top.read_grad(leaf)
@@ -190,8 +210,9 @@ def grad(
     gradients = (
         None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
     )
-    if len(out) == 1 and gradients is None and not create_graph and (node := _program(out[0])) is not None:
-        found = _gradients(out[0], node, wanted, bool(retain_graph))
+    alone = _program(out[0]) if len(out) == 1 and not create_graph and (gradients is None or len(gradients) == 1) else None
+    if alone is not None:
+        found = _gradients(out[0], alone, wanted, None if gradients is None else gradients[0], bool(retain_graph))
         if found is not None:
             return found
     edges, cotangents = _roots("grad", out, gradients)
