@@ -15,7 +15,7 @@ import numpy as np
 
 from tracejit.codegen import libm
 from tracejit.codegen.expr import ELEMENTARY, Apply, Const, Expr, Var, topological
-from tracejit.codegen.mathlib_more import expand
+from tracejit.codegen.mathlib_more import complete, expand
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
@@ -130,6 +130,12 @@ def _definition(operation: str, dtype: DType, arity: int) -> tuple[tuple[Var, ..
     return parameters, definition
 
 
+@cache
+def _complete(name: str, dtype: DType, arity: int) -> tuple[tuple[Var, ...], Expr]:
+    parameters = tuple(Var(f"x{i}", dtype) for i in range(arity))
+    return parameters, complete(name, *parameters)
+
+
 def apply(operation: str, attribute: str | None, dtype: DType, *operands: Any) -> Any:
     """One operation; `dtype` is the dtype of the result."""
     if operation == "cast":
@@ -141,6 +147,12 @@ def apply(operation: str, attribute: str | None, dtype: DType, *operands: Any) -
     if operation == "libm_where":
         condition, x, usual = operands
         return _select(condition, libm.call(attribute or "", x), usual) if np.any(condition) else usual
+    if operation == "elementary_where":
+        condition, *arguments, usual = operands
+        if not np.any(condition):
+            return usual
+        parameters, definition = _complete(attribute or "", dtype, len(arguments))
+        return _select(condition, evaluate(definition, dict(zip(parameters, arguments, strict=True))), usual)
     if operation in ELEMENTARY and dtype.is_floating_point:
         parameters, definition = _definition(operation, dtype, len(operands))
         return evaluate(definition, dict(zip(parameters, operands, strict=True)))

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracejit.codegen.expr import Apply, Const, Var, topological
+from tracejit.codegen.mathlib_more import complete
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
@@ -352,6 +354,20 @@ def _where(s: _Site, condition: str, usual: str, rare: Callable[[], str]) -> str
     return code.op(f"phi {s.kind} [ {usual}, %{before} ], [ {exact}, %{slow} ]")
 
 
+def _complete(code: Code, name: str, dtype: DType, lanes: int, *x: str) -> str:
+    """The complete definition of an elementary function."""
+    parameters = tuple(Var("", dtype) for _ in x)
+    texts = {id(p): text for p, text in zip(parameters, x, strict=True)}
+    order = topological([complete(name, *parameters)])
+    for e in order:
+        if isinstance(e, Const):
+            texts[id(e)] = splat_constant(constant(e.value, e.dtype), lane_type(e.dtype), lanes)
+        elif isinstance(e, Apply):
+            operands = [texts[id(o)] for o in e.operands]
+            texts[id(e)] = apply(code, e.operation, e.attribute, e.operands[-1].dtype, e.dtype, lanes, *operands)
+    return texts[id(order[-1])]
+
+
 def _ldexp(s: _Site, x: str, k: str) -> str:
     """x * 2**k: an instruction, or two products.  The first of these is exact because x is near 1 and half of k is a normal exponent."""
     width = 8 * s.dtype.itemsize
@@ -428,6 +444,9 @@ def apply(code: Code, operation: str, attribute: str | None, operand_dtype: DTyp
     if operation == "libm_where":
         condition, argument, usual = x
         return _where(s, condition, usual, lambda: code.libm_call(attribute or "", operand_dtype, lanes, argument))
+    if operation == "elementary_where":
+        condition, *arguments, usual = x
+        return _where(s, condition, usual, lambda: _complete(code, attribute or "", operand_dtype, lanes, *arguments))
     if operation == "div_where":
         condition, dividend, divisor, usual = x
         return _where(s, condition, usual, lambda: s.op(f"fdiv {s.kind} {dividend}, {divisor}"))

@@ -21,7 +21,7 @@ from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
 __all__ = [
-    "FORMATS", "cosh", "exp", "exp2", "exp_of_sum", "expm1", "horner", "log", "log1p", "log1p_reduced", "log2", "log10", "sigmoid", "sinh",
+    "FORMATS", "complete_logarithm", "cosh", "exp", "exp2", "exp_of_sum", "expm1", "horner", "log", "is_unusual", "log1p", "log1p_at_ends", "log1p_reduced", "log2", "log10", "sigmoid", "sinh",
     "split", "split_normal", "tanh",
 ]  # fmt: skip
 
@@ -273,35 +273,56 @@ def log1p_reduced(f: Expr, tail: Expr) -> tuple[Expr, Expr]:
     return f, b.fma(s, b.fma(horner(z, _ATANH_64), z, half), tail) - half
 
 
-def _log_parts(x: Expr) -> tuple[Expr, Expr]:
-    k, f = split(x)
-    large, small = log1p_reduced(f, b.const(0.0, x.dtype))
-    return k, large + small
+def _log_of_parts(k: Expr, f: Expr) -> Expr:
+    """log(2**k * (1 + f))."""
+    high, low = FORMATS[f.dtype].ln2
+    large, small = log1p_reduced(f, k * low)
+    return b.fma(k, high, large + small)
 
 
-def _log_specials(x: Expr, result: Expr) -> Expr:
-    """The values at 0, infinity, NaN and negative x."""
-    result = b.select(x < INFINITY, result, x)
+def _log2_of_parts(k: Expr, f: Expr) -> Expr:
+    large, small = log1p_reduced(f, b.const(0.0, f.dtype))
+    return b.fma(large + small, LOG2_E, k)
+
+
+def _log10_of_parts(k: Expr, f: Expr) -> Expr:
+    high, low = FORMATS[f.dtype].log10_2
+    large, small = log1p_reduced(f, b.const(0.0, f.dtype))
+    return b.fma(k, high, b.fma(k, low, (large + small) * 0.4342944819032518))
+
+
+_LOGARITHMS: Final = {"log": _log_of_parts, "log2": _log2_of_parts, "log10": _log10_of_parts}
+
+
+def is_unusual(x: Expr) -> Expr:
+    """Whether x is anything but a positive normal number, in one comparison: its bits, moved so that those numbers are the least integers."""
+    form = FORMATS[x.dtype]
+    least, infinite = 1 << form.mantissa, (2 * form.bias + 1) << form.mantissa
+    wrap = 1 << (8 * form.integer.itemsize - 1)
+    return b.bitcast(x, form.integer) + (wrap - least) >= infinite - least - wrap
+
+
+def _logarithm(name: str, x: Expr) -> Expr:
+    return b.elementary_where(is_unusual(x), name, (x,), _LOGARITHMS[name](*split_normal(x)))
+
+
+def complete_logarithm(name: str, x: Expr) -> Expr:
+    """log, log2 or log10 of any x."""
+    result = b.select(x < INFINITY, _LOGARITHMS[name](*split(x)), x)
     result = b.select(b.eq(x, 0.0), -INFINITY, result)
     return b.select(x < 0.0, float("nan"), result)
 
 
 def log(x: Expr) -> Expr:
-    high, low = FORMATS[x.dtype].ln2
-    k, f = split(x)
-    large, small = log1p_reduced(f, k * low)
-    return _log_specials(x, b.fma(k, high, large + small))
+    return _logarithm("log", x)
 
 
 def log2(x: Expr) -> Expr:
-    k, r = _log_parts(x)
-    return _log_specials(x, b.fma(r, LOG2_E, k))
+    return _logarithm("log2", x)
 
 
 def log10(x: Expr) -> Expr:
-    high, low = FORMATS[x.dtype].log10_2
-    k, r = _log_parts(x)
-    return _log_specials(x, b.fma(k, high, b.fma(k, low, r * 0.4342944819032518)))
+    return _logarithm("log10", x)
 
 
 def log1p(x: Expr) -> Expr:
@@ -310,9 +331,12 @@ def log1p(x: Expr) -> Expr:
     u = x + 1.0
     seen = u - 1.0
     error = (1.0 - (u - seen)) + (x - seen)
-    k, f = split(u)
+    k, f = split_normal(u)
     large, small = log1p_reduced(f, b.fma(k, form.ln2[1], error / u))
-    result = b.fma(k, form.ln2[0], large + small)
-    result = b.select(x < INFINITY, result, x)
-    result = b.select(b.eq(x, -1.0), -INFINITY, b.select(x < -1.0, float("nan"), result))
-    return b.select(b.abs(x) < form.tiny, x, result)
+    usual = b.copysign(b.fma(k, form.ln2[0], large + small), x)  # of 0, its sign
+    return b.elementary_where(is_unusual(u), "log1p", (x,), usual)
+
+
+def log1p_at_ends(x: Expr) -> Expr:
+    """log1p where 1 + x rounds to no positive normal number: x is -1, less, infinite or NaN."""
+    return b.select(b.eq(x, -1.0), -INFINITY, b.select(x < -1.0, float("nan"), x))

@@ -9,6 +9,7 @@ technique for extending the available precision", 1971), so that the exponential
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tracejit.codegen import mathlib, mathlib_inverse
@@ -16,7 +17,7 @@ from tracejit.codegen.expr import Apply, Expr, builder
 from tracejit.codegen.mathlib import FORMATS, INFINITY, horner, round_by_magic
 from tracejit.core import dtypes
 
-__all__ = ["cos", "erf", "expand", "pow", "sin", "tan"]
+__all__ = ["complete", "cos", "erf", "expand", "pow", "sin", "tan"]
 
 b = builder
 F32: Final = dtypes.float32
@@ -264,6 +265,18 @@ _DEFINITIONS: Final[dict[str, Callable[..., Expr]]] = {
     "tan": tan,
     "tanh": mathlib.tanh,
 }
+
+
+# What `elementary_where` computes in lanes that the usual path of a definition leaves out
+_COMPLETE: Final[dict[str, Callable[..., Expr]]] = {
+    **{name: partial(mathlib.complete_logarithm, name) for name in ("log", "log2", "log10")},
+    "log1p": mathlib.log1p_at_ends,
+}
+
+
+def complete(name: str, *operands: Expr) -> Expr:
+    """The definition that `elementary_where` means by a name.  It contains no operation that `expand` defines."""
+    return _COMPLETE[name](*operands)
 
 
 def expand(e: Apply) -> Expr | None:

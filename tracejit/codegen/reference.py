@@ -166,6 +166,11 @@ def _libm_where(name: str, condition: Any, x: Any, usual: Any) -> Any:
     return evaluate.apply("libm_where", name, dtypes.from_numpy_dtype(x.dtype), condition, x, usual)
 
 
+def _elementary_where(name: str, condition: Any, *operands: Any) -> Any:
+    dtype = dtypes.from_numpy_dtype(operands[-1].dtype)
+    return evaluate.apply("elementary_where", name, dtype, condition, *operands)
+
+
 def _operation(name: str) -> Callable[..., Any]:
     def call(*operands: Any) -> Any:
         return evaluate.apply(name, None, dtypes.from_numpy_dtype(operands[-1].dtype), *operands)
@@ -177,7 +182,8 @@ def namespace(names: Sequence[str]) -> dict[str, Any]:
     """The globals of a rendering that uses operations `names`."""
     found: dict[str, Any] = {d.name if d is not dtypes.bool_ else "bool_": _converter(d) for d in dtypes.ALL}
     found.update({name: _operation(name) for name in names})
-    found.update(Lanes=_lanes, bitcast=_bitcast, libm=_libm, libm_where=_libm_where, nan=float("nan"), inf=float("inf"))
+    found.update(Lanes=_lanes, bitcast=_bitcast, nan=float("nan"), inf=float("inf"))
+    found.update(libm=_libm, libm_where=_libm_where, elementary_where=_elementary_where)
     return found
 
 
@@ -202,6 +208,7 @@ class _Renderer:
             "bitcast",
             "libm",
             "libm_where",
+            "elementary_where",
             "bool_",
             "range",
             "nan",
@@ -297,7 +304,7 @@ class _Renderer:
             return f"{_type_name(e.dtype)}({operands[0]})"
         if e.operation == "bitcast":
             return f"bitcast({operands[0]}, {e.dtype.name!r})"
-        if e.operation in ("libm", "libm_where"):
+        if e.operation in ("libm", "libm_where", "elementary_where"):
             return f"{e.operation}({e.attribute!r}, {', '.join(operands)})"
         if e.operation in _INFIX:
             return f"({operands[0]} {_INFIX[e.operation]} {operands[1]})"
