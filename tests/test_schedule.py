@@ -171,3 +171,10 @@ def test_elements_chosen_one_by_one_add_their_own_coordinate_to_the_index() -> N
     nest = only_nest(lambda x, i: op("gather", x, i, dim=0), f32(50, 40), i64(30, 40))
     (load,) = [s.value for s in kinds(nest, Let) if isinstance(s.value, Load) and s.value.index.dynamic is not None]
     assert load.index.terms == ()
+
+
+@pytest.mark.parametrize(("rows", "loops"), [(40, 1), (3, 2)])
+def test_a_narrow_table_is_joined_row_by_row(rows: int, loops: int) -> None:
+    nest = only_nest(lambda x, y: op("cat", x, y, dim=1), f32(rows, 1), f32(rows, 1))
+    assert len(kinds(nest, For)) == loops
+    assert len(kinds(nest, Store)) == 2

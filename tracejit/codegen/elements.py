@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tracejit.codegen.costs import compute_dtype
 from tracejit.codegen.expr import AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder
-from tracejit.codegen.loops import Axis, Buffer, Exit, Index, Let, Scalar, Size, Statement
+from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, Index, Let, Scalar, Size, Statement
 from tracejit.codegen.values import Values, operand_positions
 from tracejit.codegen.views import Position, Positions, Strided, linear
 from tracejit.core import dtypes
@@ -92,8 +92,8 @@ class Parameters:
         return self.sizes[n]
 
     def stride(self, n: int) -> int | Size:
-        """Also backwards is part of a nest's form: vectors are read that way."""
-        return n if n == -1 else self.size(n)
+        """A stride of the innermost loop.  Backwards and small ones are part of a nest's form, for there are vectors of such."""
+        return n if n == -1 or n in SMALL_STRIDES else self.size(n)
 
     def scalar(self, v: int, dtype: DType) -> Scalar:
         key = (v, dtype)
@@ -159,7 +159,7 @@ class Elements:
             if multiplier:
                 strides[loop] = strides.get(loop, 0) + c
         depth = max((k + 1 for k in strides), default=0)
-        terms = tuple((self.loops[k], self.parameters.stride(s)) for k, s in sorted(strides.items()) if s)
+        terms = tuple((self.loops[k], self._stride(k, s)) for k, s in sorted(strides.items()) if s)
         if not position.dynamic:
             return Index(terms), depth
         # Where the dynamic part varies from lane to lane, it is one number per lane: the innermost loop's share joins it.
@@ -178,6 +178,9 @@ class Elements:
         for part in parts[1:]:
             total = total + part
         return Index(terms, 0, total, 1), depth
+
+    def _stride(self, loop: int, n: int) -> int | Size:
+        return self.parameters.stride(n) if loop == len(self.loops) - 1 else self.parameters.size(n)
 
     def _number(self, n: int) -> Expr:
         """A size as an int64 value."""

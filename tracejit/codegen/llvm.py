@@ -13,7 +13,7 @@ from typing import Final
 from tracejit.codegen import llvm_operations
 from tracejit.codegen.expr import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder, children
 from tracejit.codegen.llvm_loops import Effects, Frame, LoopEmitter, Target, Value
-from tracejit.codegen.llvm_operations import constant, lane_type, splat_constant, suffix, value_type, vector
+from tracejit.codegen.llvm_operations import Code, constant, lane_type, splat_constant, suffix, value_type, vector
 from tracejit.codegen.loops import (
     Axis,
     Buffer,
@@ -34,7 +34,7 @@ from tracejit.codegen.weights import total_weight
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
-__all__ = ["NestEmitter", "effects", "memory_type"]
+__all__ = ["NestEmitter", "effects", "memory_type", "truth"]
 
 _MEMORY: Final = {dtypes.bool_: "i8"}
 
@@ -55,6 +55,11 @@ def _values(statements: Sequence[Statement]) -> list[Expr]:
 
 def memory_type(dtype: DType) -> str:
     return _MEMORY.get(dtype) or lane_type(dtype)
+
+
+def truth(code: Code, text: str, lanes: int) -> str:
+    """Truth values from memory."""
+    return code.op(f"icmp ne {vector('i8', lanes)} {text}, {splat_constant('0', 'i8', lanes)}")
 
 
 def effects(statements: Sequence[Statement]) -> Effects:
@@ -308,9 +313,7 @@ class NestEmitter(LoopEmitter):
             result = code.op(f"load {kind}, ptr {pointer.text}, align {dtype.itemsize}")
         if stride == -1:
             result = self._reversed(result, element, lanes)
-        if dtype is dtypes.bool_:
-            result = code.op(f"icmp ne {kind} {result}, {splat_constant('0', 'i8', lanes)}")
-        return result
+        return truth(code, result, lanes) if dtype is dtypes.bool_ else result
 
     def _store(self, s: Store) -> None:
         expression = s.value

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from tracejit.codegen.expr import Load, topological
-from tracejit.codegen.llvm import NestEmitter, effects, memory_type
+from tracejit.codegen.llvm import effects, memory_type
 from tracejit.codegen.llvm_loops import Condition, Frame, Run, Target, Value
 from tracejit.codegen.llvm_operations import vector
-from tracejit.codegen.loops import Axis, Buffer, Extent, For, Index, Let, Nest, Statement, Store
+from tracejit.codegen.llvm_strides import StrideEmitter
+from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Extent, For, Index, Let, Nest, Statement, Store
 from tracejit.core import dtypes
 
 __all__ = ["TileEmitter"]
@@ -99,7 +100,9 @@ def plan(outer: For) -> _Plan | None:
         found = [
             p
             for p in dict.fromkeys(loads)
-            if p.index.dynamic is None and _stride(p.index, loop.axis) == 1 and _stride(p.index, inner.axis) not in (0, 1, -1)
+            if p.index.dynamic is None
+            and _stride(p.index, loop.axis) == 1
+            and _stride(p.index, inner.axis) not in (0, 1, -1, *SMALL_STRIDES)
         ]
         return tuple(found[:MOST])
 
@@ -108,8 +111,8 @@ def plan(outer: For) -> _Plan | None:
     return _Plan(outer, tuple(chain[1:-1]), inner, tuple(first), transposed(outer))
 
 
-class TileEmitter(NestEmitter):
-    """A NestEmitter that knows tiles."""
+class TileEmitter(StrideEmitter):
+    """A StrideEmitter that knows tiles."""
 
     def __init__(self, nest: Nest, symbol: str, target: Target) -> None:
         super().__init__(nest, symbol, target)

@@ -121,6 +121,7 @@ class Reduce:
     body: tuple[Statement, ...] = ()
 
 
+SMALL_STRIDES = range(2, 5)  # that are worth telling apart in the innermost loop
 LANES = 16
 BLOCK = 256
 

@@ -6,12 +6,14 @@ the same iteration, before it is used.  Everything is written to the node's own 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from numpy import ndindex
 
 from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
-from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
+from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
 from tracejit.codegen.schedule import Argument, Scheduled
 from tracejit.codegen.spaces import collapsed
 from tracejit.codegen.values import Values, index_block
@@ -25,6 +27,7 @@ from tracejit.ir.graph import Literal, Node
 __all__ = ["copy_nest", "fill_nest", "special"]
 
 Shape = tuple[int, ...]
+MANY_ROWS: Final = 16  # from which on a narrow table is joined row by row
 
 
 class _Writer:
@@ -48,8 +51,9 @@ class _Writer:
         return Var(f"v{self.names}", dtype)
 
     def index(self, layout: Strided, axes: tuple[Axis, ...]) -> Index:
-        stride = self.parameters.stride
-        return Index(tuple((a, stride(s)) for a, s in zip(axes, layout.strides, strict=True) if s))
+        size, stride = self.parameters.size, self.parameters.stride
+        steps = zip(axes, layout.strides, strict=True)
+        return Index(tuple((a, stride(s) if a is axes[-1] else size(s)) for a, s in steps if s))
 
     def buffer(self, layout: Strided, dtype: DType, write: bool = False) -> Buffer:
         (self.writes if write else self.reads).add(layout.root)
@@ -78,22 +82,14 @@ class _Writer:
 
     def transfer(self, shape: Shape, target: Strided, source: Strided | Expr, dtype: DType) -> None:
         """target[...] = source[...], over as few loops as the layouts allow."""
-        layouts = [target.strides] + ([source.strides] if isinstance(source, Strided) else [])
-        dims = [d for d, s in enumerate(shape) if s != 1]
-        extents = [shape[d] for d in dims]
-        runs = collapsed(extents, {0}, [dict(enumerate(layout[d] for d in dims)) for layout in layouts], set())
-        sizes = tuple(product(extents[a] for a in run) for run in runs)
-
-        def reduced(layout: Strided) -> Strided:
-            return Strided(layout.root, layout.offset, tuple(layout.strides[dims[run[-1]]] for run in runs))
-
+        sizes, (place, *sources) = _few_loops(shape, [target] + ([source] if isinstance(source, Strided) else []))
         to = self.buffer(target, dtype, write=True)
 
         def store(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
             value = source
             if isinstance(value, Strided):
-                value = Load(self.buffer(value, dtype), self.index(reduced(value), axes))
-            return (Store(to, self.index(reduced(target), axes), value),)
+                value = Load(self.buffer(value, dtype), self.index(sources[0], axes))
+            return (Store(to, self.index(place, axes), value),)
 
         self.over(sizes, store)
 
@@ -121,6 +117,15 @@ class _Writer:
             self.exits,
             {},
         )
+
+
+def _few_loops(shape: Shape, layouts: Sequence[Strided]) -> tuple[Shape, list[Strided]]:
+    """As few loops as the layouts allow, and the layouts over these."""
+    dims = [d for d, s in enumerate(shape) if s != 1]
+    extents = [shape[d] for d in dims]
+    runs = collapsed(extents, {0}, [dict(enumerate(layout.strides[d] for d in dims)) for layout in layouts], set())
+    sizes = tuple(product(extents[a] for a in run) for run in runs)
+    return sizes, [Strided(x.root, x.offset, tuple(x.strides[dims[run[-1]]] for run in runs)) for x in layouts]
 
 
 def copy_nest(values: Values, target: Strided, source: Strided, shape: Shape, dtype: DType, name: str) -> Scheduled:
@@ -165,11 +170,36 @@ def _region(layout: Strided, dim: int, start: int, step: int = 1) -> Strided:
 
 def _cat(w: _Writer, values: Values, node: Node, code: int) -> None:
     out, dim, start = values.strided[node.outputs[0]], node.attrs["dim"], 0
-    dtype = values.aval(node.outputs[0]).dtype
+    shape, dtype = values.shape(node.outputs[0]), values.aval(node.outputs[0]).dtype
+    if product(shape[dim:]) in SMALL_STRIDES and product(shape[:dim]) >= MANY_ROWS:
+        _join_columns(w, values, node)
+        return
     for o, layout in zip(node.operands, _layouts(values, node), strict=True):
         shape = values.shape(o)  # type: ignore[arg-type]
         w.transfer(shape, _region(out, dim, start), layout, dtype)
         start += shape[dim]
+
+
+def _join_columns(w: _Writer, values: Values, node: Node) -> None:
+    """cat where the result is a table of few columns: a loop over its rows that stores all of them."""
+    out, dim = values.strided[node.outputs[0]], node.attrs["dim"]
+    shape, dtype = values.shape(node.outputs[0]), values.aval(node.outputs[0]).dtype
+    places = [sum(c * s for c, s in zip(at, out.strides[dim:], strict=True)) for at in ndindex(shape[dim:])]
+    columns = []
+    for o, layout in zip(node.operands, _layouts(values, node), strict=True):
+        for coordinates in ndindex(values.shape(o)[dim:]):  # type: ignore[arg-type]
+            offset = sum(c * s for c, s in zip(coordinates, layout.strides[dim:], strict=True))
+            columns.append(Strided(layout.root, layout.offset + offset, layout.strides[:dim]))
+    table = Strided(out.root, out.offset, out.strides[:dim])
+    sizes, (target, *sources) = _few_loops(shape[:dim], [table, *columns])
+    to = w.buffer(target, dtype, write=True)
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        row = w.index(target, axes).terms
+        loads = [Load(w.buffer(source, dtype), w.index(source, axes)) for source in sources]
+        return tuple(Store(to, Index(row, place), load) for place, load in zip(places, loads, strict=True))
+
+    w.over(sizes, step)
 
 
 def _pad(w: _Writer, values: Values, node: Node, code: int) -> None:
