@@ -22,7 +22,6 @@ choice of the entry to try first, never a result: every entry checks its own gua
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable
 from types import MethodType
@@ -34,6 +33,7 @@ from tracejit.capture.session import declare_inlined, record
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
 from tracejit.core.interpreter import pushed_anywhere, state
+from tracejit.core.locks import Turn
 from tracejit.executable import Executable, UnsupportedProgram
 from tracejit.hot_entry import FRONT, dispatcher, machine_entry
 from tracejit.report.debug import DebugLog, eager_reason
@@ -57,7 +57,7 @@ else:
     _Partial = functools.partial
 
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
-_recording_lock = threading.Lock()
+_recording = Turn()
 _EAGER = state.base
 
 
@@ -237,7 +237,7 @@ class CompiledFunction(_Partial[P, R]):
             stats.guard_misses += 1
         if self._waits() or (exited is not None and exited.stays_eager(number)) or not self._has_room():
             return self.__wrapped__(*args, **kwargs)
-        if not _recording_lock.acquire(blocking=False):
+        if not _recording.take():
             return self.__wrapped__(*args, **kwargs)
         try:
             stats.traces += 1
@@ -258,7 +258,7 @@ class CompiledFunction(_Partial[P, R]):
                     stacklevel=4,
                 )
         finally:
-            _recording_lock.release()
+            _recording.give_back()
         return result
 
     def _waits(self) -> bool:
@@ -277,7 +277,7 @@ class CompiledFunction(_Partial[P, R]):
         if len(self._entries) < config.max_entries:
             return True
         self._crowded += 1
-        if self._crowded < FIRST_WAIT * config.max_entries * self._patience or not _recording_lock.acquire(blocking=False):
+        if self._crowded < FIRST_WAIT * config.max_entries * self._patience or not _recording.take():
             return False
         try:
             self._crowded = 0
@@ -293,7 +293,7 @@ class CompiledFunction(_Partial[P, R]):
             if self._front not in kept:
                 self._put_in_front(None)
         finally:
-            _recording_lock.release()
+            _recording.give_back()
         return len(self._entries) < config.max_entries
 
     def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:

@@ -12,7 +12,6 @@ code is found again by its content, the data behind the frame's slots not being 
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,7 @@ from tracejit.codegen.loops import Nest, Scalar
 from tracejit.codegen.steps import Address, Division, GemmCall, Integer, NestCall, NestRun, NumberSlot, ProgramSpec, Slot, Step
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.core.locks import lock_held_over_forks
 
 __all__ = ["MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
 
@@ -306,7 +306,7 @@ class _ProgramWriter:
 
 _known: OrderedDict[str, Callable[[int, int], int]] = OrderedDict()
 _compilations = 0
-_lock = threading.Lock()  # one thread compiles; others find what it made
+_lock = lock_held_over_forks()  # one thread compiles; others find what it made
 
 
 def _imports(writer: _ProgramWriter) -> dict[str, int]:

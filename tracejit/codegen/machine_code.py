@@ -17,7 +17,6 @@ import ctypes
 import itertools
 import platform
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -27,6 +26,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tracejit.codegen import numba_codegen
+from tracejit.core.locks import lock_held_over_forks
 
 __all__ = ["FASTCALL", "KEYWORDS", "ONE", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
 
@@ -96,7 +96,7 @@ class _MethodDefinition(ctypes.Structure):
 
 
 _names = itertools.count()
-_lock = threading.Lock()  # one thread at a time in the linker and the backend
+_lock = lock_held_over_forks()  # one thread at a time in the linker and the backend
 
 
 def _target_options() -> dict[str, Any]:

@@ -13,12 +13,14 @@ tensors, grad mode switched.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from tracejit.core.floating import quiet_runner
+from tracejit.core.locks import lock_held_over_forks
 
 __all__ = ["Interpreter", "State", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
 
@@ -79,7 +81,17 @@ def bind(op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> A
 
 pushed_anywhere = [0]
 """How many interpreters are pushed, in all threads: where it is 0, every thread runs eagerly (cheaper to ask than `state`)."""
-_pushing = threading.Lock()
+_pushing = lock_held_over_forks()
+
+
+def _forked() -> None:
+    """A child has no other threads, nor what they pushed."""
+    if state.top is state.base:
+        pushed_anywhere[0] = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager

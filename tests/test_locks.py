@@ -1,0 +1,150 @@
+"""core/locks.py: a fork leaves no lock behind that nobody will open."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracejit as tj
+from tracejit.codegen import driver, machine_code
+from tracejit.core import interpreter
+from tracejit.core.interpreter import Interpreter, pushed, pushed_anywhere
+from tracejit.core.locks import Turn, lock_held_over_forks
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+def in_child(check: Callable[[], Any]) -> bool:
+    """Whether `check()` is true in a forked child."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if check() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def is_free(lock: Any) -> bool:
+    """Whether another thread could take it."""
+    found: list[bool] = []
+
+    def take() -> None:
+        found.append(lock.acquire(blocking=False))
+        if found[0]:
+            lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+class Holder:
+    """A thread that does something in the middle of which it waits."""
+
+    def __init__(self, enter: Callable[[], Any], leave: Callable[[], Any]) -> None:
+        self.ready, self.go_on = threading.Event(), threading.Event()
+
+        def run() -> None:
+            enter()
+            self.ready.set()
+            self.go_on.wait()
+            leave()
+
+        self.thread = threading.Thread(target=run)
+        self.thread.start()
+        self.ready.wait()
+
+    def end(self) -> None:
+        self.go_on.set()
+        self.thread.join()
+
+
+LOCK, TURN = lock_held_over_forks(), Turn()
+
+
+def test_a_fork_waits_for_the_lock_and_leaves_it_free_on_both_sides() -> None:
+    holder = Holder(LOCK.acquire, LOCK.release)
+    timer = threading.Timer(0.1, holder.go_on.set)
+    timer.start()
+    assert in_child(lambda: not holder.thread.is_alive() and is_free(LOCK))
+    assert holder.go_on.is_set() and is_free(LOCK)
+    holder.end()
+
+
+def test_the_thread_that_has_the_lock_may_fork() -> None:
+    with LOCK:
+        assert in_child(lambda: not is_free(LOCK) and LOCK.release() is None and is_free(LOCK))
+    assert is_free(LOCK)
+
+
+@pytest.mark.parametrize("lock", [driver._lock, machine_code._lock, interpreter._pushing])
+def test_locks_of_the_compiler_are_held_over_forks(lock: Any) -> None:
+    holder = Holder(lock.acquire, lock.release)
+    timer = threading.Timer(0.1, holder.go_on.set)
+    timer.start()
+    assert in_child(lambda: is_free(lock))
+    holder.end()
+
+
+def test_one_thread_at_a_time_has_its_turn_and_nobody_waits() -> None:
+    holder = Holder(TURN.take, TURN.give_back)
+    assert not TURN.take()
+    holder.end()
+    assert TURN.take() and not TURN.take()
+    TURN.give_back()
+
+
+def test_in_a_child_nobody_has_the_turn_of_a_thread_that_is_not_there() -> None:
+    holder = Holder(TURN.take, TURN.give_back)
+    assert in_child(lambda: TURN.take() and TURN.give_back() is None)
+    holder.end()
+
+
+def test_the_thread_that_forks_keeps_its_turn() -> None:
+    assert TURN.take()
+    assert in_child(lambda: not TURN.take() and TURN.give_back() is None and TURN.take())
+    TURN.give_back()
+
+
+def test_a_child_records_although_a_thread_of_its_parent_was_recording() -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def slow(x: Any) -> Any:
+        reached.set()
+        go_on.wait()
+        return x + 1
+
+    thread = threading.Thread(target=tj.compile(slow), args=(tj.ones(2),))
+    thread.start()
+    reached.wait()
+
+    def records() -> bool:
+        f = tj.compile(lambda x: x * 3 - 1)
+        return [f(tj.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3 and f.stats.compiled_calls == 2
+
+    try:
+        assert in_child(records)
+    finally:
+        go_on.set()
+        thread.join()
+
+
+def test_a_child_does_not_count_what_other_threads_have_pushed() -> None:
+    stack: list[Any] = []
+
+    def enter() -> None:
+        stack.append(pushed(Interpreter()))
+        stack[0].__enter__()
+
+    holder = Holder(enter, lambda: stack[0].__exit__(None, None, None))
+    try:
+        assert pushed_anywhere[0] == 1 and in_child(lambda: pushed_anywhere[0] == 0)
+    finally:
+        holder.end()
+    assert pushed_anywhere[0] == 0
