@@ -83,7 +83,7 @@ def test_the_thread_that_has_the_lock_may_fork() -> None:
     assert is_free(LOCK)
 
 
-@pytest.mark.parametrize("lock", [driver._lock, machine_code._lock, interpreter._pushing])
+@pytest.mark.parametrize("lock", [driver._lock, machine_code._lock, interpreter._pushing, machine_code._llvm._lock])
 def test_locks_of_the_compiler_are_held_over_forks(lock: Any) -> None:
     holder = Holder(lock.acquire, lock.release)
     timer = threading.Timer(0.1, holder.go_on.set)

@@ -26,7 +26,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tracejit.codegen import numba_codegen
-from tracejit.core.locks import lock_held_over_forks
+from tracejit.core.locks import hold_over_forks, lock_held_over_forks
 
 __all__ = ["FASTCALL", "KEYWORDS", "ONE", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
 
@@ -96,6 +96,9 @@ class _MethodDefinition(ctypes.Structure):
 
 
 _names = itertools.count()
+_llvm: Any = getattr(llvm.ffi.lib, "_lock", None)  # llvmlite takes it for each call, for one that frees code, too
+if hasattr(_llvm, "__enter__"):
+    hold_over_forks(_llvm.__enter__, lambda: _llvm.__exit__(None, None, None))
 _lock = lock_held_over_forks()  # one thread at a time in the linker and the backend
 
 

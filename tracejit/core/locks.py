@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
-__all__ = ["Turn", "lock_held_over_forks"]
+__all__ = ["Turn", "hold_over_forks", "lock_held_over_forks"]
 
 _FORKS = hasattr(os, "register_at_fork")
 
@@ -22,9 +23,14 @@ def lock_held_over_forks() -> threading.RLock:
 
     Threads must take several such locks in the opposite order of their making: a fork does."""
     lock = threading.RLock()
-    if _FORKS:
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    hold_over_forks(lock.acquire, lock.release)
     return lock
+
+
+def hold_over_forks(acquire: Callable[[], object], release: Callable[[], object]) -> None:
+    """The same for a lock that was made elsewhere and lives as long."""
+    if _FORKS:
+        os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
 
 
 class Turn:
