@@ -22,6 +22,7 @@ choice of the entry to try first, never a result: every entry checks its own gua
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
 from types import MethodType
@@ -388,6 +389,15 @@ class CompiledFunction(_Partial[P, R]):
         if name.startswith("__") or "__wrapped__" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__wrapped__, name)
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles are of the function; what was recorded is of this process.  A decorated function is found by its name."""
+        function = self.__wrapped__
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+        found: Any = sys.modules.get(module) if isinstance(module, str) else None
+        for part in name.split(".") if isinstance(name, str) else ():
+            found = getattr(found, part, None)
+        return name if found is self else (compile, (function,))
 
     def __repr__(self) -> str:
         return f"<compiled {self._name()}: {self.stats}>"
