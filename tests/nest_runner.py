@@ -17,7 +17,8 @@ SCALES = bool(llvm.get_host_cpu_features().get("avx512f", False))  # an instruct
 WIDE = Target(512, masked=True, scales=SCALES)
 NARROW = Target(256, masked=True)
 NARROWEST = Target(128, masked=False)
-TARGETS = (WIDE, NARROW, NARROWEST)
+ONE_BY_ONE = Target(512, masked=True, scales=SCALES, gathers=False)
+TARGETS = (WIDE, NARROW, NARROWEST, ONE_BY_ONE)
 
 
 def frame(program: driver.CompiledProgram, arrays: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -21,7 +21,10 @@ from tests.graph_programs import f32, f64, gelu_chain, i64, layer_norm, op, soft
 from tests.nest_programs import cross_entropy, inputs_for, value_and_gradients
 from tests.random_graphs import random_graph
 from tracejit.codegen.driver import compile_program, host_target
+from tracejit.codegen.expr import Load
 from tracejit.codegen.llvm_loops import Target
+from tracejit.codegen.llvm_reduce import Emitter
+from tracejit.codegen.loops import Axis, Buffer, For, Index, Nest, Size, Store
 from tracejit.core import dtypes
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
@@ -113,6 +116,19 @@ def test_machine_code_for_other_processors_has_the_same_bits(processor: str, tmp
             graph = make()
             expected = run(graph, inputs_for(graph), WIDE)
             assert_all_same([results[f"{model} {k}"] for k in range(len(expected))], expected, f"{model} on {processor}")
+
+
+@pytest.mark.parametrize(("name", "gathers"), [("znver4", False), ("znver2", False), ("sapphirerapids", True), ("haswell", True)])
+def test_elements_are_gathered_by_one_instruction_only_where_it_is_no_long_microprogram(
+    name: str, gathers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: name)
+    target = host_target.__wrapped__()
+    assert target.gathers is gathers
+    x, out, i, step = Buffer("x", dtypes.float32), Buffer("out", dtypes.float32), Axis("i"), Size("step")
+    store = Store(out, Index(((i, 1),)), Load(x, Index(((i, step),))))
+    nest = Nest("strided", (x, out), (step,), (), (For(i, target.lanes(4), (store,), vector=True),))
+    assert ("@llvm.masked.gather" in Emitter(nest, "nest", target).text()) is gathers
 
 
 def _other_process(processor: str, file: str) -> None:

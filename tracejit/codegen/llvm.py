@@ -280,6 +280,11 @@ class NestEmitter(LoopEmitter):
         order = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
         return self.code.op(f"shufflevector {kind} {text}, {kind} poison, <{lanes} x i32> <{order}>")
 
+    def _places(self, pointers: Value) -> list[str]:
+        """The elements of a vector of pointers."""
+        kind = vector("ptr", pointers.lanes)
+        return [self.code.op(f"extractelement {kind} {pointers.text}, i64 {k}") for k in range(pointers.lanes)]
+
     def _mask(self, stride: int | None, lanes: int) -> str | None:
         """The mask of the current group, for the elements in the order of their addresses."""
         mask = self.frames[-1].mask if lanes > 1 else None
@@ -289,7 +294,12 @@ class NestEmitter(LoopEmitter):
         code, element = self.code, memory_type(dtype)
         kind = vector(element, lanes)
         masked = self._mask(stride, lanes)
-        if stride is None:
+        if stride is None and not self.target.gathers and self.frames[-1].mask is None:
+            result = "poison"
+            for k, place in enumerate(self._places(pointer)):
+                one = code.op(f"load {element}, ptr {place}, align {dtype.itemsize}")
+                result = code.op(f"insertelement {kind} {result}, {element} {one}, i64 {k}")
+        elif stride is None:
             pointers, flags = f"<{lanes} x ptr>", f"<{lanes} x i1>"
             name = f"llvm.masked.gather.{suffix(element, lanes)}.v{lanes}p0"
             arguments = (
@@ -338,7 +348,11 @@ class NestEmitter(LoopEmitter):
         if stride == -1:
             text = self._reversed(text, element, lanes)
         flags, align, masked = f"<{lanes} x i1>", str(dtype.itemsize), self._mask(stride, lanes)
-        if stride is None:
+        if stride is None and not self.target.gathers and self.frames[-1].mask is None:
+            for k, place in enumerate(self._places(pointer)):
+                one = code.op(f"extractelement {kind} {text}, i64 {k}")
+                code.lines.append(f"store {element} {one}, ptr {place}, align {align}")
+        elif stride is None:
             name = f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0"
             code.call(name, "void", (kind, text), (f"<{lanes} x ptr>", pointer.text), ("i32", align), (flags, self._all(lanes)))
         elif masked is not None:
