@@ -608,3 +608,26 @@ def test_a_division_made_only_where_it_is_needed_has_the_bits_of_one_made_everyw
         with np.errstate(all="ignore"):
             needed = {"lt": left < (-1e30 if condition.operands[1] is not c else right), "eq": left == left}[condition.operation]
             assert_same_bits(result, np.where(needed, left / right, left * right), condition.operation)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+@pytest.mark.parametrize("name", ["log", "log2", "log10", "log1p", "pow"])
+def test_rare_operands_have_their_bits_whatever_the_lanes_beside_them_hold(name: str, dtype: DType) -> None:
+    axis, x, y = Axis("i"), Buffer("x", dtype), Buffer("y", dtype)
+    a, c = (Load(p, Index(((axis, 1),))) for p in (x, y))
+    limits = np.finfo(dtype.numpy)
+    rare = [0.0, -0.0, -1.0, -2.5, np.inf, -np.inf, np.nan, limits.smallest_subnormal, limits.max]
+    usual = np.linspace(0.25, 7.0, 700).astype(dtype.numpy)
+    mixed = usual.copy()
+    mixed[40:640:24] = np.resize(rare, 25)  # some vectors have none
+    exponents = np.linspace(-3, 3, 700).astype(dtype.numpy)
+    results = []
+    for operand in (usual, mixed):
+        nest, outputs = elementwise([getattr(b, name)(a, c) if name == "pow" else getattr(b, name)(a)], (x, y), axis, 700)
+        *_, result = assert_renderings_agree(nest, (operand, exponents, *outputs), (700,))
+        results.append(result)
+    np.testing.assert_array_equal(*(r[usual == mixed] for r in results))
+    function = np.power if name == "pow" else getattr(np, name)
+    with np.errstate(all="ignore"):
+        expected = function(mixed, exponents) if name == "pow" else function(mixed)
+    np.testing.assert_allclose(results[1], expected, rtol=4 * float(limits.eps))

@@ -187,7 +187,8 @@ class SizeValue(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Apply(Expr):
-    """One operation of the Builder on operands.  `attribute` is the function's name for "libm", "libm_where" and "elementary_where", else None."""
+    """One operation of the Builder on operands.  `attribute` is the function's name for "libm", "libm_where" and "elementary_where",
+    else None."""
 
     operation: str
     operands: tuple[Expr, ...]
@@ -481,7 +482,8 @@ class Builder:
         return self._apply("libm", operands, "f", attribute=name)
 
     def elementary_where(self, condition: Expr, name: str, operands: tuple[Expr, ...], usual: Expr) -> Expr:
-        """select(condition, name(*operands), usual), the definition `mathlib_more.complete` being computed only where some lane needs it."""
+        """select(condition, name(*operands), usual); the function, as `mathlib_more.complete` has it, is computed only where some lane
+        needs it."""
         return Apply("elementary_where", (condition, *self._unify(name, *operands, usual)), usual.dtype, name)
 
     def libm_where(self, condition: Expr, name: str, x: Expr, usual: Expr) -> Expr:

@@ -21,8 +21,26 @@ from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 
 __all__ = [
-    "FORMATS", "complete_logarithm", "cosh", "exp", "exp2", "exp_of_sum", "expm1", "horner", "log", "is_unusual", "log1p", "log1p_at_ends", "log1p_reduced", "log2", "log10", "sigmoid", "sinh",
-    "split", "split_normal", "tanh",
+    "FORMATS",
+    "complete_logarithm",
+    "cosh",
+    "exp",
+    "exp2",
+    "exp_of_sum",
+    "expm1",
+    "horner",
+    "is_unusual",
+    "log",
+    "log1p",
+    "log1p_at_ends",
+    "log1p_reduced",
+    "log2",
+    "log10",
+    "sigmoid",
+    "sinh",
+    "split",
+    "split_normal",
+    "tanh",
 ]  # fmt: skip
 
 b = builder
@@ -295,7 +313,7 @@ _LOGARITHMS: Final = {"log": _log_of_parts, "log2": _log2_of_parts, "log10": _lo
 
 
 def is_unusual(x: Expr) -> Expr:
-    """Whether x is anything but a positive normal number, in one comparison: its bits, moved so that those numbers are the least integers."""
+    """Whether x is anything but a positive normal number, in one comparison: of its bits, moved so that those numbers are the least."""
     form = FORMATS[x.dtype]
     least, infinite = 1 << form.mantissa, (2 * form.bias + 1) << form.mantissa
     wrap = 1 << (8 * form.integer.itemsize - 1)

@@ -2,8 +2,8 @@
 
 The same promises as `mathlib.py`.  sin and cos reduce by three parts of pi/2 with fma, which is exact enough up to a limit; beyond
 it the lanes concerned call libm.  erf of large arguments is 1 - exp(-x**2) times a polynomial, the scaled complementary error
-function.  pow in float32 goes through float64; in float64 the logarithm is carried in two floats (T. J. Dekker, "A floating-point
-technique for extending the available precision", 1971), so that the exponential sees an argument good to 2**-65.
+function.  pow in float32 goes through float64, in short polynomials; in float64 the logarithm is carried in two floats (T. J. Dekker,
+"A floating-point technique for extending the available precision", 1971), so that the exponential sees an argument good to 2**-65.
 """
 
 from __future__ import annotations
@@ -116,6 +116,18 @@ _ATANH_TAIL: Final = (
     0.2857142857144511,
     0.3999999999999998,
 )
+# log2(1 + f) / s in powers of s**2, s = f / (2 + f), and 2**t for |t| <= 1/2: in float64, as exact as pow in float32 needs
+_LOG2_SHORT: Final = (0.3407398512924719, 0.4116722461647867, 0.5770835919691285, 0.9617966733098978, 2.8853900817901095)
+_EXP2_SHORT: Final = (
+    1.5166839822902646e-05,
+    0.00015465424908398822,
+    0.0013333967146524385,
+    0.009618039562014038,
+    0.05550410365842772,
+    0.2402265106692295,
+    0.6931471807047881,
+    1.0,
+)
 _TWO_THIRDS: Final = (0.6666666666666666, 3.700743415417188e-17)
 
 
@@ -180,9 +192,8 @@ def erf(x: Expr) -> Expr:
     return b.select(size > _ERF_SPLIT[x.dtype], b.copysign(outer, x), inner)
 
 
-def _log_in_two_floats(x: Expr) -> tuple[Expr, Expr]:
-    """log(x) of a positive float64 as an unevaluated sum, good to about 2**-66 relative."""
-    k, f = mathlib.split(x)
+def _log_in_two_floats(k: Expr, f: Expr) -> tuple[Expr, Expr]:
+    """log(2**k * (1 + f)) in float64 as an unevaluated sum, good to about 2**-66 relative."""
     d = f + 2.0
     d_low = f - (d - 2.0)
     reciprocal = 1.0 / d
@@ -207,20 +218,56 @@ def _log_in_two_floats(x: Expr) -> tuple[Expr, Expr]:
     return total, (high - (total - base)) + b.fma(k, ln2_low, low)
 
 
+def _pow_product(k: Expr, f: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """y * log(2**k * (1 + f)) in float64 and its rounding error."""
+    high, low = _log_in_two_floats(k, f)
+    product = high * y
+    return product, b.fma(y, low, b.fma(y, high, -product))
+
+
 def _pow_magnitude(x: Expr, y: Expr) -> Expr:
     """x ** y for positive finite float64 x other than 1; y any number."""
-    high, low = _log_in_two_floats(x)
-    product = high * y
-    correction = b.fma(y, low, b.fma(y, high, -product))
+    product, correction = _pow_product(*mathlib.split(x), y)
     beyond = b.abs(product) > 800.0
     correction = b.select(beyond, 0.0, correction)
     return mathlib.exp_of_sum(mathlib.clamp(product, -800.0, 800.0), correction)
 
 
+def _short_pow(x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """(y log2(x), x ** y) for positive normal float32 x: the first, a float64, must be below 1000 in magnitude."""
+    k, f = (b.cast(part, dtypes.float64) for part in mathlib.split_normal(x))
+    s = f / (f + 2.0)
+    product = b.cast(y, dtypes.float64) * b.fma(horner(s * s, _LOG2_SHORT), s, k)
+    whole, exponent = round_by_magic(product, 1.0)
+    power = b.bitcast(horner(product - whole, _EXP2_SHORT), dtypes.int64)
+    return product, b.cast(b.bitcast(power + b.shl(exponent, FORMATS[dtypes.float64].mantissa), dtypes.float64), F32)
+
+
+def _parity(y: Expr) -> tuple[Expr, Expr]:
+    """Whether y is an integer, and whether an odd one."""
+    integral = b.eq(b.trunc(y), y)
+    half = y * 0.5
+    return integral, integral & b.ne(b.trunc(half), half)
+
+
 def pow(x: Expr, y: Expr) -> Expr:
+    size = b.abs(x)
+    if x.dtype is F32:
+        product, usual = _short_pow(size, y)
+    else:
+        product, correction = _pow_product(*mathlib.split_normal(size), y)
+        usual = mathlib.exp_of_sum(product, correction)
+    integral, odd = _parity(y)
+    of_negative = b.select(odd, -usual, b.select(integral, usual, float("nan")))
+    ordinary = b.abs(product) < 700.0  # false for NaN
+    return b.elementary_where(mathlib.is_unusual(size) | ~ordinary, "pow", (x, y), b.select(x < 0.0, of_negative, usual))
+
+
+def _complete_pow(x: Expr, y: Expr) -> Expr:
+    """pow of any operands."""
     if x.dtype is F32:
         wide_x, wide_y = b.cast(b.abs(x), dtypes.float64), b.cast(y, dtypes.float64)
-        magnitude = b.cast(mathlib.exp(mathlib.log(wide_x) * wide_y), F32)
+        magnitude = b.cast(mathlib.exp(mathlib.complete_logarithm("log", wide_x) * wide_y), F32)
     else:
         magnitude = _pow_magnitude(b.abs(x), y)
     size = b.abs(x)
@@ -229,9 +276,7 @@ def pow(x: Expr, y: Expr) -> Expr:
     grows = (y < 0.0) ^ infinite  # 0 ** negative and infinity ** positive
     at_extreme = b.select(grows, b.const(INFINITY, x.dtype), 0.0)
     magnitude = b.select(b.eq(size, 0.0) | infinite, at_extreme, magnitude)
-    integral = b.eq(b.trunc(y), y)
-    half = y * 0.5
-    odd = integral & b.ne(b.trunc(half), half)
+    integral, odd = _parity(y)
     negative = b.signbit(x)
     result = b.select(negative & odd, -magnitude, magnitude)
     undefined = (x < 0.0) & (size < INFINITY) & ~integral
@@ -271,6 +316,7 @@ _DEFINITIONS: Final[dict[str, Callable[..., Expr]]] = {
 _COMPLETE: Final[dict[str, Callable[..., Expr]]] = {
     **{name: partial(mathlib.complete_logarithm, name) for name in ("log", "log2", "log10")},
     "log1p": mathlib.log1p_at_ends,
+    "pow": _complete_pow,
 }
 
 

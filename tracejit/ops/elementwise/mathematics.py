@@ -221,10 +221,13 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _pow_lowering(b: Any, x: Any, y: Any) -> Any:
-    """A constant exponent of 2 or 3 is multiplications (within 1.5 ulp), 0.5 a square root (but for -0.0 and minus infinity)."""
+    """A constant exponent of 2 or 3 is multiplications (within 1.5 ulp), -1 a division, 0.5 a square root (but for -0.0 and minus
+    infinity)."""
     exponent = getattr(y, "value", None)
     if x.dtype.is_floating_point and exponent is not None and exponent in (2, 3):
         return x * x if exponent == 2 else x * x * x
+    if x.dtype.is_floating_point and exponent == -1:
+        return 1.0 / x
     if x.dtype.is_floating_point and exponent == 0.5:
         return b.select(b.eq(x, -math.inf), -x, b.sqrt(x) + 0.0)
     return b.pow(x, y)
