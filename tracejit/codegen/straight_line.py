@@ -55,8 +55,8 @@ class Run:
 def translate(
     source: str, name: str, symbol: str, constants: Mapping[str, Any], layouts: Mapping[Any, Mapping[str, int]], run: Run | None
 ) -> tuple[str, tuple[Any, ...]]:
-    """The LLVM text of function `name(args, kwargs)` in `source`, as a function `symbol` in the convention METH_FASTCALL | METH_KEYWORDS that
-    is called with positional arguments, and the constants that its `self` must begin with.
+    """The LLVM text of function `name(args, kwargs)` in `source`, as a function `symbol` that is called with positional arguments
+    (METH_FASTCALL | METH_KEYWORDS), and the constants that its `self` must begin with.
 
     layouts: class -> {slot: offset in bytes}.  Raises Untranslatable."""
     function = next(s for s in ast.parse(source).body if isinstance(s, ast.FunctionDef) and s.name == name)

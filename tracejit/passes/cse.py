@@ -2,7 +2,8 @@
 
 Two nodes are equal when op, operands and attributes are.  Draws of random numbers, writes and guards are never merged.  An output of
 the graph, or what an output is a view of, is never replaced: two outputs are two tensors to the caller even when their contents are
-equal.  Nor is what is created for one input alone (zeroed gradients): filling memory costs half of copying it.  For graphs through which no gradient will be taken any more (`requires_grad` is not looked at).
+equal.  Nor is what is created for one input alone (zeroed gradients): filling memory costs half of copying it.  For graphs through
+which no gradient will be taken any more (`requires_grad` is not looked at).
 """
 
 from __future__ import annotations
