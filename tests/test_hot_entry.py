@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tracejit import nn, optim
+from tracejit import hot_entry, nn, optim
 from tracejit.codegen import python_api
 from tracejit.config import override
 
@@ -44,6 +44,14 @@ def test_a_path_becomes_machine_code_when_it_has_served_so_many_calls() -> None:
     assert f._front.machine is not None and "calls: from machine code" in f.explain()
     before = f.stats.compiled_calls
     assert f(x).tolist() == [3.0, 3.0, 3.0] and f.stats.compiled_calls == before + 1
+
+
+def test_a_very_long_path_stays_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_entry, "_LONGEST", 10)
+    f = tj.compile(lambda x: x + 1)
+    for _ in range(HOT + 3):
+        assert f(tj.ones(2)).tolist() == [2.0, 2.0]
+    assert f._front.machine is None and "lines (10 at most)" in f.explain()
 
 
 def test_zero_hot_calls_leave_paths_in_python() -> None:
@@ -267,3 +275,27 @@ def test_what_machine_code_raises_is_what_the_program_raises() -> None:
     with pytest.raises(IndexError):
         f(x, 9)
     assert f(x, 2).item() == 2
+
+
+def test_a_translation_that_fails_does_not_interrupt_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise SystemError("broken")
+
+    class Owner:
+        calls = 0
+
+    owner, total = Owner(), tj.zeros(2)
+
+    def function(x: Any) -> Any:
+        total.add_(x)
+        owner.calls += 1
+        return x * 2
+
+    f = tj.compile(function)
+    monkeypatch.setattr(sys.modules["tracejit.compile"], "machine_entry", broken)
+    for _ in range(HOT):
+        f(tj.ones(2))
+    with override(verify=False), pytest.warns(RuntimeWarning, match="broken"):
+        assert f(tj.ones(2)).tolist() == [2.0, 2.0]
+    assert f(tj.ones(2)).tolist() == [2.0, 2.0]
+    assert owner.calls == HOT + 2 and total.tolist() == [HOT + 2.0] * 2 and "translation failed" in f.explain()

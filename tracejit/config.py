@@ -41,7 +41,7 @@ class Config:
     cache: bool = True
     cache_dir: str = ""
     cache_size: int = 256
-    hot_calls: int = 256
+    hot_calls: int = 1000
     num_threads: int = 0
 
     def check(self) -> None:
