@@ -67,6 +67,15 @@ def _nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return MISS
 
 
+def _report_defect(name: str, what: str, error: Exception) -> None:
+    """A call goes on although something failed that speeds up later ones.  Raises the error where the library verifies itself."""
+    if config.verify:
+        raise error
+    warnings.warn(
+        f"tracejit could not {what} {name} and does without it; please report this: {error!r}", RuntimeWarning, stacklevel=5
+    )
+
+
 class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
@@ -100,7 +109,10 @@ class Entry:
         try:
             self.machine = machine_entry(self.recording, self.body, self.run)
         except Untranslatable as error:
-            self.interpreted_for = str(error)
+            self.interpreted_for = f"what cannot be translated is {error}"
+        except Exception as error:  # a call is under way, some of its effects are made: it must come to its end
+            self.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
+            _report_defect(self.executable.name, "translate the Python around", error)
 
     @property
     def uses(self) -> int:
@@ -124,7 +136,7 @@ class Entry:
         if self.machine is not None:
             return "from machine code"
         if self.interpreted_for:
-            return f"from Python, since what cannot be translated is {self.interpreted_for}"
+            return f"from Python, since {self.interpreted_for}"
         return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.run else "from Python"
 
     def stands_for(self, recording: Recording) -> bool:
@@ -251,13 +263,7 @@ class CompiledFunction(_Partial[P, R]):
                 self._install(recording, tried, exited, number)
             except Exception as error:  # the call itself went well, and its effects are made: the result is not given up
                 self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
-                if config.verify:
-                    raise
-                warnings.warn(
-                    f"tracejit could not compile {self._name()} and runs it eagerly; please report this: {error!r}",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
+                _report_defect(self._name(), "compile", error)
         finally:
             _recording.give_back()
         return result
