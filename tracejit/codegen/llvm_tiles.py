@@ -6,7 +6,8 @@ therefore cut into groups of LANES iterations; what a tile loads this way is loa
 log2(lanes) rounds of exchanges between rows, and kept on the stack, where the inner loop finds its vectors.  What is left over at the
 ends of both loops runs as ever.
 
-Iterations change places, so a nest has tiles only if whatever it stores is touched by one iteration alone, at one place.  Every
+Iterations change places, so a nest has tiles only if whatever it stores is touched by one iteration alone, at one place (what
+accumulates may meet in one place from several).  Every
 element is computed as before, so the bits are the same.
 """
 
@@ -86,7 +87,7 @@ def plan(outer: For) -> _Plan | None:
         len(chain) == 1
         or outer.extent in (0, 1)
         or inner.extent in (0, 1)
-        or not all(isinstance(s, Let | Store) for s in inner.body)
+        or not all(isinstance(s, Let) or (isinstance(s, Store) and not s.accumulate) for s in inner.body)
     ):
         return None
     loads, stores = _accesses([*first, *inner.body])

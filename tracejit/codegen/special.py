@@ -6,7 +6,7 @@ the same iteration, before it is used.  Everything is written to the node's own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from numpy import ndindex
@@ -337,6 +337,51 @@ def _scan(w: _Writer, values: Values, node: Node, code: int) -> None:
     w.over(rest, step, vector=dim != aval.ndim - 1)
 
 
+def _fold(w: _Writer, values: Values, node: Node, code: int) -> None:
+    """Windows added up: zeros, then for each element of the window those of all places, in the order of the windows' elements.
+
+    The dimensions before the first one with windows are the outer loops, so that what is added to stays near."""
+    out, a = values.strided[node.outputs[0]], node.attrs
+    aval = values.aval(node.outputs[0])
+    (source,) = _layouts(values, node)
+    shape, rank, first = values.shape(node.operands[0]), aval.ndim, min(a["dims"])  # type: ignore[arg-type]
+    steps, gaps = dict(zip(a["dims"], a["steps"], strict=True)), dict(zip(a["dims"], a["dilations"], strict=True))
+    near = Strided(out.root, out.offset, (*(out.strides[d] * gaps[d] for d in a["dims"]), *_scaled(out.strides, steps)[first:]))
+    window = Strided(source.root, source.offset, (*source.strides[rank:], *source.strides[first:rank]))
+    sizes, (outer, outer_source) = _few_loops(
+        shape[:first], [Strided(x.root, x.offset, x.strides[:first]) for x in (out, source)]
+    )
+    places, (near, window) = _few_loops((*shape[rank:], *shape[first:rank]), [near, window])
+    block, (whole,) = _few_loops(aval.shape[first:], [Strided(out.root, out.offset, out.strides[first:])])
+    target, origin = w.buffer(out, aval.dtype, write=True), w.buffer(source, aval.dtype)
+
+    def index(left: Strided, right: Strided, axes: tuple[Axis, ...], own: tuple[Axis, ...]) -> Index:
+        return w.index(Strided(left.root, 0, (*left.strides, *right.strides)), (*axes, *own))
+
+    def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
+        zero = builder.const(0, aval.dtype)
+        fill = w.loops(block, lambda own: (Store(target, index(outer, whole, axes, own), zero),))
+        add = w.loops(
+            places,
+            lambda own: (
+                Store(
+                    target,
+                    index(outer, near, axes, own),
+                    Load(origin, index(outer_source, window, axes, own)),
+                    accumulate=True,
+                ),
+            ),
+        )
+        return tuple(s for s in (fill, add) if s is not None)
+
+    if 0 not in aval.shape:
+        w.over(sizes, step, vector=False)
+
+
+def _scaled(strides: Shape, factors: Mapping[int, int]) -> Shape:
+    return tuple(s * factors.get(d, 1) for d, s in enumerate(strides))
+
+
 def _matmul(w: _Writer, values: Values, node: Node, code: int) -> None:
     if values.aval(node.outputs[0]).dtype.is_floating_point:
         _tiny_matmul(w, values, node)
@@ -407,5 +452,6 @@ _BUILDERS = {
     "index_put": _index_put,
     "cumsum": _scan,
     "cumprod": _scan,
+    "fold": _fold,
     "matmul": _matmul,
 }

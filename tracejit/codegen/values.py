@@ -16,6 +16,7 @@ from typing import Any
 from tracejit.codegen.products import gemm_layout, is_tiny, rewritten_products
 from tracejit.codegen.views import ZERO, Position, Positions, Strided, contiguous, strided_view, through_view
 from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import product
 from tracejit.ir.graph import Graph, Literal, Node, Operand
@@ -27,7 +28,7 @@ _MEMBERS = frozenset({"full", "arange", "eye", "clone", "flip", "select_scatter"
 _SPECIAL = frozenset(
     {
         *("cat", "pad", "slice_scatter", "diagonal_scatter", "scatter_add", "scatter", "index_add", "index_put"),
-        *("cumsum", "cumprod", "matmul"),
+        *("cumsum", "cumprod", "matmul", "fold"),
     }
 )
 
@@ -211,6 +212,8 @@ def is_host(values: Values, node: Node) -> bool:
         return False
     if is_member(values, node):
         return False
+    if node.op.name == "fold" and values.aval(node.outputs[0]).dtype is bool_:
+        return True
     return node.op.name not in _SPECIAL or not all(values.shape(o) for o in node.operands if values.is_tensor(o))  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ class Kind(enum.Enum):
     MOVEMENT = "movement"  # copies elements to other places: cat, flip, clone ...
     CONTRACTION = "contraction"  # matrix products
     GATHER = "gather"  # reads operand 0 at integer positions given by a tensor
-    SCATTER = "scatter"  # writes or adds at integer positions given by a tensor
+    SCATTER = "scatter"  # writes or adds at positions given by a tensor, or by attributes (fold)
     CREATION = "creation"  # no tensor operands
     RANDOM = "random"  # draws from the generator
     WRITE = "write"  # copies operand 1 into the memory of operand 0

@@ -307,6 +307,17 @@ def _(scope: _Scope, node: Node) -> Rewrite:
     return scope.same(node.operands[1], node) if whole else None
 
 
+@rule("fold")
+def _(scope: _Scope, node: Node) -> Rewrite:
+    """Windows over one dimension whose elements are added up after those over another one: both at once."""
+    inner = scope.made_by(node.operands[0], "fold")
+    if inner is None:
+        return None
+    outer = node.attrs
+    attributes = tuple((key, outer[key] + value) for key, value in inner.attributes)
+    return Node(node.op, inner.operands, attributes, node.outputs, node.line)
+
+
 @rule("clone", "detach")
 def _(scope: _Scope, node: Node) -> Rewrite:
     return scope.same(node.operands[0], node)

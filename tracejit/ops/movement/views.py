@@ -240,34 +240,52 @@ def unfold(x: Any, dim: int, size: int, step: int, dilation: int) -> Any:
 def _(c: Any, g: Any) -> Any:
     attributes = c.attributes
     dim = attributes["dim"]
-    return fold(g, dim=dim, length=c.avals[0].shape[dim], step=attributes["step"], dilation=attributes["dilation"])
+    length, step, dilation = c.avals[0].shape[dim], attributes["step"], attributes["dilation"]
+    return fold(g, dims=(dim,), lengths=(length,), steps=(step,), dilations=(dilation,))
+
+
+def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) -> Aval:
+    shape = list(x.shape[: x.ndim - len(dims)])
+    for dim, length in zip(dims, lengths, strict=True):
+        shape[dim] = length
+    return Aval(tuple(shape), x.dtype)
 
 
 @custom(
-    Kind.OPAQUE,
-    lambda x, dim, length, step, dilation: Aval((*x.shape[:dim], length, *x.shape[dim + 1 : -1]), x.dtype),
+    Kind.SCATTER,
+    _fold_rule,
     samples=cases(
-        (floats(3, 3), {"dim": 0, "length": 7, "step": 2, "dilation": 1}),
-        (floats(2, 2, 3).T, {"dim": 0, "length": 6, "step": 1, "dilation": 2}),
+        (floats(3, 3), {"dims": (0,), "lengths": (7,), "steps": (2,), "dilations": (1,)}),
+        (floats(2, 2, 3).T, {"dims": (0,), "lengths": (6,), "steps": (1,), "dilations": (2,)}),
+        (floats(2, 3, 2, 3, 2), {"dims": (1, 2), "lengths": (6, 4), "steps": (1, 2), "dilations": (2, 1)}),
     ),
 )  # fmt: skip
-def fold(x: Any, dim: int, length: int, step: int, dilation: int) -> Any:
-    """The inverse of unfold: windows (their elements in the last dimension) added up at their places in a dimension of size `length`."""
-    out = np.zeros((*x.shape[:dim], length, *x.shape[dim + 1 : -1]), x.dtype)
-    lead, span = (slice(None),) * dim, step * (x.shape[dim] - 1) + 1
-    for k in range(x.shape[-1] if x.shape[dim] else 0):
-        out[(*lead, slice(k * dilation, k * dilation + span, step))] += x[..., k]
+def fold(x: Any, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) -> Any:
+    """The adjoint of unfold, for several dimensions at once: windows added up at their places in dimensions of size `lengths`.  The
+    windows' elements are the last dimensions, in the order of `dims`."""
+    rank = x.ndim - len(dims)
+    out = np.zeros(_fold_rule(Aval(x.shape, from_numpy_dtype(x.dtype)), dims, lengths, steps, dilations).shape, x.dtype)
+    if 0 in x.shape:
+        return out
+    for at in np.ndindex(x.shape[rank:]):
+        place = [slice(None)] * rank
+        for dim, k, step, dilation in zip(dims, at, steps, dilations, strict=True):
+            place[dim] = slice(k * dilation, k * dilation + step * (x.shape[dim] - 1) + 1, step)
+        out[tuple(place)] += x[(..., *at)]
     return out
 
 
 @fold.vjp()
 def _(c: Any, g: Any) -> Any:
-    dim, step, dilation = c.attributes["dim"], c.attributes["step"], c.attributes["dilation"]
-    count, size = c.avals[0].shape[dim], c.avals[0].shape[-1]
-    stop = (count - 1) * step + dilation * (size - 1) + 1 if count else 0
-    if stop < g.shape[dim]:  # elements beyond the last window, where another would fit
-        g = slice_(g, dim=dim, start=0, stop=stop, step=1)
-    return unfold(g, dim=dim, size=size, step=step, dilation=dilation)
+    shape, a = c.avals[0].shape, c.attributes
+    sizes = shape[len(shape) - len(a["dims"]) :]
+    for dim, size, step, dilation in zip(a["dims"], sizes, a["steps"], a["dilations"], strict=True):
+        count = shape[dim]
+        stop = (count - 1) * step + dilation * (size - 1) + 1 if count else 0
+        if stop < g.shape[dim]:  # elements beyond the last window, where another would fit
+            g = slice_(g, dim=dim, start=0, stop=stop, step=1)
+        g = unfold(g, dim=dim, size=size, step=step, dilation=dilation)
+    return g
 
 
 @view(lambda x: x, samples=cases((floats(3),), (floats(2, 3).T,)), traits=("not differentiable",))

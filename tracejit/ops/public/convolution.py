@@ -173,11 +173,13 @@ def transposed_convolution(
     columns = linalg.matmul(matrix, _flat(x, (batch, groups, channels // groups, places)))
     out = views.reshape(columns, shape=(batch, outputs, *kernel, *sizes))
     out = views.permute(out, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
-    for i in reversed(range(rank)):
-        length = (sizes[i] - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1 + extra[i]
-        if length - 2 * crop[i] <= 0:
-            raise RuntimeError(f"{name}(): padding {crop[i]} leaves nothing of the {length} elements of spatial dimension {i}")
-        out = views.fold(out, dim=2 + i, length=length, step=steps[i], dilation=gaps[i])
+    lengths = tuple((sizes[i] - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1 + extra[i] for i in range(rank))
+    for i in range(rank):
+        if lengths[i] - 2 * crop[i] <= 0:
+            raise RuntimeError(
+                f"{name}(): padding {crop[i]} leaves nothing of the {lengths[i]} elements of spatial dimension {i}"
+            )
+    out = views.fold(out, dims=tuple(range(2, 2 + rank)), lengths=lengths, steps=steps, dilations=gaps)
     for i in range(rank):
         if crop[i]:
             out = views.slice_(out, dim=2 + i, start=crop[i], stop=out.shape[2 + i] - crop[i], step=1)
