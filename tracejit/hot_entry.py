@@ -5,7 +5,8 @@ translated (codegen/straight_line.py).  From then on a call of the CompiledFunct
 dispatcher below, that the entry in front, that its program, all by pointer.  What the translated entry does not serve (a guard that
 fails, an exit, keyword arguments, another recording under way) goes to the Python function that served it before.
 
-Translating and compiling a line takes 0.1 ms and saves about 20 ns a call, so it pays after some thousand calls.  The code is found again by its content, in the disk cache, too: no address is part of it.
+Translating and compiling a line takes 0.1 ms and saves about 20 ns a call, so it pays after some thousand calls.  The code is found
+again by its content, in the disk cache, too: no address is part of it.
 """
 
 from __future__ import annotations
