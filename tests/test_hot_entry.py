@@ -282,7 +282,8 @@ def test_a_translation_that_fails_does_not_interrupt_the_call(monkeypatch: pytes
         raise SystemError("broken")
 
     class Owner:
-        calls = 0
+        def __init__(self) -> None:
+            self.calls = 0
 
     owner, total = Owner(), tj.zeros(2)
 
