@@ -131,6 +131,10 @@ class Entry:
         waiting[:] = 0, 2 * waiting[1]
         return False
 
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, MISS or an Exit."""
+        return self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
+
     def calls(self) -> str:
         """How calls reach the program, for a reader."""
         if self.machine is not None:
@@ -215,7 +219,7 @@ class CompiledFunction(_Partial[P, R]):
         tried = [front]
         exited = front if number else None
         while exited is not None and (bridge := exited.bridges.get(number)) is not None and bridge not in tried:
-            result = bridge.run(args, kwargs)
+            result = bridge.serve(args, kwargs)
             if result.__class__ is not Exit:
                 self.stats.bridges += 1
                 return result
@@ -226,7 +230,7 @@ class CompiledFunction(_Partial[P, R]):
         for entry in entries:
             if entry in tried:
                 continue
-            result = entry.run(args, kwargs)
+            result = entry.serve(args, kwargs)
             if result.__class__ is Exit:
                 if exited is None and result.number:
                     exited, number = entry, result.number
