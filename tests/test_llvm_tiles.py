@@ -102,3 +102,27 @@ def test_permuted_tensors_are_copied_and_combined_as_eager_does(
     for actual, expected in zip(compiled(x, y), copy(x, y), strict=True):
         np.testing.assert_array_equal(actual.numpy(), expected.numpy())
     assert compiled.stats.compiled_calls == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.permutations(range(3)),
+    st.tuples(*(st.sampled_from([1, 2, 5, 16, 19]) for _ in range(3))),
+    st.sets(st.integers(0, 2), min_size=1),
+    st.booleans(),
+)
+def test_permuted_tensors_are_reduced_over_any_dimensions(
+    order: list[int], shape: tuple[int, int, int], dims: set[int], keepdim: bool
+) -> None:
+    x = (T.arange(shape[0] * shape[1] * shape[2]) % 251).to(T.float64).reshape(shape)
+
+    def reduce(a: T.Tensor) -> tuple[T.Tensor, ...]:
+        b = a.permute(*order)
+        total = b.sum(tuple(sorted(dims)), keepdim=keepdim)
+        return total * 2, b.amax(tuple(sorted(dims)), keepdim=True) - b, (b > 100).any(min(dims)), b.argmax(max(dims))
+
+    compiled = T.compile(reduce)
+    compiled(x)
+    for actual, expected in zip(compiled(x), reduce(x), strict=True):
+        np.testing.assert_array_equal(actual.numpy(), expected.numpy())
+    assert compiled.stats.compiled_calls == 1

@@ -178,3 +178,12 @@ def test_a_narrow_table_is_joined_row_by_row(rows: int, loops: int) -> None:
     nest = only_nest(lambda x, y: op("cat", x, y, dim=1), f32(rows, 1), f32(rows, 1))
     assert len(kinds(nest, For)) == loops
     assert len(kinds(nest, Store)) == 2
+
+
+@pytest.mark.parametrize(("dim", "reductions"), [(0, 1), (1, 0)])
+def test_a_transposed_input_is_summed_in_the_order_of_its_memory(dim: int, reductions: int) -> None:
+    nest = only_nest(lambda x: op("sum", x, dims=(dim,), keepdim=False), f32(50, 60), layouts={0: (1, 50)})
+    assert len(kinds(nest, Reduce)) == reductions  # else late, in vectors
+    loop = next(s for s in kinds(nest, For, Reduce) if any(isinstance(s, Let) and isinstance(s.value, Load) for s in s.body))
+    (load,) = [s.value for s in loop.body if isinstance(s, Let) and isinstance(s.value, Load)]
+    assert dict(load.index.terms)[loop.axis] == 1

@@ -364,26 +364,39 @@ class _Partition:
 
     def seed(self, number: int) -> Group:
         node = self.values.nodes[number]
-        axes = nontrivial(iteration_shape(self.values, node))
+        shape = iteration_shape(self.values, node)
+        axes = nontrivial(shape)
         group = Group(self.values, axes)
-        if node.op.reducer in ("argmax", "argmin") and not group.add(number):
-            return self._seed_position(number)
+        if node.op.reducer in ("argmax", "argmin"):
+            if not group.add(number):  # it becomes the innermost axis
+                (dim,) = reduced_dims(node)
+                return self._seed_in_order(number, [*(d for d, s in enumerate(shape) if s != 1 and d != dim), dim])
+        elif node.op.kind is Kind.REDUCTION and (order := self._memory_order(node.operands[0], shape)):  # type: ignore[arg-type]
+            return self._seed_in_order(number, order)
         if number not in group.members and not group.add(number):
             raise AssertionError(f"{node.op.name} does not fit its own iteration space {axes}")
         self.groups.append(group)
         self.home[number] = group
         return group
 
-    def _seed_position(self, number: int) -> Group:
-        """A group for argmax along a dimension that is not the last: that dimension becomes the innermost axis."""
+    def _memory_order(self, v: int, shape: Shape) -> list[int]:
+        """The dimensions of an input that is read across, in the order of its memory; none where that is their own order."""
+        if self.values.root(v) in self.values.producer:
+            return []
+        strides = self.values.strided[v].strides
+        natural = [d for d, s in enumerate(shape) if s != 1]
+        order = sorted(natural, key=lambda d: -abs(strides[d]))
+        return [] if order == natural or 0 in strides else order
+
+    def _seed_in_order(self, number: int, order: list[int]) -> Group:
+        """A group for a reduction whose axes are its dimensions in another order."""
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
-        (dim,) = reduced_dims(node)
-        order = [d for d, s in enumerate(shape) if s != 1 and d != dim] + ([dim] if shape[dim] != 1 else [])
+        order = [d for d in order if shape[d] != 1]
         group = Group(self.values, tuple(shape[d] for d in order))
         at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
         if not group._add_reduction(number, at, INNER):
-            raise AssertionError(f"{node.op.name} over dimension {dim} of {shape} has no group")
+            raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
         self.groups.append(group)
         self.home[number] = group
         return group
