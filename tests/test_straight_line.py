@@ -31,6 +31,12 @@ class Plain:
     pass
 
 
+class Other:
+    __slots__ = ("a", "b", "c")
+
+    second = "another"
+
+
 class Hiding(Slotted):
     __slots__ = ()
 
@@ -165,6 +171,36 @@ def test_slots_are_read_and_written_where_they_lie() -> None:
     return out.second
     """
     check(body, (Slotted(1, "two"),), (Hiding.__new__(Hiding),), (Plain(),))
+
+
+def test_a_type_that_was_compared_under_a_condition_is_not_known_past_it() -> None:
+    body = """
+    v = args[0]
+    if args[1]:
+        w = 0
+        if type(v) is not Slotted: return MISS
+    return v.second
+    """
+    check(body.replace("w = 0", "args[1] + 0"), (Slotted(1, "two"), 1), (Other(), 0), (Other(), 1))
+
+
+def test_an_object_lives_until_it_is_stored_whatever_runs_meanwhile() -> None:
+    class Forgetful:
+        def __getattr__(self, name: str) -> Any:
+            source.first = None
+            return target
+
+    source, target = Slotted(), Slotted()
+
+    def call(function: Callable[..., Any]) -> Any:
+        source.first = [object() for _ in range(3)]
+        function(source, Forgetful())
+        stored = target.second
+        return len(stored), sys.getrefcount(stored)
+
+    body = "v = args[0]\nif type(v) is not Slotted: return MISS\nargs[1].owner.second = v.first"
+    interpreted, translated = machine(body)
+    assert call(interpreted) == call(translated) == (3, 3)
 
 
 def test_an_empty_slot_raises_as_the_interpreter_does() -> None:

@@ -278,12 +278,12 @@ class ObjectCode:
         key = self.constant(name).text
         offset = self._fast(value, name, slow)
         if offset is None:
-            return self.made("PyObject_GetAttr", value.text, key)
+            return self.made("PyObject_GetAttr", self.secured(value).text, key)
         fast = self.load(value.text, offset)
         at = self.code.block
         self.branch(self.code.op(f"icmp eq ptr {fast}, null"), slow, join)
         self.code.begin(slow)
-        got = self.made("PyObject_GetAttr", value.text, key)
+        got = self.made("PyObject_GetAttr", self.secured(value).text, key)
         came = self.code.block
         self.jump(join)
         self.code.begin(join)
@@ -304,7 +304,7 @@ class ObjectCode:
                 return
             self.jump(join)
             self.code.begin(slow)
-        self.done("PyObject_SetAttr", owner.text, key, value.text)
+        self.done("PyObject_SetAttr", self.secured(owner).text, key, value.text)
         if offset is not None:
             self.jump(join)
             self.code.begin(join)

@@ -100,7 +100,7 @@ class Expressions:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return self.out.constant(-value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.out.made("PyNumber_Negative", self._value(operand).text)
+                return self.out.made("PyNumber_Negative", self.out.secured(self._value(operand)).text)
             case ast.Attribute(value=owner, attr=attr):
                 return self._attribute(owner, attr)
             case ast.Subscript(value=owner, slice=index):
@@ -313,7 +313,7 @@ class Expressions:
         value = self._value(node)
         if value.known in (list, tuple):
             return self.out.size_of(value)
-        size = self.out.call("PyObject_Size", value.text)
+        size = self.out.call("PyObject_Size", self.out.secured(value).text)
         self.out.unless(self.code.op(f"icmp slt i64 {size}, 0"), self.out.failed)
         return size
 

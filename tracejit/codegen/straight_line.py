@@ -132,6 +132,8 @@ class _Translator(Expressions):
                 self.code.begin(on)
             case ast.Assign(targets=targets, value=value):
                 found = self._value(value)
+                if not all(isinstance(target, ast.Name) for target in targets):
+                    found = self.out.secured(found)
                 for target in targets:
                     self._assign(target, found)
             case ast.AugAssign(target=target, op=op, value=value):
@@ -166,7 +168,9 @@ class _Translator(Expressions):
         self.code.begin(on)
 
     def _learn(self, test: ast.expr) -> None:
-        """`test` is false."""
+        """`test` is false from here on, unless this is the body of another condition."""
+        if self.nested:
+            return
         match test:
             case ast.Compare(
                 left=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id=name)]), ops=[ast.IsNot()], comparators=[right]
