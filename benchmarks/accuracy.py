@@ -86,6 +86,7 @@ FUNCTIONS: tuple[Function, ...] = (
         {"float32": ((-86.0, 86.0), (-1.0, 1.0)), "float64": ((-700.0, 700.0), (-1.0, 1.0))},
     ),
     Function("erf", tracejit.erf, special.erf, {k: ((-1.0, 1.0), _TINY[k], (-6.0, 6.0)) for k in _TINY}, slow=mpmath.erf),
+    Function("erfc", tracejit.erfc, special.erfc, {k: ((-1.0, 1.0), v, (-6.0, 9.0)) for k, v in _TINY.items()}, slow=mpmath.erfc),
     Function("sin", tracejit.sin, np.sin, _both((-3.2, 3.2), (-1e4, 1e4), (1e-3, 1e6))),
     Function("cos", tracejit.cos, np.cos, _both((-3.2, 3.2), (-1e4, 1e4), (1e-3, 1e6))),
     Function("tan", tracejit.tan, np.tan, _both((-3.2, 3.2), (-1e4, 1e4), (1e-3, 1e6))),

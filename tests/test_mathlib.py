@@ -40,8 +40,8 @@ def uniform(low: float, high: float, count: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(low, high, count)
 
 
-def erf_wide(x: Any) -> Any:
-    """erf in extended precision: the series, or 1 - erfc by its continued fraction (Abramowitz and Stegun 7.1.6, 7.1.14)."""
+def erf_and_erfc(x: Any) -> tuple[Any, Any]:
+    """(erf by its series, erfc of |x| >= 2 by its continued fraction) in extended precision (Abramowitz and Stegun 7.1.6, 7.1.14)."""
     term = total = x * WIDE(2) / np.sqrt(WIDE(np.pi) + WIDE(1.2246467991473532e-16))
     for n in range(1, 120):
         term = term * (2 * x * x) / (2 * n + 1)
@@ -52,7 +52,17 @@ def erf_wide(x: Any) -> Any:
     for n in range(120, 0, -1):
         fraction = size + WIDE(n) / 2 / fraction
     tail = np.exp(-size * size) / fraction / np.sqrt(WIDE(np.pi) + WIDE(1.2246467991473532e-16))
+    return series, tail
+
+
+def erf_wide(x: Any) -> Any:
+    series, tail = erf_and_erfc(x)
     return np.where(abs(x) < 2.5, series, np.copysign(1 - tail, x))
+
+
+def erfc_wide(x: Any) -> Any:
+    series, tail = erf_and_erfc(x)
+    return np.where(abs(x) < 2, 1 - series, np.where(x < 0, 2 - tail, tail))
 
 
 N = 20_000
@@ -114,6 +124,10 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[float, float], list[np.nd
     ),
     "tanh": (np.tanh, lambda low, high: [uniform(-22, 22, N, 1), uniform(-1, 1, N, 2), logarithmic(low, 1, N, 3)]),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda low, high: [uniform(np.log(low), 40, N, 1), uniform(-1, 1, N, 2)]),
+    "erfc": (
+        erfc_wide,
+        lambda low, high: [uniform(-6.5, np.sqrt(np.log(high)) * 0.98, N, 1), uniform(-1, 1.2, N, 2), logarithmic(low, 1, N, 3)],
+    ),
     "erf": (erf_wide, lambda low, high: [uniform(-6.5, 6.5, N, 1), uniform(-1.2, 1.2, N, 2), logarithmic(low, 1, N, 3)]),
 }
 
@@ -239,6 +253,7 @@ def test_saturated_functions_reach_their_limits_exactly(dtype: DType) -> None:
     x = np.array([50.0, -50.0, INF, -INF, 0.0, -0.0, NAN], dtype.numpy)
     np.testing.assert_array_equal(compiled("tanh", dtype, x), np.array([1, -1, 1, -1, 0, 0, NAN], dtype.numpy))
     np.testing.assert_array_equal(compiled("erf", dtype, x), np.array([1, -1, 1, -1, 0, 0, NAN], dtype.numpy))
+    np.testing.assert_array_equal(compiled("erfc", dtype, x), np.array([0, 2, 0, 2, 1, 1, NAN], dtype.numpy))
     assert compiled("sigmoid", dtype, x)[[0, 2, 3, 4]].tolist() == [1, 1, 0, 0.5]
     assert np.signbit(compiled("erf", dtype, x)[5]) and np.isnan(compiled("sigmoid", dtype, x)[6])
 

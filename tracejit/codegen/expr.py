@@ -34,7 +34,7 @@ __all__ = [
 # Functions that mathlib defines in terms of the other operations (vectorised, within 2.5 ulp).
 ELEMENTARY: Final = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "atan2",
-    "asinh", "acosh", "atanh", "sigmoid", "erf", "pow",
+    "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "pow",
 )  # fmt: skip
 
 
@@ -460,6 +460,7 @@ class Builder:
     atanh = _elementary("atanh")
     sigmoid = _elementary("sigmoid")  # 1 / (1 + exp(-x))
     erf = _elementary("erf")
+    erfc = _elementary("erfc")
 
     def atan2(self, y: Any, x: Any) -> Expr:
         """The angle of the point (x, y)."""

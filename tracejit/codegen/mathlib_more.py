@@ -1,4 +1,4 @@
-"""Elementary functions, second part: sin, cos, tan, erf, pow; and `expand`, the way in to all of them.
+"""Elementary functions, second part: sin, cos, tan, erf, erfc, pow; and `expand`, the way in to all of them.
 
 The same promises as `mathlib.py`.  sin and cos reduce by three parts of pi/2 with fma, which is exact enough up to a limit; beyond
 it the lanes concerned call libm.  erf of large arguments is 1 - exp(-x**2) times a polynomial, the scaled complementary error
@@ -17,7 +17,7 @@ from tracejit.codegen.expr import Apply, Expr, builder
 from tracejit.codegen.mathlib import FORMATS, INFINITY, horner, round_by_magic
 from tracejit.core import dtypes
 
-__all__ = ["complete", "cos", "erf", "expand", "pow", "sin", "tan"]
+__all__ = ["complete", "cos", "erf", "erfc", "expand", "pow", "sin", "tan"]
 
 b = builder
 F32: Final = dtypes.float32
@@ -125,6 +125,57 @@ _ERFCX: Final = {
         ),
     ),
 }
+# exp(x**2) erfc(x) (1 + 2 x) in powers of (x - centre) / (x + centre): (centre, where erfc becomes 0, coefficients)
+_ERFC: Final = {
+    dtypes.float32: (
+        2.0,
+        10.1,
+        (
+            7.916298266549363e-05,
+            0.00016880334180861627,
+            -0.0004008637424601287,
+            -0.001420269394064274,
+            0.0012529536456192176,
+            0.008708940034408318,
+            -0.008030956999623131,
+            -0.05421781027385066,
+            0.1640510501121462,
+            -0.16603052227639,
+            -0.09276382094964473,
+            1.2769783826825307,
+        ),
+    ),
+    dtypes.float64: (
+        4.0,
+        27.3,
+        (
+            1.185035102214321e-09,
+            1.6315359092142153e-09,
+            -1.4090829664466245e-08,
+            -1.7370951947610293e-08,
+            1.104414846798756e-07,
+            7.40306853847805e-08,
+            -8.261105849794963e-07,
+            2.941747324094369e-07,
+            5.710294089087928e-06,
+            -1.1222168480847038e-05,
+            -2.4399480864270895e-05,
+            0.00015062171278390536,
+            -0.00019925661611548432,
+            -0.0007577732959219985,
+            0.0050319699634831065,
+            -0.016197734056764636,
+            0.03716751553909988,
+            -0.06633036581230946,
+            0.09373283499825054,
+            -0.10103906603629999,
+            0.06809705425469545,
+            0.01537965210261966,
+            -0.13962111684056253,
+            1.2329951186255526,
+        ),
+    ),
+}
 # (2 atanh(s) - 2 s - 2/3 s**3) / s**5 in powers of s**2
 _ATANH_TAIL: Final = (
     0.1198901732324525,
@@ -206,6 +257,36 @@ def erf(x: Expr) -> Expr:
     return b.select(size > _ERF_SPLIT[x.dtype], b.copysign(outer, x), inner)
 
 
+def _short_exp2(x: Expr) -> Expr:
+    """2**x in float64 for |x| < 1000, as exact as a result in float32 needs."""
+    whole, exponent = round_by_magic(x, 1.0)
+    power = b.bitcast(horner(x - whole, _EXP2_SHORT), dtypes.int64)
+    return b.bitcast(power + b.shl(exponent, FORMATS[dtypes.float64].mantissa), dtypes.float64)
+
+
+def erfc(x: Expr) -> Expr:
+    """M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x**2) erfc x in 0 <= x < inf" (1981): that product
+    varies little.  float32 is computed in float64; there near 0 it is 1 - erf(x), which the product would not round well enough."""
+    centre, end, coefficients = _ERFC[x.dtype]
+    wide = b.cast(x, dtypes.float64)
+    size = b.abs(wide)
+    size = b.select(size > end, end, size)
+    square = size * size
+    product = horner((size - centre) / (size + centre), coefficients)
+    divisor = b.fma(size, 2.0, 1.0)
+    if x.dtype is F32:
+        tail = _short_exp2(square * -mathlib.LOG2_E) * (product / divisor)
+        return b.cast(b.select(wide < 0.0, 2.0 - tail, tail), F32)
+    reciprocal = 1.0 / divisor
+    quotient = product * reciprocal
+    divisor_low = b.fma(size, 2.0, 1.0 - divisor)
+    rest = b.fma(-quotient, divisor_low, b.fma(-quotient, divisor, product)) * reciprocal
+    power = mathlib.exp_of_sum(-square, -b.fma(size, size, -square))
+    tail = b.fma(power, quotient, power * rest)
+    near_zero = 1.0 - b.fma(horner(-square, _ERF_SMALL[x.dtype]), x, x)
+    return b.select(size < 0.5, near_zero, b.select(x < 0.0, 2.0 - tail, tail))
+
+
 def _log_in_two_floats(k: Expr, f: Expr) -> tuple[Expr, Expr]:
     """log(2**k * (1 + f)) in float64 as an unevaluated sum, good to about 2**-66 relative."""
     d = f + 2.0
@@ -252,9 +333,7 @@ def _short_pow(x: Expr, y: Expr) -> tuple[Expr, Expr]:
     k, f = (b.cast(part, dtypes.float64) for part in mathlib.split_normal(x))
     s = f / (f + 2.0)
     product = b.cast(y, dtypes.float64) * b.fma(horner(s * s, _LOG2_SHORT), s, k)
-    whole, exponent = round_by_magic(product, 1.0)
-    power = b.bitcast(horner(product - whole, _EXP2_SHORT), dtypes.int64)
-    return product, b.cast(b.bitcast(power + b.shl(exponent, FORMATS[dtypes.float64].mantissa), dtypes.float64), F32)
+    return product, b.cast(_short_exp2(product), F32)
 
 
 def _parity(y: Expr) -> tuple[Expr, Expr]:
@@ -310,6 +389,7 @@ _DEFINITIONS: Final[dict[str, Callable[..., Expr]]] = {
     "cos": cos,
     "cosh": mathlib.cosh,
     "erf": erf,
+    "erfc": erfc,
     "exp": mathlib.exp,
     "exp2": mathlib.exp2,
     "expm1": mathlib.expm1,

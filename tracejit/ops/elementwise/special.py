@@ -29,7 +29,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (exp(-x * x) * TWO_OVER_SQRT_PI)
 
 
-@elementwise(lambda b, x: b.libm("erfc", x), promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.erfc(x), promotion=FLOAT, samples=unary())
 def erfc(x: Any) -> Any:
     """Elementwise 1 - erf(x), accurate where erf(x) is near 1."""
     return scipy.special.erfc(x)
