@@ -14,6 +14,7 @@ from numpy import ndindex
 from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
+from tracejit.codegen.region_sums import sum_at
 from tracejit.codegen.schedule import Argument, Scheduled
 from tracejit.codegen.spaces import collapsed
 from tracejit.codegen.values import Values, index_block
@@ -453,5 +454,6 @@ _BUILDERS = {
     "cumsum": _scan,
     "cumprod": _scan,
     "fold": _fold,
+    "sum_at": sum_at,
     "matmul": _matmul,
 }

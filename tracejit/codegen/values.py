@@ -28,7 +28,7 @@ _MEMBERS = frozenset({"full", "arange", "eye", "clone", "flip", "select_scatter"
 _SPECIAL = frozenset(
     {
         *("cat", "pad", "slice_scatter", "diagonal_scatter", "scatter_add", "scatter", "index_add", "index_put"),
-        *("cumsum", "cumprod", "matmul", "fold"),
+        *("cumsum", "cumprod", "matmul", "fold", "sum_at"),
     }
 )
 

@@ -301,10 +301,64 @@ def _(scope: _Scope, node: Node) -> Rewrite:
 
 @rule("slice_scatter")
 def _(scope: _Scope, node: Node) -> Rewrite:
-    """A slice that is all of its base."""
-    attributes = node.attrs
-    whole = attributes["start"] == 0 and attributes["step"] == 1
-    return scope.same(node.operands[1], node) if whole else None
+    """A slice that is all of its base, or that is put into zeros."""
+    base, value = node.operands
+    dim, start, stop, step = (node.attrs[key] for key in ("dim", "start", "stop", "step"))
+    same = scope.same(value, node) if start == 0 and step == 1 else None
+    zeros = scope.made_by(base, "full")
+    if same is not None or zeros is None or not _is_zero(zeros.operands[0]) or type(value) is not int:
+        return same
+    aval, shape = scope.avals[value], scope.avals[node.outputs[0]].shape
+    count = max(0, -((start - stop) // step))
+    if aval.dtype is bool_ or aval.shape != (*shape[:dim], count, *shape[dim + 1 :]):
+        return None
+    parts = _parts(scope, value) or [(value, (0,) * len(shape), (1,) * len(shape))]
+    moved = []
+    for x, starts, steps in parts:
+        there = (*starts[:dim], start + starts[dim] * step, *starts[dim + 1 :])
+        moved.append((x, there, (*steps[:dim], steps[dim] * step, *steps[dim + 1 :])))
+    return _sum_at(shape, moved, node)
+
+
+_Part = tuple[Operand, tuple[int, ...], tuple[int, ...]]
+_MOST_PARTS = 32
+
+
+def _is_zero(operand: Operand) -> bool:
+    """Whether an operand is the literal 0, not -0.0."""
+    return _is_number(operand, 0) and math.copysign(1.0, operand.value) > 0  # type: ignore[union-attr]
+
+
+def _parts(scope: _Scope, operand: Operand) -> list[_Part] | None:
+    """(tensor, starts, steps) of each summand if an operand is a sum of tensors in zeros."""
+    made = scope.made_by(operand, "sum_at")
+    if made is not None:
+        return list(zip(made.operands, made.attrs["starts"], made.attrs["steps"], strict=True))
+    padded = scope.made_by(operand, "pad")
+    if padded is None or not _is_zero(padded.operands[1]) or min((*padded.attrs["low"], *padded.attrs["high"]), default=0) < 0:
+        return None
+    return [(padded.operands[0], padded.attrs["low"], (1,) * len(padded.attrs["low"]))]
+
+
+def _sum_at(shape: tuple[int, ...], parts: list[_Part], node: Node) -> Node:
+    operands, starts, steps = zip(*parts, strict=True)
+    attributes = (("shape", shape), ("starts", starts), ("steps", steps))
+    return Node(REGISTRY["sum_at"], operands, attributes, node.outputs, node.line)
+
+
+@rule("add")
+def _(scope: _Scope, node: Node) -> Rewrite:
+    """A sum of tensors in zeros, and one more.  a + (b + c) is (b + c) + a; (a + b) + (c + d) would round in another order."""
+    left, right = (_parts(scope, x) for x in node.operands)
+    aval = scope.avals[node.outputs[0]]
+    if left is None or right is None or aval.dtype is bool_ or any(scope.same(x, node) is None for x in node.operands):
+        return None
+    if len(left) == 1 < len(right):
+        left, right = right, left
+    parts = left + right
+    if len(right) > 1 or len(parts) > _MOST_PARTS or any(step != 1 for _, _, steps in parts for step in steps):
+        return None
+    return _sum_at(aval.shape, parts, node)
 
 
 @rule("fold")

@@ -12,7 +12,7 @@ from tracejit.ops.declare import custom
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import cases, floats, unary
 
-__all__ = ["cat", "clone", "flip", "guard", "pad", "write"]
+__all__ = ["cat", "clone", "flip", "guard", "pad", "sum_at", "write"]
 
 
 @custom(Kind.MOVEMENT, lambda x: x, samples=unary())
@@ -68,6 +68,40 @@ def flip(x: Any, dims: tuple[int, ...]) -> Any:
 @flip.vjp()
 def _(c: Any, g: Any) -> Any:
     return flip(g, dims=c.attributes["dims"])
+
+
+@custom(
+    Kind.SCATTER,
+    lambda *xs, shape, starts, steps: Aval(shape, xs[0].dtype),
+    samples=cases(
+        (floats(3), {"shape": (6,), "starts": ((1,),), "steps": ((2,),)}),
+        (floats(2, 3).T, floats(3, 2, seed=1), {"shape": (4, 2), "starts": ((0, 0), (1, 0)), "steps": ((1, 1), (1, 1))}),
+    ),
+)
+def sum_at(*xs: Any, shape: tuple[int, ...], starts: tuple[tuple[int, ...], ...], steps: tuple[tuple[int, ...], ...]) -> Any:
+    """The sum, in order, of tensors each of which is put into zeros of `shape` at a place of its own: the adjoint of slices."""
+    total = None
+    for x, start, step in zip(xs, starts, steps, strict=True):
+        part = np.zeros(shape, x.dtype)
+        part[_region(x.shape, start, step)] = x
+        total = part if total is None else total + part
+    return total
+
+
+def _region(shape: tuple[int, ...], start: tuple[int, ...], step: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a tensor of `shape` lies: every `step`-th element from `start` on."""
+    return tuple(slice(a, a + (n - 1) * s + 1 if n else a, s) for n, a, s in zip(shape, start, step, strict=True))
+
+
+@sum_at.vjp()
+def _(c: Any, g: Any) -> Any:
+    out = []
+    for need, x, start, step in zip(c.needs, c.avals, c.attributes["starts"], c.attributes["steps"], strict=True):
+        part = g if need else None
+        for dim, place in enumerate(_region(x.shape, start, step) if need else ()):
+            part = slice_(part, dim=dim, start=place.start, stop=place.stop, step=place.step)
+        out.append(part)
+    return tuple(out)
 
 
 def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Aval:
