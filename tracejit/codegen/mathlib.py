@@ -1,9 +1,10 @@
 """Elementary functions, written once over the Builder: the exponential and logarithm families, sinh, cosh, tanh, sigmoid.
 
-Each function takes and gives an Expr of float32 or float64, without branches, so that it runs in vector lanes and both renderings
-agree bit for bit.  Within 2.5 units in the last place over the whole range (tests measure it); NaN, infinities, signed zeros and
-denormals are those of C99.  `expand` is the way in; sin, cos, tan, erf and pow are in `mathlib_more.py`, inverses of the circular and
-hyperbolic functions in `mathlib_inverse.py`.
+Each function takes and gives an Expr of float32 or float64, without branches but those around lanes with rare operands
+(`Builder.elementary_where`), so that it runs in vector lanes and both renderings agree bit for bit.  Within 2.5 units in the last place
+over the whole range (tests measure it); NaN, infinities, signed zeros and denormals are those of C99.  `expand` is the way in; sin, cos,
+tan and pow are in `mathlib_more.py`, inverses of the circular and hyperbolic functions in `mathlib_inverse.py`, the error function in
+`mathlib_error.py`.
 
 Argument reductions are Cody and Waite's ("Software Manual for the Elementary Functions", 1980) with fma; tanh through expm1
 (a polynomial near 0) and the argument split of log are those of fdlibm (Sun, 1993) and Cephes (Moshier).  The coefficients are
@@ -36,6 +37,7 @@ __all__ = [
     "log1p_reduced",
     "log2",
     "log10",
+    "short_exp2",
     "sigmoid",
     "sinh",
     "split",
@@ -110,6 +112,17 @@ FORMATS: Final = {
 }
 # (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(1/2) <= 1 + f <= sqrt(2), in float32
 _LOG_32: Final = (0.069155395, -0.11789848, 0.11872917, -0.12384337, 0.14218666, -0.16669253, 0.20002227, -0.24999987, 0.3333331)
+# 2**t for |t| <= 1/2, in float64, as exact as a result in float32 needs
+_EXP2_SHORT: Final = (
+    1.5166839822902646e-05,
+    0.00015465424908398822,
+    0.0013333967146524385,
+    0.009618039562014038,
+    0.05550410365842772,
+    0.2402265106692295,
+    0.6931471807047881,
+    1.0,
+)
 # (tanh(x) - x) / x**3 in powers of x**2, for |x| up to the limit
 _TANH_SMALL: Final = {
     dtypes.float32: (0.6, (-0.005905846, 0.020805364, -0.053786676, 0.13331959, -0.333333)),
@@ -208,6 +221,13 @@ def exp_of_sum(x: Expr, correction: Expr) -> Expr:
     """exp(x + correction), the correction being small beside x; x within the range of exp."""
     k, r = _reduce(x)
     return b.ldexp(_exp_reduced(r + correction), k)
+
+
+def short_exp2(x: Expr) -> Expr:
+    """2**x in float64 for |x| < 1000, as exact as a result in float32 needs."""
+    whole, exponent = round_by_magic(x, 1.0)
+    power = b.bitcast(horner(x - whole, _EXP2_SHORT), dtypes.int64)
+    return b.bitcast(power + b.shl(exponent, FORMATS[dtypes.float64].mantissa), dtypes.float64)
 
 
 def exp2(x: Expr) -> Expr:
