@@ -83,7 +83,7 @@ def test_products_of_every_layout_are_right(library: blas.Blas, dtype: DType) ->
         np.testing.assert_array_equal(c[:, n:], beyond)
 
 
-@pytest.mark.parametrize(("m", "n"), [(33, 21), (1, 128), (128, 1)])
+@pytest.mark.parametrize(("m", "n"), [(33, 21), (1, 128), (128, 1), (1, 1)])
 def test_numpys_own_library_gives_matmuls_bits(m: int, n: int) -> None:
     library = blas._from_numpy()
     if library is None:

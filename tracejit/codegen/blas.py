@@ -1,4 +1,4 @@
-"""One BLAS for everything: gemm and gemv of NumPy's own OpenBLAS by pointer, or SciPy's where NumPy's cannot be reached.
+"""One BLAS for everything: gemm, gemv and dot of NumPy's own OpenBLAS by pointer, or SciPy's where NumPy's cannot be reached.
 
 Two BLAS libraries in one process have two thread pools that disturb each other, and a product computed by the same gemm as np.matmul
 has the same bits; so NumPy's is looked for first (its symbols are found through the extension module that links it).  Any BLAS whose
@@ -28,15 +28,16 @@ __all__ = ["Blas", "blas", "emit_gemm", "symbols"]
 _ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112
 # CBLAS names with 64-bit integers, as NumPy's wheels and distributions spell them
 _CBLAS_64: Final = ("scipy_cblas_{}64_", "cblas_{}64_")
+_CBLAS_NAMES: Final = ("sgemm", "dgemm", "sgemv", "dgemv", "sdot", "ddot")
 
 
 @dataclass(frozen=True, slots=True)
 class Blas:
-    """Where gemm is: `cblas` (row-major C interface, int64; gemv too) or Fortran's (by reference, int32)."""
+    """Where gemm is: `cblas` (row-major C interface, int64; gemv and dot too) or Fortran's (by reference, int32)."""
 
     source: str
     cblas: bool
-    addresses: dict[str, int]  # sgemm, dgemm; with cblas sgemv, dgemv
+    addresses: dict[str, int]  # sgemm, dgemm; with cblas sgemv, dgemv, sdot, ddot
 
 
 def _from_numpy() -> Blas | None:
@@ -47,7 +48,7 @@ def _from_numpy() -> Blas | None:
     library = ctypes.CDLL(path)  # already loaded; its dependencies are searched too
     for pattern in _CBLAS_64:
         try:
-            functions = {name: getattr(library, pattern.format(name)) for name in ("sgemm", "dgemm", "sgemv", "dgemv")}
+            functions = {name: getattr(library, pattern.format(name)) for name in _CBLAS_NAMES}
         except AttributeError:
             continue
         addresses = {name: int(ctypes.cast(f, ctypes.c_void_p).value or 0) for name, f in functions.items()}
@@ -95,12 +96,22 @@ def emit_gemm(
     beta: float,
 ) -> None:
     """C = alpha op(A) op(B) + beta C, row-major.  `sizes` are (m, n, k), `operands` (pointer, leading dimension) of A, B and C; texts of
-    constants or i64 values.  A product with one row or one column is a gemv, as in np.matmul."""
+    constants or i64 values.  A product with one row or one column is a gemv, with both a dot, as in np.matmul."""
     symbol = f"tracejit_blas_{_letter(dtype)}gemm"
     number = lane_type(dtype)
     m, n, k = sizes
     (a, lda), (b, ldb), (c, ldc) = operands
     alpha_text, beta_text = constant(alpha, dtype), constant(beta, dtype)
+    if library.cblas and m == n == "1":
+        vectors = [("ptr", a), ("i64", lda if transpose[0] else "1"), ("ptr", b), ("i64", "1" if transpose[1] else ldb)]
+        total = code.call(f"tracejit_blas_{_letter(dtype)}dot", number, ("i64", k), *vectors)
+        if alpha != 1.0:
+            total = code.op(f"fmul {number} {total}, {alpha_text}")
+        if beta:
+            before = code.op(f"load {number}, ptr {c}")
+            total = code.op(f"fadd {number} {total}, " + code.op(f"fmul {number} {before}, {beta_text}"))
+        code.lines.append(f"store {number} {total}, ptr {c}")
+        return
     if library.cblas and "1" in (m, n):
         if m == "1":  # C' = op(B)' x, x being the row of op(A)
             matrix, ld, transposed, rows, columns = b, ldb, not transpose[1], k, n
