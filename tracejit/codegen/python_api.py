@@ -34,7 +34,6 @@ METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
 METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
 
 FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "PyCell_Get": ("ptr", ("ptr",)),
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
     "PyDict_New": ("ptr", ()),
     "PyDict_SetItem": ("i32", ("ptr", "ptr", "ptr")),
@@ -44,7 +43,6 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyEval_SetProfile": ("void", ("ptr", "ptr")),
     "PyFloat_AsDouble": ("double", ("ptr",)),
     "PyFrame_GetCode": ("ptr", ("ptr",)),
-    "PyFunction_GetClosure": ("ptr", ("ptr",)),
     "PyFunction_GetCode": ("ptr", ("ptr",)),
     "PyFunction_GetDefaults": ("ptr", ("ptr",)),
     "PyFunction_GetGlobals": ("ptr", ("ptr",)),
@@ -60,7 +58,6 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyNumber_Remainder": ("ptr", ("ptr", "ptr")),
     "PyNumber_Subtract": ("ptr", ("ptr", "ptr")),
     "PyNumber_TrueDivide": ("ptr", ("ptr", "ptr")),
-    "PyObject_GenericGetDict": ("ptr", ("ptr", "ptr")),
     "PyObject_GetAttr": ("ptr", ("ptr", "ptr")),
     "PyObject_GetItem": ("ptr", ("ptr", "ptr")),
     "PyObject_IsTrue": ("i32", ("ptr",)),

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from tracejit.codegen import machine_code
 from tracejit.codegen.linked import linked
-from tracejit.codegen.python_api import ITEMS
+from tracejit.codegen.python_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, word
 from tracejit.codegen.reference_counts import counting
 
 __all__ = [
@@ -39,13 +39,9 @@ __all__ = [
     "slot_offsets",
     "supported",
     "table",
-    "word",
 ]
 
-_TYPE: Final = 8  # PyObject_HEAD: reference count, type
-_MAPPING: Final = 16  # mappingproxyobject.mapping
-_LENGTH: Final = 16  # ob_size of a list, ma_used of a dictionary
-_ITEMS: Final = 24  # PyListObject.ob_item
+_LENGTH: Final = SIZE  # of a list; a dictionary has ma_used there
 _VERSION: Final = 24  # PyDictObject.ma_version_tag
 _KEYS: Final = 32  # PyDictObject.ma_keys
 _VALUES: Final = 40  # PyDictObject.ma_values
@@ -53,11 +49,6 @@ _USED: Final = 24  # PyDictKeysObject.dk_nentries
 _INDEX: Final = 32  # PyDictKeysObject.dk_indices
 _DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
 _BYTES: Final = bytes.__basicsize__ - 1
-
-
-def word(address: int) -> int:
-    """The int64 at an address."""
-    return ctypes.c_int64.from_address(address).value
 
 
 def table(pairs: Sequence[int], blocks: Sequence[int] = ()) -> bytes:
@@ -82,7 +73,7 @@ def block(address: int) -> list[int]:
 
 BLOCK: Final = 4
 """Words in a block."""
-NEVER: Final = table((id(None) + _TYPE, 0))
+NEVER: Final = table((id(None) + TYPE, 0))
 """A table that `same` always refuses."""
 
 
@@ -92,12 +83,12 @@ def instance_words(instance: Any, dictionary: Any) -> list[int]:
     if not supported() or word(address + _DICTIONARY) != id(dictionary):
         return []
     place = id(dictionary) + _VERSION
-    return [address + _TYPE, id(type(instance)), address + _DICTIONARY, id(dictionary), place, word(place)]
+    return [address + TYPE, id(type(instance)), address + _DICTIONARY, id(dictionary), place, word(place)]
 
 
 def namespace_words(proxy: Any) -> list[int]:
     """Pairs that hold while the class dictionary behind a mappingproxy is as it is."""
-    place = word(id(proxy) + _MAPPING) + _VERSION
+    place = word(id(proxy) + MAPPING) + _VERSION
     return [place, word(place)]
 
 
@@ -112,7 +103,7 @@ def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
             words[address + _LENGTH] = len(container)
         elif type(container) is list:
             words[address + _LENGTH] = len(container)  # a list that gets shorter leaves its items where they were
-            elements = words[address + _ITEMS] = word(address + _ITEMS)
+            elements = words[address + LIST_ITEMS] = word(address + LIST_ITEMS)
             words[elements + 8 * place] = id(item)
         else:
             table = words[address + _KEYS] = word(address + _KEYS)
@@ -176,7 +167,7 @@ def supported() -> bool:
     dictionary, proxy = probe.__dict__, _Probe.__dict__
     if word(id(probe) + _DICTIONARY) != id(dictionary):
         return False
-    place, namespace = id(dictionary) + _VERSION, word(id(proxy) + _MAPPING) + _VERSION
+    place, namespace = id(dictionary) + _VERSION, word(id(proxy) + MAPPING) + _VERSION
     seen = [word(place)]
     changes: list[Callable[[], Any]] = [
         lambda: setattr(probe, "first", 2), lambda: setattr(probe, "second", 1), lambda: delattr(probe, "second"),
@@ -204,7 +195,7 @@ def _containers_are_known() -> bool:
             place = entries.get(id(key))
             if place is None or word(place) != id(key) or word(place + 8) != id(value):
                 return False
-    elements = word(id(values) + _ITEMS)
+    elements = word(id(values) + LIST_ITEMS)
     lengths = word(id(values) + _LENGTH), word(id(named) + _LENGTH)
     return lengths == (20, 19) and [word(elements + 8 * i) for i in range(20)] == list(map(id, values))
 
