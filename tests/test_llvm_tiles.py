@@ -126,3 +126,21 @@ def test_permuted_tensors_are_reduced_over_any_dimensions(
     for actual, expected in zip(compiled(x), reduce(x), strict=True):
         np.testing.assert_array_equal(actual.numpy(), expected.numpy())
     assert compiled.stats.compiled_calls == 1
+
+
+@pytest.mark.parametrize("shape", [(20, 20), (17, 33), (1, 5)])
+def test_compositions_of_transposed_tensors_are_equal_to_eager(shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    x, row = T.arange(rows * columns).reshape(shape).to(T.float64) % 17, T.arange(rows).to(T.float64)
+
+    def compose(a: T.Tensor, b: T.Tensor) -> tuple[T.Tensor, ...]:
+        t = a.t()
+        total = (t * t).sum(1, keepdim=True)
+        return t / (total + 1), (t * 2 + b) * t, (t * b).sum(0), (t + t.flip(0)).amax(1), (t * t).argmax(0), t.softmax(1)
+
+    compiled = T.compile(compose)
+    compiled(x, row)
+    for actual, expected in zip(compiled(x, row), compose(x, row), strict=True):
+        assert actual.stride() == expected.stride()
+        np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-14)
+    assert compiled.stats.compiled_calls == 1

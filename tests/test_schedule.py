@@ -187,3 +187,21 @@ def test_a_transposed_input_is_summed_in_the_order_of_its_memory(dim: int, reduc
     loop = next(s for s in kinds(nest, For, Reduce) if any(isinstance(s, Let) and isinstance(s.value, Load) for s in s.body))
     (load,) = [s.value for s in loop.body if isinstance(s, Let) and isinstance(s.value, Load)]
     assert dict(load.index.terms)[loop.axis] == 1
+
+
+def test_transposed_inputs_whose_result_is_transposed_too_are_one_contiguous_loop() -> None:
+    def combined(x: Any, y: Any) -> Any:
+        x, y = (op("permute", v, dims=(1, 0)) for v in (x, y))
+        return op("permute", op("exp", x * 2.0 + y), dims=(1, 0))
+
+    nest = only_nest(combined, f32(50, 60), f32(50, 60))
+    (loop,) = kinds(nest, For)
+    assert loop.vector
+
+
+def test_what_is_only_reduced_is_computed_in_the_order_of_memory() -> None:
+    nest = only_nest(lambda x: op("sum", x * x, dims=(1,), keepdim=False), f32(50, 60), layouts={0: (1, 50)})
+    assert not kinds(nest, Reduce)
+    loop = next(s for s in kinds(nest, For) if any(isinstance(s, Let) and isinstance(s.value, Load) for s in s.body))
+    (load,) = [s.value for s in loop.body if isinstance(s, Let) and isinstance(s.value, Load)]
+    assert dict(load.index.terms)[loop.axis] == 1

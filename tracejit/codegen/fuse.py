@@ -21,6 +21,7 @@ from tracejit.codegen.values import Values, is_member, is_single, iteration_shap
 from tracejit.codegen.views import ZERO, Position, Positions
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
+from tracejit.ir.graph import Node
 
 __all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Member", "partition"]
 
@@ -47,14 +48,15 @@ def _axes_of(positions: Positions) -> set[int]:
 
 
 class Group:
-    """Members over one iteration space, or a single node that is no member (`axes` None)."""
+    """Members over one iteration space, or a single node that is no member (`axes` None).  turned: the axes are in the order of memory."""
 
-    __slots__ = ("axes", "inner", "members", "values")
+    __slots__ = ("axes", "inner", "members", "turned", "values")
 
     def __init__(self, values: Values, axes: Shape | None, inner: int | None = None) -> None:
         self.values = values
         self.axes = axes
         self.inner = inner
+        self.turned = False
         self.members: dict[int, Member] = {}
 
     @property
@@ -82,7 +84,9 @@ class Group:
         if self._uses_late(number):
             return self._add_to_epilogue(number)
         shape = iteration_shape(values, node)
-        for at in (*matches(shape, self.axes), *self._followed(number, shape)):
+        direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
+        first = () if direct is None or node.op.kind is not Kind.REDUCTION else (direct.out,)
+        for at in (*first, *matches(shape, self.axes), *self._followed(number, shape)):
             used = _axes_of(at)
             if len(used) == len(self.axes):
                 level = INNER if self.inner is None or self.inner < len(self.axes) else OUTER
@@ -270,6 +274,10 @@ class _Partition:
         self.home: dict[int, Group] = {}  # node number -> group
         self.groups: list[Group] = []
         self.sources = [_sources(values, number) for number in range(len(values.nodes))]
+        self.stored = {*values.outputs, *(v for _, v in values.writes)}
+        for node in values.nodes:  # anything but a reduction may need the values themselves
+            if node.op.kind is not Kind.REDUCTION or node.op.reducer in ("argmax", "argmin"):
+                self.stored.update(node.operands)
 
     def operand_groups(self, number: int) -> list[Group]:
         """The distinct groups that node `number` reads from, views looked through."""
@@ -305,7 +313,7 @@ class _Partition:
 
     def merge(self, g: Group, h: Group) -> Group | None:
         """The group of both, installed; None if they do not fit."""
-        if len(g.members) + len(h.members) > LARGEST_GROUP or not self.can_merge(g, h):
+        if g.turned or h.turned or len(g.members) + len(h.members) > LARGEST_GROUP or not self.can_merge(g, h):
             return None
         wide, narrow = (g, h) if len(g.axes or ()) >= len(h.axes or ()) else (h, g)
         assert wide.axes is not None and narrow.axes is not None
@@ -367,11 +375,12 @@ class _Partition:
         shape = iteration_shape(self.values, node)
         axes = nontrivial(shape)
         group = Group(self.values, axes)
+        reduced = node.op.kind is Kind.ELEMENTWISE and node.outputs[0] not in self.stored  # and nothing else
         if node.op.reducer in ("argmax", "argmin"):
             if not group.add(number):  # it becomes the innermost axis
                 (dim,) = reduced_dims(node)
                 return self._seed_in_order(number, [*(d for d, s in enumerate(shape) if s != 1 and d != dim), dim])
-        elif node.op.kind is Kind.REDUCTION and (order := self._memory_order(node.operands[0], shape)):  # type: ignore[arg-type]
+        elif (node.op.kind is Kind.REDUCTION or reduced) and (order := self._memory_order(node, shape)):
             return self._seed_in_order(number, order)
         if number not in group.members and not group.add(number):
             raise AssertionError(f"{node.op.name} does not fit its own iteration space {axes}")
@@ -379,23 +388,32 @@ class _Partition:
         self.home[number] = group
         return group
 
-    def _memory_order(self, v: int, shape: Shape) -> list[int]:
-        """The dimensions of an input that is read across, in the order of its memory; none where that is their own order."""
-        if self.values.root(v) in self.values.producer:
-            return []
-        strides = self.values.strided[v].strides
+    def _memory_order(self, node: Node, shape: Shape) -> list[int]:
+        """The dimensions of inputs in the order of their memory; none where that is their own order."""
         natural = [d for d, s in enumerate(shape) if s != 1]
-        order = sorted(natural, key=lambda d: -abs(strides[d]))
-        return [] if order == natural or 0 in strides else order
+        orders = set()
+        for o in node.operands:
+            if not self.values.is_tensor(o):
+                continue
+            inside = self.values.root(o) in self.values.producer or self.values.shape(o) != shape  # type: ignore[arg-type]
+            strides = (0,) if inside else self.values.strided[o].strides  # type: ignore[index]
+            if 0 in strides:
+                return []
+            orders.add(tuple(sorted(natural, key=lambda d: -abs(strides[d]))))
+        order = list(orders.pop()) if len(orders) == 1 else natural
+        return [] if order == natural else order
 
     def _seed_in_order(self, number: int, order: list[int]) -> Group:
-        """A group for a reduction whose axes are its dimensions in another order."""
+        """A group for a node whose axes are its dimensions in another order."""
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
         order = [d for d in order if shape[d] != 1]
         group = Group(self.values, tuple(shape[d] for d in order))
+        group.turned = node.op.reducer not in ("argmax", "argmin")
         at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
-        if not group._add_reduction(number, at, INNER):
+        if node.op.kind is not Kind.REDUCTION:
+            group.members[number] = Member(at, at, frozenset(), INNER)
+        elif not group._add_reduction(number, at, INNER):
             raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
         self.groups.append(group)
         self.home[number] = group

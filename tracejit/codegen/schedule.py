@@ -1,9 +1,9 @@
 """From a fusion group to a nest: loops, phases, stores.
 
-The loops of a group are its axes after collapsing (spaces.py).  Inside the outer
-loops, the inner axes are run through in *phases*: phase k computes the reductions that need the results of k reductions before them
-(softmax: maximum, sum, quotient).  Every phase is one pass, with all stores and reductions that belong to it.  A value of one phase that a
-later one needs is loaded if it was stored anyway, kept in a scratch row if it is expensive, computed again if it is cheap.
+The loops of a group are its axes after collapsing (spaces.py).  Inside the outer loops, the inner axes are run through in *phases*:
+phase k computes the reductions that need the results of k reductions before them (softmax: maximum, sum, quotient).  Every phase is one
+pass, with all stores and reductions that belong to it.  A value of one phase that a later one needs is loaded if it was stored anyway,
+kept in a scratch row if it is expensive, computed again if it is cheap.
 
 Late reductions accumulate in memory: a floating sum that has no vector axis in float64 scratch, many rows in scratch, anything else
 directly in place.  After the loops come their final stores and the epilogue (numbers made of late results).
@@ -24,7 +24,7 @@ from tracejit.codegen.expr import Expr, Load, builder
 from tracejit.codegen.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Member
 from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Statement, Store
 from tracejit.codegen.reducers import combine, identity
-from tracejit.codegen.spaces import accesses, collapsed
+from tracejit.codegen.spaces import accesses, collapsed, in_memory_order
 from tracejit.codegen.values import Values
 from tracejit.codegen.views import ZERO, Positions, Strided, contiguous, linear
 from tracejit.core import dtypes
@@ -77,8 +77,8 @@ class _Nest(Elements):
     def __init__(
         self, values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]
     ) -> None:
+        self.group = group = in_memory_order(values, group, stored, inlined)
         assert group.axes is not None
-        self.group = group
         self.stored = stored
         self.axes = group.axes
         strides, pinned, barriers = accesses(values, group, stored, inlined)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
-from tracejit.codegen.fuse import LATE, Group
+from tracejit.codegen.fuse import INNER, LATE, Group
 from tracejit.codegen.values import Values, operand_positions
 from tracejit.codegen.views import Position, Positions, Strided, contiguous, linear
+from tracejit.core.op import Kind
 
-__all__ = ["accesses", "collapsed"]
+__all__ = ["accesses", "collapsed", "in_memory_order"]
 
 
 def collapsed(
@@ -36,6 +38,33 @@ def collapsed(
         else:
             runs.append([a])
     return runs
+
+
+def in_memory_order(values: Values, group: Group, stored: frozenset[int], inlined: frozenset[int]) -> Group:
+    """The group with its axes in the order of memory, if it reduces nothing, never exits and all its accesses have one order."""
+    assert group.axes is not None
+    ops = [values.nodes[n].op for n in group.members]
+    outer = {n for n, m in group.members.items() if m.level != INNER}  # may go inside, unless their results have a place
+    if outer & stored or any(op.kind in (Kind.REDUCTION, Kind.GUARD) or "raises" in op.traits for op in ops):
+        return group
+    strides, pinned, _ = accesses(values, group, stored, inlined)
+    axes = range(len(group.axes))
+    reach = {a: max((abs(s.get(a, 0)) for s in strides), default=0) for a in axes}
+    order = sorted(axes, key=lambda a: -reach[a])
+    if pinned or order == list(axes):
+        return group
+    for s in strides:
+        own = [abs(s[a]) for a in order if s.get(a, 0)]
+        if own != sorted(own, reverse=True):
+            return group
+    place = {a: k for k, a in enumerate(order)}
+
+    def moved(at: Positions) -> Positions:
+        return tuple(replace(p, terms=tuple(sorted((place[a], c) for a, c in p.terms))) if p.terms else p for p in at)
+
+    made = Group(values, tuple(group.axes[a] for a in order))
+    made.members = {n: replace(m, at=moved(m.at), out=moved(m.out), level=INNER) for n, m in group.members.items()}
+    return made
 
 
 def accesses(
