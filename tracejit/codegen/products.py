@@ -4,9 +4,11 @@ gemm takes row-major matrices, transposed or not, with any row stride that is at
 strided operand is one; where it is not, values.py puts a copy before the product.
 
 `rewritten_products` changes products on the graph so that one call does what would be several steps: a product that is used
-transposed only is computed transposed (the gradient of a weight that is stored transposed), and a batch of products that is summed is one
-product over all rows (the gradient of a weight that a batch shares).  A sum of products is one product that adds to the other's result: a
-matmul node with a third operand, in whose memory it is accumulated (the gradient of a weight that a loop uses in every step).
+transposed only is computed transposed (the gradient of a weight that is stored transposed).  A batch of products that is summed is one
+product over all rows (the gradient of a weight that a batch shares) or, where that would need copies and the products are large (the
+gradient of a convolution's weight), one matrix of zeros to which each of them is added.  A sum of products is one product that adds to
+the other's result: a matmul node with a third operand, in whose memory it is accumulated (the gradient of a weight that a loop uses in
+every step).
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tracejit.codegen.views import Strided
+from tracejit.codegen.views import Strided, contiguous, strided_view
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.op import REGISTRY, Op
+from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.core.shapes import product
-from tracejit.ir.graph import Graph, Node
+from tracejit.ir.graph import Graph, Literal, Node
 
 __all__ = ["Matrix", "Product", "gemm_layout", "is_tiny", "plan_product", "rewritten_products"]
 
 Shape = tuple[int, ...]
+LARGE = 32768  # multiplications from which on a product is worth a call of its own rather than a copy of its operands
 TINY = 4  # matrices up to this many rows and columns cost less in a nest than the call of a BLAS routine
 
 
@@ -64,21 +67,24 @@ def is_tiny(shape_a: Shape, shape_b: Shape) -> bool:
 
 
 def plan_product(shape_a: Shape, a: Strided, shape_b: Shape, b: Strided, shape_c: Shape) -> Product:
-    """The call for c = a @ b, c contiguous.  A batch over one matrix b becomes more rows where a's memory allows it."""
+    """The call for c = a @ b, c contiguous.  A batch over one matrix b becomes more rows where a's memory allows it.  If c has no batch
+    dimensions, the products of a's are added to it."""
+    summed = len(shape_c) < len(shape_a)
+    outer = shape_a[:-2] if summed else shape_c[:-2]
     left, right = gemm_layout(shape_a, a.strides), gemm_layout(shape_b, b.strides)
     assert left is not None and right is not None
     m, k, n = shape_a[-2], shape_a[-1], shape_b[-1]
     batch: list[tuple[int, int, int, int]] = []
-    lead = len(shape_c) - 2
-    size_c = m * n
+    lead = len(outer)
+    size_c = 0 if summed else m * n
     for d in reversed(range(lead)):
-        extent = shape_c[d]
+        extent = outer[d]
         if extent == 1:
             continue
         stride_a = _batch_stride(shape_a, a.strides, d, lead)
         stride_b = _batch_stride(shape_b, b.strides, d, lead)
-        stride_c = size_c * product(shape_c[d + 1 : lead])
-        if not batch and stride_b == 0 and not left.transposed and stride_a == m * left.leading:
+        stride_c = size_c * product(outer[d + 1 :])
+        if not batch and not summed and stride_b == 0 and not left.transposed and stride_a == m * left.leading:
             m *= extent
             continue
         if batch and all(
@@ -194,6 +200,7 @@ class _Rewriter:
             dropped.add(out)
             replaced[last.outputs[0]] = node
         found: list[Node] = []
+        makers = {o: node for node in self.nodes for o in node.outputs} if replaced else {}
         for node in self.nodes:
             key = node.outputs[0] if node.outputs else -1
             if key in dropped:
@@ -201,6 +208,8 @@ class _Rewriter:
             matmul = replaced.get(key)
             if matmul is None:
                 found.append(node)
+            elif self._needs_copies(makers, matmul):
+                self._added_up(found, matmul, key)
             else:
                 self._one_product(found, matmul, key)
         self.nodes = found
@@ -243,13 +252,58 @@ class _Rewriter:
         rows = self.view(out, "permute", a, dims=(rank - 2, *range(rank - 2), rank - 1))
         left = self.view(out, "reshape", rows, shape=(m, inner))
         right = self.view(out, "reshape", b, shape=(inner, n))
-        if self.aval(result).shape == (m, n):
-            out.append(Node(matmul.op, (left, right), matmul.attributes, (result,), matmul.line))
+        self._product(out, matmul, (left, right), (m, n), result)
+
+    def _product(self, out: list[Node], matmul: Node, operands: tuple[int, ...], shape: Shape, result: int) -> None:
+        """Append a product of `shape`, and the reshape to that of the result if it is another one."""
+        if self.aval(result).shape == shape:
+            out.append(Node(matmul.op, operands, matmul.attributes, (result,), matmul.line))
             return
         made, self.fresh = self.fresh, self.fresh + 1
-        self.avals[made] = Aval((m, n), self.aval(a).dtype)
-        out.append(Node(matmul.op, (left, right), matmul.attributes, (made,), matmul.line))
+        self.avals[made] = Aval(shape, self.aval(result).dtype)
+        out.append(Node(matmul.op, operands, matmul.attributes, (made,), matmul.line))
         out.append(Node(REGISTRY["reshape"], (made,), (("shape", self.aval(result).shape),), (result,)))
+
+    def _added_up(self, out: list[Node], matmul: Node, result: int) -> None:
+        """The products of a batch, added one after the other to zeros."""
+        a, b = matmul.operands
+        assert isinstance(a, int) and isinstance(b, int)
+        shape = (self.aval(a).shape[-2], self.aval(b).shape[-1])
+        zeros, self.fresh = self.fresh, self.fresh + 1
+        self.avals[zeros] = Aval(shape, self.aval(a).dtype)
+        attributes = (("dtype", self.aval(a).dtype), ("shape", shape))
+        out.append(Node(REGISTRY["full"], (Literal(0.0),), attributes, (zeros,)))
+        self._product(out, matmul, (a, b, zeros), shape, result)
+
+    def _needs_copies(self, makers: Mapping[int, Node], matmul: Node) -> bool:
+        """Whether the operands of large products would have to be copied to become those of one, and can be read as they are."""
+        a, b = matmul.operands
+        assert isinstance(a, int) and isinstance(b, int)
+        (*batch, m, k), n = self.aval(a).shape, self.aval(b).shape[-1]
+        if m * k * n < LARGE:
+            return False
+        inner, last = product(batch) * k, len(batch)
+        left, right = self._layout(makers, a), self._layout(makers, b)
+        if gemm_layout(self.aval(a).shape, left.strides) is None or gemm_layout(self.aval(b).shape, right.strides) is None:
+            return False
+        rows = Strided(a, left.offset, (left.strides[last], *left.strides[:last], left.strides[-1]))
+        return not (_reshapes(rows, (m, *batch, k), (m, inner)) and _reshapes(right, self.aval(b).shape, (inner, n)))
+
+    def _layout(self, makers: Mapping[int, Node], v: int) -> Strided:
+        """Where the elements of v will be, if inputs and what is no view are in row-major order."""
+        shape, maker = self.aval(v).shape, makers.get(v)
+        if maker is not None and maker.op.kind is Kind.VIEW and all(isinstance(o, Literal) for o in maker.operands[1:]):
+            base = maker.operands[0]
+            assert isinstance(base, int)
+            found = strided_view(maker, self._layout(makers, base), self.aval(base).shape, shape)
+            if found is not None:
+                return found
+        return Strided(v, 0, contiguous(shape))
+
+
+def _reshapes(layout: Strided, shape: Shape, result: Shape) -> bool:
+    """Whether a reshape of this layout is a view."""
+    return strided_view(Node(REGISTRY["reshape"], (), (("shape", result),), ()), layout, shape, result) is not None
 
 
 def _swap(rank: int) -> Shape:

@@ -123,7 +123,7 @@ class GemmCall:
     """C = alpha * op(A) @ op(B) + beta * C for row-major matrices of float32 or float64; op(A) is m x k, op(B) k x n, C m x n.
 
     Leading dimensions are row strides in elements of the matrices as stored (A is stored k x m when `transpose_a`).  `batch` lists
-    (extent, stride of A, of B, of C) in elements, outermost first.  With beta 0, C's old contents are not read.
+    (extent, stride of A, of B, of C) in elements, outermost first; where C's is 0, beta is 1.  With beta 0, C's old contents are not read.
     """
 
     dtype: DType

@@ -195,6 +195,10 @@ def _gemm(step: GemmCall, table: np.ndarray[Any, Any], bind: Any) -> None:
     result = np.matmul(a, b)
     if step.alpha != 1.0:
         result = result * step.dtype.numpy.type(step.alpha)
+    summed = tuple(axis for axis, entry in enumerate(step.batch) if _number(entry[3], table) == 0)  # all of them in one matrix
+    if summed:
+        result = result.sum(summed, keepdims=True)
+        c = c[tuple(slice(0, 1) if axis in summed else slice(None) for axis in range(len(extents)))]
     c[...] = result + step.dtype.numpy.type(step.beta) * c if step.beta else result
 
 
