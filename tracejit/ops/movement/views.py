@@ -257,7 +257,7 @@ def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Sh
     samples=cases(
         (floats(3, 3), {"dims": (0,), "lengths": (7,), "steps": (2,), "dilations": (1,)}),
         (floats(2, 2, 3).T, {"dims": (0,), "lengths": (6,), "steps": (1,), "dilations": (2,)}),
-        (floats(2, 3, 2, 3, 2), {"dims": (1, 2), "lengths": (6, 4), "steps": (1, 2), "dilations": (2, 1)}),
+        (floats(2, 3, 2, 3, 2), {"dims": (1, 2), "lengths": (7, 5), "steps": (1, 2), "dilations": (2, 1)}),
     ),
 )  # fmt: skip
 def fold(x: Any, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) -> Any:
