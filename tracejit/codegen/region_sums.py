@@ -1,9 +1,8 @@
 """The nest of `sum_at`: tensors added up at places of their own in zeros, as the gradient of a sum of slices is.
 
 The dimensions are walked from the outermost.  One that every tensor fills is a loop; another one is cut where tensors begin and end, so
-that in each piece it is known which of them there are.  Along the last dimension the stretch that all of these share is one loop
-that adds them in registers, and only what lies before and after it is filled with zeros and added to in memory.  What fits into near memory
-(or would need many pieces) is not cut but filled and added to as a whole.
+that in each piece it is known which of them there are; so is the last one, where what is there is added in registers.  What fits into
+near memory (or would need many pieces) is not cut but filled with zeros and added to as a whole.
 
 Equal bits to adding tensors padded with zeros: where a tensor is missing, the sum starts from 0.0 (so -0.0 becomes 0.0); where none
 is, it starts from the first one, or, in memory, from -0.0, to which adding anything gives that.
@@ -27,7 +26,8 @@ from tracejit.ir.graph import Node
 __all__ = ["sum_at"]
 
 NEAR: Final = 4096  # elements that are filled and added to as a whole
-MOST_PIECES: Final = 24  # of all cut dimensions together
+MOST_PIECES: Final = 24  # of all cut dimensions but the last together
+MOST_STRETCHES: Final = 16  # that the last dimension is cut into
 Shape = tuple[int, ...]
 
 
@@ -117,55 +117,54 @@ class _Sum:
 
     def pieces(self, dim: int, target: _Place, parts: list[_Part], above: int) -> list[Statement]:
         """Statements for what lies in dimensions from `dim` on; `above`: how many pieces the dimensions before were cut into."""
-        size, last = self.shape[dim], dim == len(self.shape) - 1
         if any(p.steps[dim] != 1 for p in parts):
             return self.block(dim, target, parts)
-        if last:
+        if dim == len(self.shape) - 1:
             return self.row(dim, target, parts)
-        cuts = sorted({0, size, *(c for p in parts for c in (p.starts[dim], p.stop(dim)))})
+        cuts = self.cuts(dim, parts)
         if len(cuts) > 2 and (product(self.shape[dim:]) <= NEAR or above * (len(cuts) - 1) > MOST_PIECES):
             return self.block(dim, target, parts)
         found: list[Statement] = []
         for low, high in pairwise(cuts):
             axis = self.w.axis()
-            here = [
-                replace(p, source=p.source.moved(dim, low - p.starts[dim], axis))
-                for p in parts
-                if p.starts[dim] <= low and high <= p.stop(dim)
-            ]
+            here = self.within(dim, parts, low, high, axis)
             body = self.pieces(dim + 1, target.moved(dim, low, axis), here, above * (len(cuts) - 1))
             found.append(For(axis, self.w.parameters.size(high - low), tuple(body)))
         return found
 
     def row(self, dim: int, target: _Place, parts: list[_Part]) -> list[Statement]:
-        """The last dimension: what all parts share in registers, the rest in memory."""
-        size = self.shape[dim]
-        low, high = max((p.starts[dim] for p in parts), default=0), min((p.stop(dim) for p in parts), default=0)
-        if low >= high:
+        """The last dimension: in each piece, the parts that are there are added in registers."""
+        cuts = self.cuts(dim, parts)
+        if len(cuts) - 1 > MOST_STRETCHES:
             return self.block(dim, target, parts)
         found: list[Statement] = []
-        for first, stop in ((0, low), (high, size)):
-            if first == stop:
-                continue
-            found.append(self.store(dim, target, first, (stop - first,), builder.const(0, self.dtype)))
-            for p in parts:
-                start, end = max(first, p.starts[dim]), min(stop, p.stop(dim))
-                if start < end:
-                    found.append(self.add(dim, target, p, start, end, accumulate=self.count > 1))
-        axis = self.w.axis()
-        total: Expr | None = None if len(parts) == self.count else builder.const(0, self.dtype)
-        for p in parts:
-            element = self.load(p.source.moved(dim, low - p.starts[dim], axis))
-            total = element if total is None else builder.add(total, element)
-        place = target.moved(dim, low, axis)
-        store = Store(place.buffer, self.index(place), total)
-        found.append(For(axis, self.w.parameters.size(high - low), (store,), True))
+        for low, high in pairwise(cuts):
+            axis = self.w.axis()
+            here = self.within(dim, parts, low, high, axis)
+            total: Expr | None = None if len(here) == self.count else builder.const(0, self.dtype)
+            for p in here:
+                element = self.load(p.source)
+                total = element if total is None else builder.add(total, element)
+            place = target.moved(dim, low, axis)
+            found.append(self.loops([axis], (high - low,), Store(place.buffer, self.index(place), total)))
         return found
+
+    def cuts(self, dim: int, parts: list[_Part]) -> list[int]:
+        """Where the dimension, or a part along it, begins or ends."""
+        return sorted({0, self.shape[dim], *(c for p in parts for c in (p.starts[dim], p.stop(dim)))})
+
+    def within(self, dim: int, parts: list[_Part], low: int, high: int, axis: Axis) -> list[_Part]:
+        """The parts that fill a piece of the dimension, with the axis that runs through it."""
+        return [
+            replace(p, source=p.source.moved(dim, low - p.starts[dim], axis))
+            for p in parts
+            if p.starts[dim] <= low and high <= p.stop(dim)
+        ]
 
     def block(self, dim: int, target: _Place, parts: list[_Part]) -> list[Statement]:
         """All dimensions from `dim` on in memory: zeros, then one part after the other."""
         shape, rank = self.shape[dim:], len(self.shape)
-        found = [self.store(dim, target, 0, shape, builder.const(0, self.dtype))]
+        found = [self.store(dim, target, shape, builder.const(0, self.dtype))]
         if 1 < self.count == len(parts) and self.dtype.is_floating_point:
             lows = [max(p.starts[d] for p in parts) for d in range(dim, rank)]
             sizes = tuple(min(p.stop(d) for p in parts) - low for d, low in zip(range(dim, rank), lows, strict=True))
@@ -173,7 +172,7 @@ class _Sum:
                 start = target
                 for d, low in zip(range(dim, rank), lows, strict=True):
                     start = start.moved(d, low)
-                found.append(self.store(dim, start, 0, sizes, builder.const(-0.0, self.dtype)))
+                found.append(self.store(dim, start, sizes, builder.const(-0.0, self.dtype)))
         for p in parts:
             axes = [self.w.axis() for _ in shape]
             to, source = target, p.source
@@ -183,20 +182,12 @@ class _Sum:
             found.append(self.loops(axes, p.shape[dim:], store))
         return found
 
-    def store(self, dim: int, target: _Place, first: int, sizes: Shape, value: Expr) -> Statement:
-        """One number in a region that begins at `first` along the dimension."""
+    def store(self, dim: int, place: _Place, sizes: Shape, value: Expr) -> Statement:
+        """One number in a region that begins at `place`."""
         axes = [self.w.axis() for _ in sizes]
-        place = target.moved(dim, first)
         for d, axis in enumerate(axes, dim):
             place = place.moved(d, 0, axis)
         return self.loops(axes, sizes, Store(place.buffer, self.index(place), value))
-
-    def add(self, dim: int, target: _Place, p: _Part, start: int, stop: int, accumulate: bool) -> Statement:
-        """A stretch of a part along the last dimension."""
-        axis = self.w.axis()
-        place = target.moved(dim, start, axis)
-        value = self.load(p.source.moved(dim, start - p.starts[dim], axis))
-        return self.loops([axis], (stop - start,), Store(place.buffer, self.index(place), value, accumulate=accumulate))
 
     def load(self, place: _Place) -> Load:
         return Load(place.buffer, self.index(place))
