@@ -105,3 +105,8 @@ def test_a_chain_of_folds_becomes_one() -> None:
     (node,) = optimise(Graph((0,), avals, tuple(nodes), (2,))).nodes
     assert node.operands == (0,)
     assert node.attrs == {"dims": (1, 2), "lengths": (7, 7), "steps": (1, 1), "dilations": (1, 1)}
+
+
+def test_windows_that_reach_past_the_end_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"3 windows of 3 elements reach over 7 places .* its length, 6"):
+        views.fold(tracejit.ones(3, 3), dims=(0,), lengths=(6,), steps=(2,), dilations=(1,))

@@ -137,4 +137,7 @@ def test_dimensions_are_laid_over_runs_of_axes() -> None:
     assert matches((6, 4), (2, 3, 4)) == ((Position(((0, 3), (1, 1))), Position(((2, 1),))),)
     assert matches((1, 3), (2, 3, 4)) == ((ZERO, Position(((1, 1),))),)
     assert matches((5,), (2, 3)) == ()
-    assert matches((3,), (3, 3)) == ((Position(((0, 1),)),), (Position(((1, 1),)),),)
+    assert matches((3,), (3, 3)) == (
+        (Position(((0, 1),)),),
+        (Position(((1, 1),)),),
+    )

@@ -178,7 +178,10 @@ def test_the_arena_of_a_chain_of_layers_does_not_grow_with_its_length(layers: in
 
 def test_temporaries_of_a_training_step_share_memory() -> None:
     lowered = lower(sgd_step(64, 784, 128, 10), {})
-    gradient, hidden = 784 * 128 * 4, 64 * 128 * 4  # of the first weight; of the four arrays of hidden units one is left beside it
+    gradient, hidden = (
+        784 * 128 * 4,
+        64 * 128 * 4,
+    )  # of the first weight; of the four arrays of hidden units one is left beside it
     assert gradient + hidden <= lowered.arena_bytes < gradient + 1.5 * hidden
 
 

@@ -245,8 +245,15 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) -> Aval:
+    sizes = x.shape[x.ndim - len(dims) :]
     shape = list(x.shape[: x.ndim - len(dims)])
-    for dim, length in zip(dims, lengths, strict=True):
+    for dim, size, length, step, dilation in zip(dims, sizes, lengths, steps, dilations, strict=True):
+        reach = (shape[dim] - 1) * step + (size - 1) * dilation + 1 if shape[dim] and size else 0
+        if reach > length:
+            raise ValueError(
+                f"fold(): {shape[dim]} windows of {size} elements reach over {reach} places of dimension {dim}; expected at most its "
+                f"length, {length}"
+            )
         shape[dim] = length
     return Aval(tuple(shape), x.dtype)
 
