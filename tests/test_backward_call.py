@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tracejit as tj
+from tracejit import backward_call
 from tracejit.autograd import api
 from tracejit.codegen import python_api
 from tracejit.config import override
@@ -404,3 +405,11 @@ def test_subclasses_of_tensors_and_parameters_as_leaves_have_plain_gradients() -
     call = heated(product, x, y)
     call(x, y).backward()
     assert type(x.grad) is tj.Tensor and x.grad.is_leaf and not x.grad.requires_grad and x.grad.tolist() == [3.0, 4.0]
+
+
+def test_what_stays_in_python_is_explained(hot_calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backward_call, "_LARGEST", 1)
+    call = heated(product, leaf(1.0, 2.0), leaf(3.0, 4.0))
+    assert "backward calls: from Python, since what cannot be translated is a node of 2 edges (1 at most)" in call.explain()
+    monkeypatch.undo()
+    assert "backward calls: from Python" not in heated(product, leaf(1.0, 2.0), leaf(3.0, 4.0)).explain()

@@ -73,13 +73,13 @@ def never(node: CompiledNode, cotangents: Sequence[Any], retain: bool) -> bool:
     return False
 
 
-def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Call], None]) -> Call:
+def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Call], None], refuse: Callable[[str], None]) -> Call:
     """`call(node, cotangents, retain)` for the nodes of a plan, of which `node` is one; cotangents are contiguous arrays.  It answers False
     where nothing was done.
 
     to_leaves: the gradients are added to `.grad` of the leaves, and the node is released unless `retain`; else the answer is a tuple of
     arrays that nobody else has, one for each edge (None where there is none), and nothing is released.  replace: told of the machine
-    code that does the same."""
+    code that does the same; refuse: why there is none."""
     arrays = [*[f"a{i}" for i in work.picks], *[f"c{k}" for k in range(work.cotangents)], *(["slab"] if work.reads_slab else [])]
     fragment = work.program.inline(arrays, [f"scalars[{i}]" for i in work.numbers])
     run = fragment.run
@@ -95,14 +95,17 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
         arguments = ["node = args[0]", "cotangents = args[1]", "retain = args[2]"]
         try:
             replace(machine_function(_function("args, kwargs", [*arguments, *before, RUN, *after]), environment, run()))
-        except Untranslatable:
-            return  # the Python function goes on
+        except Untranslatable as error:
+            refuse(str(error))
 
+    small = len(node.edges) <= _LARGEST
+    if not small:
+        refuse(f"a node of {len(node.edges)} edges ({_LARGEST} at most)")
     environment: dict[str, Any] = {
         **fragment.environment, **{f"kind{k}": kind for k, kind in enumerate(kinds)},
         "CompiledNode": CompiledNode, "Tensor": Tensor, "NOTHING_FREED": NOTHING_FREED, "leave": _Refused(), "counter": work.counter,
         "new": object.__new__, "freed": work.freed, "state": state, "add": np.add, "mark_written": mark_written,
-        "served": [0], "hot": config.hot_calls if len(node.edges) <= _LARGEST else 0, "promote": promote,
+        "served": [0], "hot": config.hot_calls if small else 0, "promote": promote,
     }  # fmt: skip
     counting = ["served[0] += 1", "if served[0] == hot: promote()"]
     source = _function("node, cotangents, retain", [*before, *fragment.lines, *counting, *after])

@@ -91,6 +91,7 @@ class Executable:
         self._reads: dict[tuple[Mask, Mask], frozenset[int]] = {}
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
         self.calls: dict[int | Mask, Call] = {}
+        self.interpreted_for: dict[str, None] = {}  # what stood in the way of machine code for some of them
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
         wanted = {facts.value for facts in self.inputs if facts.requires_grad}
@@ -359,7 +360,9 @@ class Executable:
                 is_last,
                 self.counter,
             )
-            self.calls[key] = backward_call.make(work, node, to_leaves, partial(self.calls.__setitem__, key))
+            self.calls[key] = backward_call.make(
+                work, node, to_leaves, partial(self.calls.__setitem__, key), self.interpreted_for.setdefault
+            )
         return self.calls[key]
 
     def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from tracejit.autograd.tape import Storage, mark_written, next_sequence
 from tracejit.capture.policies import instance_dictionary
-from tracejit.codegen import separation
+from tracejit.codegen import python_api, separation
 from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.marking import marking
 from tracejit.codegen.words import (
@@ -43,8 +43,6 @@ from tracejit.codegen.words import (
     namespace_words,
     packed,
     same,
-    slot_offsets,
-    supported,
     table,
 )
 from tracejit.tensor import Tensor, shield
@@ -59,7 +57,8 @@ _SLOTS = ("_array", "_base", "_grad", "_hooks", "_node", "_requires_grad", "_see
 @cache
 def _offsets() -> dict[str, int]:
     """Of the slots of a Tensor.  Raises RuntimeError where the blocks of `Cell` would not hold what they must, or hold what may change."""
-    found = {"type": object.__basicsize__ - 8, **slot_offsets(Tensor(), _SLOTS)}
+    slots = python_api.slot_offsets(Tensor)
+    found = {"type": python_api.TYPE, **{name: slots[name] for name in _SLOTS}}
     for start, inside in (("type", ("_array", "_base")), ("_hooks", ("_node", "_requires_grad"))):
         covered = {name for name, offset in found.items() if 0 <= offset - found[start] < 8 * BLOCK}
         if not covered.issuperset(inside) or not covered.isdisjoint(("_grad", "_storage", "_seen")):
@@ -72,9 +71,9 @@ def _offsets() -> dict[str, int]:
 @cache
 def marks() -> Callable[[tuple[Storage, ...]], None]:
     """`mark_written` for a tuple, as a builtin function where there can be one."""
-    if not supported():
+    if not python_api.supported():
         return mark_written
-    offsets = slot_offsets(Storage(), ("version", "written"))
+    offsets = python_api.slot_offsets(Storage)
     return marking(next_sequence, offsets["version"], offsets["written"])
 
 

@@ -11,58 +11,35 @@ from tracejit.codegen import python_api
 
 __all__ = ["counting"]
 
-_COUNTED: Final = """
-define internal void @incref(ptr %o) nounwind {
-  %count = load i64, ptr %o
-  %more = add i64 %count, 1
-  store i64 %more, ptr %o
-  ret void
-}
-define internal void @decref(ptr %o) nounwind {
-  %count = load i64, ptr %o
-  %less = sub i64 %count, 1
-  store i64 %less, ptr %o
-  %last = icmp eq i64 %less, 0
-  br i1 %last, label %free, label %end
-free:
-  call void @_Py_Dealloc(ptr %o)
-  br label %end
-end:
-  ret void
-}
-"""
 _IMMORTAL: Final = """
-define internal void @incref(ptr %o) nounwind {
   %low = load i32, ptr %o
   %immortal = icmp slt i32 %low, 0
   br i1 %immortal, label %end, label %counted
-counted:
-  %count = load i64, ptr %o
-  %more = add i64 %count, 1
-  store i64 %more, ptr %o
-  br label %end
-end:
-  ret void
-}
-define internal void @decref(ptr %o) nounwind {
-  %low = load i32, ptr %o
-  %immortal = icmp slt i32 %low, 0
-  br i1 %immortal, label %end, label %counted
-counted:
-  %count = load i64, ptr %o
-  %less = sub i64 %count, 1
-  store i64 %less, ptr %o
-  %last = icmp eq i64 %less, 0
-  br i1 %last, label %free, label %end
-free:
-  call void @_Py_Dealloc(ptr %o)
-  br label %end
-end:
-  ret void
-}
-"""
+counted:"""
 
 
 def counting() -> str:
     """The definitions of `incref(ptr)` and `decref(ptr)`, which need _Py_Dealloc."""
-    return _IMMORTAL if python_api.immortal_objects() else _COUNTED
+    unless_immortal = _IMMORTAL if python_api.immortal_objects() else ""
+    return f"""
+define internal void @incref(ptr %o) nounwind {{{unless_immortal}
+  %count = load i64, ptr %o
+  %more = add i64 %count, 1
+  store i64 %more, ptr %o
+  br label %end
+end:
+  ret void
+}}
+define internal void @decref(ptr %o) nounwind {{{unless_immortal}
+  %count = load i64, ptr %o
+  %less = sub i64 %count, 1
+  store i64 %less, ptr %o
+  %last = icmp eq i64 %less, 0
+  br i1 %last, label %free, label %end
+free:
+  call void @_Py_Dealloc(ptr %o)
+  br label %end
+end:
+  ret void
+}}
+"""

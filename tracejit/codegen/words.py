@@ -36,7 +36,6 @@ __all__ = [
     "namespace_words",
     "packed",
     "same",
-    "slot_offsets",
     "supported",
     "table",
 ]
@@ -136,21 +135,6 @@ def _entries(dictionary: dict[Any, Any]) -> dict[int, int]:
     found = struct.unpack(f"={used * step // 8}q", ctypes.string_at(first, used * step))
     offset = step // 8 - 2
     return {found[i * step // 8 + offset]: first + i * step + 8 * offset for i in range(used)}
-
-
-def slot_offsets(instance: Any, names: Iterable[str]) -> dict[str, int]:
-    """Byte offsets of the slots `names`, found on a live instance, whose slots are changed.  Raises RuntimeError where one is not found."""
-    found = {}
-    for name in names:
-        marker = object()
-        setattr(instance, name, marker)
-        places = [i for i in range(0, type(instance).__basicsize__, 8) if word(id(instance) + i) == id(marker)]
-        if len(places) != 1:
-            raise RuntimeError(
-                f"slot {type(instance).__name__}.{name}: found at {places}, expected one place; use another CPython"
-            )
-        found[name] = places[0]
-    return found
 
 
 class _Probe:

@@ -26,6 +26,9 @@ def explain_function(name: str, stats: Any, entries: Sequence[tuple[Any, Any, st
         for present, (program, _) in executable.backward_programs():
             lines.append(f"  backward for cotangents {present}:")
             lines += [f"    {line}" for line in program.describe().splitlines()]
+        lines += [
+            f"  backward calls: from Python, since what cannot be translated is {why}" for why in executable.interpreted_for
+        ]
     for reason, count in reasons.items():
         lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")
     if not entries and not reasons:
