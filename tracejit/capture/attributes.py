@@ -2,30 +2,43 @@
 
 Where Python would find an attribute decides what is guarded: the classes along the MRO that define it or do not, the instance's
 dictionary, properties and other descriptors (whose Python code is called through the recorder).  An instance's dictionary is an
-outside container like any other, so `o.x` and `o.__dict__["x"]` are one place.
+outside container like any other, so `o.x` and `o.__dict__["x"]` are one place.  Objects of C code are asked by Python itself, once
+what Python code of the program could have to say in it has been dealt with.
 """
 
 from __future__ import annotations
 
-import collections
 import enum
+import sys
 import threading
 import types
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, instance_dictionary, is_a, is_heap_type, is_library_module
+from tracejit.capture.policies import (
+    C_CALLABLES,
+    PRIMITIVE_TYPES,
+    builtin_base,
+    instance_dictionary,
+    is_a,
+    is_changeable,
+    is_heap_type,
+    is_library_module,
+)
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import is_symbolic, plain
+from tracejit.capture.symbols import concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
 __all__ = ["AttributeHandlers", "SuperProxy"]
 
-_IMMUTABLE_TYPE = 1 << 8
-_SLOT_DESCRIPTORS: tuple[type, ...] = (
-    types.MemberDescriptorType, types.GetSetDescriptorType, type(collections.namedtuple("_Probe", "x").x),  # type: ignore[attr-defined]
-)  # fmt: skip
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
+_STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
+"""What is found in a class and compared by its identity: whatever else it may hold is read when it is used."""
+_STRIDES = frozenset({"stride", "data_ptr"})
+_SHARED: tuple[type, ...] = (type, types.ModuleType, types.FunctionType)
+_ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
 
@@ -37,6 +50,20 @@ def _intercepts(cls: type) -> bool:
 
 def _dictionary_text(cls: type, expression: str) -> str:
     return f"object.__getattribute__({expression}, '__dict__')" if _intercepts(cls) else f"{expression}.__dict__"
+
+
+def _looks_up_as_usual(cls: type) -> bool:
+    """Whether instances have the attributes that their class and their dictionary say: C code may have other ways."""
+    base = builtin_base(cls)
+    if issubclass(base, (types.MethodType, super, *weakref.ProxyTypes)):
+        return False
+    package = base.__module__.partition(".")[0]
+    return package in sys.stdlib_module_names or package in ("builtins", "numpy")
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    """Whether it comes before what is in an instance's dictionary."""
+    return hasattr(type(found), "__get__") and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
 
 
 class SuperProxy:
@@ -57,66 +84,91 @@ class AttributeHandlers(EffectHandlers):
         self._class_dictionaries: dict[type, Any] = {}  # one proxy object per class, so that guards name it once
 
     # -- classes
-    def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
-        """(attribute, dictionary of the class that has it), guarded along the MRO; (ABSENT, None) where there is none."""
+    def lookup(self, cls: type, name: str) -> tuple[Any, str]:
+        """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is empty where no such class can
+        change.  Data has still to be read, by whoever needs it."""
         mro = _class_mro(cls)
         if is_heap_type(cls) and self.first_time("mro", cls):
             self.miss_if(f"{self.constant(cls)}.__mro__ is not {self.constant(mro)}")
         return self._lookup_in(mro, name)
 
-    def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, Any]:
+    def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, str]:
         for cls in classes:
             dictionary = self._class_dictionaries.get(cls)
             if dictionary is None:
                 dictionary = self._class_dictionaries[cls] = _class_dict(cls)
-            changeable = is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
+            changeable = is_changeable(cls)
             if name in dictionary:
                 value = dictionary[name]
-                if changeable and (is_a(value, (property, staticmethod, classmethod)) or callable(value)):
-                    self.read(value, f"{self.constant(dictionary)}[{name!r}]", by_identity=True)
-                return value, dictionary
+                if not changeable:
+                    return value, ""
+                text = f"{self.constant(dictionary)}[{name!r}]"
+                if is_a(value, _STATELESS):
+                    self.read(value, text, by_identity=True)
+                elif value is None or callable(value) or hasattr(type(value), "__get__"):
+                    self.read(value, text)
+                return value, text
             if changeable and self.first_time("no class attribute", cls, name):
                 self.miss_if(f"{name!r} in {self.constant(dictionary)}")
-        return ABSENT, None
+        return ABSENT, ""
+
+    def method(self, value: Any, name: str) -> Any:
+        """The special method `name` of `value` if it is a Python function of the program; None where C code answers, or nobody."""
+        found, _ = self.lookup(type(value), name)
+        return found if type(found) is types.FunctionType and found.__module__ != "enum" else None
 
     # -- reading
     def get_attribute(self, owner: Any, name: str) -> Any:
-        if type(owner) is SuperProxy:
-            return self._super_attribute(owner, name)
         cls: Any = type(owner)
+        if type(name) is not str:
+            return getattr(concrete(owner), concrete(name))
+        if cls is SuperProxy:
+            return self._super_attribute(owner, name)
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
-            return getattr(owner, name)
+            return getattr(concrete(owner), name)
         if is_a(owner, Tensor):
             return self._tensor_attribute(owner, name)
-        if cls is types.ModuleType:
-            return self._module_attribute(owner, name)
         if is_a(owner, type):
             return self._class_attribute(owner, name)
-        if is_a(owner, enum.Enum):
-            return self._native_getattr(owner, name)
+        if is_a(owner, types.ModuleType) and cls.__getattribute__ is types.ModuleType.__getattribute__:
+            return self._module_attribute(owner, name)
         if is_a(owner, threading.local):
             return self._opaque_attribute(owner, name)
-        if not is_heap_type(cls) or is_a(owner, (BaseException, types.MethodType, types.FunctionType)):
-            return self._builtin_attribute(owner, name)
-        getter = cls.__getattribute__
-        if getter is not object.__getattribute__ and type(getter) is types.FunctionType:
+        if cls is types.MethodType and name not in dir(types.MethodType):
+            return self.get_attribute(self.part(owner, "__func__", owner.__func__), name)
+        if type(cls.__getattribute__) is not types.FunctionType:
+            if not _looks_up_as_usual(cls):
+                return self._native_attribute(owner, name)
+        else:
             found, _ = self.lookup(cls, "__getattribute__")
-            try:
-                return self.call(found, (owner, name), {})
-            except AttributeError:
-                fallback, _ = self.lookup(cls, "__getattr__")
-                if type(fallback) is types.FunctionType:
-                    return self.call(fallback, (owner, name), {})
-                raise
+            return self._or_fallback(lambda: self.call(found, (owner, name), {}), owner, name)
         if self.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         return self.instance_attribute(owner, name)
 
+    def part(self, owner: Any, name: str, value: Any) -> Any:
+        """`value` is what an object of C code has had as `name` since it was made."""
+        expression = self.sources.get(id(owner))
+        return value if expression is None else self.read(value, f"{expression}.{name}")
+
     def instance_attribute(self, owner: Any, name: str, *, fallback: bool = True) -> Any:
         """object.__getattribute__, then `__getattr__` if `fallback`."""
+        return self._or_fallback(lambda: self._found_attribute(owner, name), owner, name if fallback else None)
+
+    def _or_fallback(self, find: Callable[[], Any], owner: Any, name: str | None) -> Any:
+        """What `find()` finds; where there is no such attribute, what `__getattr__` says of `name`."""
+        try:
+            return find()
+        except AttributeError:
+            handler = ABSENT if name is None else self.lookup(type(owner), "__getattr__")[0]
+            if type(handler) is not types.FunctionType:
+                raise
+        return self.call(handler, (owner, name), {})
+
+    def _found_attribute(self, owner: Any, name: str) -> Any:
         cls = type(owner)
-        found, dictionary = self.lookup(cls, name)
-        if found is not ABSENT and hasattr(type(found), "__set__"):
+        found, text = self.lookup(cls, name)
+        if found is not ABSENT and _is_data_descriptor(found):
             return self._data_descriptor(owner, name, found)
         instance = instance_dictionary(owner)
         if instance is not None:
@@ -128,17 +180,13 @@ class AttributeHandlers(EffectHandlers):
                 if expression is None or key in self.written:
                     return instance[name]
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
-                text = f"{_dictionary_text(cls, expression)}[{name!r}]" if hidden or _intercepts(cls) else f"{expression}.{name}"
-                self.instance_reads.add(text)
-                return self.read(instance[name], text, symbolic=True)
+                place = f"{_dictionary_text(cls, expression)}[{name!r}]" if hidden or _intercepts(cls) else f"{expression}.{name}"
+                self.instance_reads.add(place)
+                return self.read(instance[name], place, symbolic=True)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:
-            return self._class_found(owner, cls, name, found, dictionary)
-        if fallback:
-            handler, _ = self.lookup(cls, "__getattr__")
-            if type(handler) is types.FunctionType:
-                return self.call(handler, (owner, name), {})
-        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
+            return self._bound(found, text, owner, cls)
+        return object.__getattribute__(owner, name)  # it raises what is to be raised
 
     def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
         expression = self.sources.get(id(owner))
@@ -146,45 +194,44 @@ class AttributeHandlers(EffectHandlers):
             self.miss_if(f"{name!r} in {_dictionary_text(type(owner), expression)}")
 
     def _data_descriptor(self, owner: Any, name: str, found: Any) -> Any:
-        if is_a(found, property):
-            return self.call(found.fget, (owner,), {}) if found.fget is not None else getattr(owner, name)
-        if is_a(found, _SLOT_DESCRIPTORS):
-            value = getattr(owner, name)
-            key = (id(owner), name)
-            if key in self.stored:
-                return self.stored[key]
-            expression = self.sources.get(id(owner))
-            if expression is None:
-                return value
-            if name == "__dict__":
-                if not self.is_outside(value):
-                    self.register(value, _dictionary_text(type(owner), expression))
-                return value
-            return value if key in self.written else self.read(value, f"{expression}.{name}", symbolic=True)
+        if type(found) is property:
+            return object.__getattribute__(owner, name) if found.fget is None else self.call(self.fixed(found.fget), (owner,), {})
+        if is_a(owner, enum.Enum) and name in _ENUM_PROPERTIES and type(found).__module__ == "enum":
+            return self._found_attribute(owner, _ENUM_PROPERTIES[name])
         getter, _ = self.lookup(type(found), "__get__")
         if type(getter) is types.FunctionType:
             return self.call(getter, (found, owner, type(owner)), {})
-        self.stop("descriptor", f"{type(owner).__name__}.{name}")
-        return getattr(owner, name)
+        value = object.__getattribute__(owner, name)
+        key = (id(owner), name)
+        if key in self.stored:
+            return self.stored[key]
+        expression = self.sources.get(id(owner))
+        if expression is None:
+            return self.made(value) if type(value) is tuple else value
+        if name == "__dict__":
+            if not self.is_outside(value):
+                self.register(value, _dictionary_text(type(owner), expression))
+            return value
+        return value if key in self.written else self.read(value, f"{expression}.{name}", symbolic=True)
 
-    def _class_found(self, owner: Any, cls: type, name: str, found: Any, dictionary: Any) -> Any:
-        """A class attribute that is no data descriptor, read through an instance."""
-        if type(found) is types.FunctionType:
-            return types.MethodType(found, owner)
-        if is_a(found, staticmethod):
-            return found.__func__
-        if is_a(found, classmethod):
-            return types.MethodType(found.__func__, cls)
-        getter, _ = self.lookup(type(found), "__get__")
+    def _bound(self, found: Any, text: str, owner: Any, cls: type) -> Any:
+        """What `found`, an attribute of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class itself)."""
+        kind = type(found)
+        if kind is types.FunctionType:
+            return found if owner is None else self.made(types.MethodType(found, owner))
+        if kind is staticmethod:
+            return self.fixed(found.__func__)
+        if kind is classmethod and type(found.__func__) is types.FunctionType:
+            return self.made(types.MethodType(self.fixed(found.__func__), cls))
+        getter, _ = self.lookup(kind, "__get__")
+        if getter is ABSENT:
+            return self.read(found, text, symbolic=True) if text else self.fixed(found)
         if type(getter) is types.FunctionType:
             return self.call(getter, (found, owner, cls), {})
-        if getter is not ABSENT:
-            value = getattr(owner, name)
-            expression = self.sources.get(id(owner))
-            if expression is not None and not callable(value):
-                self.read(value, f"{expression}.{name}")
-            return value
-        return found if callable(found) else self.read(found, f"{self.constant(dictionary)}[{name!r}]", symbolic=True)
+        value = found.__get__(owner, cls)
+        if value is not found and type(value) not in (*C_CALLABLES, types.MethodType):
+            self.stop("descriptor", f"{cls.__name__}.{getattr(found, '__name__', kind.__name__)}")
+        return value
 
     def _tensor_attribute(self, tensor: Tensor, name: str) -> Any:
         if name in _TENSOR_STATE:
@@ -193,40 +240,51 @@ class AttributeHandlers(EffectHandlers):
         found, _ = self.lookup(type(tensor), name)
         if found is ABSENT:
             return self.instance_attribute(tensor, name)
-        self.inspect(tensor)
+        self.inspect(tensor, strides=name in _STRIDES)
         if type(found) is types.FunctionType:
-            return types.MethodType(found, tensor)
-        if is_a(found, property) and not is_library_module(getattr(found.fget, "__module__", None)):
-            return self.call(found.fget, (tensor,), {})
-        return self._native_getattr(tensor, name)
-
-    def _native_getattr(self, owner: Any, name: str) -> Any:
-        self.native_depth += 1
-        try:
-            return getattr(owner, name)
-        finally:
-            self.native_depth -= 1
+            return self.made(types.MethodType(found, tensor))
+        if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):
+            return self.call(self.fixed(found.fget), (tensor,), {})
+        return self.made(self.native(lambda: getattr(tensor, name)))
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
-        value = getattr(module, name)
-        if name in module.__dict__:
-            return self.read_global(module.__dict__, name, value)
-        self.stop("descriptor", f"{module.__name__}.{name}")
-        return value
+        names = module.__dict__
+        if name in names:
+            return self.read_global(names, name, names[name])
+        text = self.constant(names)
+        self.miss_if(f"{name!r} in {text}")
+        found, _ = self.lookup(type(module), name)
+        if found is not ABSENT:
+            return self._found_attribute(module, name)
+        if "__getattr__" in names:
+            return self.call(self.read_global(names, "__getattr__", names["__getattr__"]), (name,), {})
+        self.miss_if(f"'__getattr__' in {text}")
+        return getattr(module, name)
 
     def _class_attribute(self, cls: type, name: str) -> Any:
-        if is_a(cls, enum.EnumMeta):
-            value = self._native_getattr(cls, name)
-            return self.read(value, f"{self.constant(cls)}.{name}")
-        found, dictionary = self.lookup(cls, name)
-        value = getattr(cls, name) if type(cls) is type else self._native_getattr(cls, name)
-        if found is not ABSENT and (
-            not callable(value) or type(value) not in (*C_CALLABLES, types.FunctionType, types.MethodType)
-        ):
-            if value is found:
-                return self.read(found, f"{self.constant(dictionary)}[{name!r}]", symbolic=True)
-            self.read(found, f"{self.constant(dictionary)}[{name!r}]", by_identity=not is_a(found, Tensor))
-        return value
+        kind = type(cls)
+        if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
+            return self.read(self.native(lambda: getattr(cls, name)), f"{self.constant(cls)}.{name}")
+        if kind.__getattribute__ is not type.__getattribute__ or name == "__dict__":
+            self.stop("descriptor", f"{cls.__name__}.{name}")
+            return getattr(cls, name)
+        inherited, inherited_text = self.lookup(kind, name)  # from the metaclass
+        if inherited is not ABSENT and _is_data_descriptor(inherited):
+            if type(inherited) is property and inherited.fget is not None:
+                return self.call(self.fixed(inherited.fget), (cls,), {})
+            getter, _ = self.lookup(type(inherited), "__get__")
+            if type(getter) is types.FunctionType:
+                return self.call(getter, (inherited, cls, kind), {})
+            return self.read(getattr(cls, name), f"{self.constant(cls)}.{name}")
+        found, text = self.lookup(cls, name)
+        if found is not ABSENT:
+            return self._bound(found, text, None, cls)
+        if inherited is not ABSENT:
+            return self._bound(inherited, inherited_text, cls, kind)
+        fallback, _ = self.lookup(kind, "__getattr__")
+        if type(fallback) is types.FunctionType:
+            return self.call(fallback, (cls, name), {})
+        return getattr(cls, name)  # it raises what is to be raised
 
     def _opaque_attribute(self, owner: Any, name: str) -> Any:
         """Attributes of thread-local storage: only getattr reaches them."""
@@ -240,51 +298,61 @@ class AttributeHandlers(EffectHandlers):
             raise
         return value if expression is None else self.read(value, f"{expression}.{name}", symbolic=True)
 
-    def _builtin_attribute(self, owner: Any, name: str) -> Any:
-        value = getattr(owner, name)
-        expression = self.sources.get(id(owner))
-        if expression is not None and not (callable(value) and is_a(value, C_CALLABLES)):
-            return self.read(value, f"{expression}.{name}")
-        return value
+    def _native_attribute(self, owner: Any, name: str) -> Any:
+        """An object of C code with a way of its own to look attributes up."""
+        if type(owner) is types.MethodType:
+            return self.part(owner, name, getattr(owner, name))
+        self.stop("descriptor", f"{type(owner).__name__}.{name}")
+        return getattr(owner, name)
 
     def _super_attribute(self, proxy: SuperProxy, name: str) -> Any:
         instance = proxy.instance
-        cls = instance if is_a(instance, type) else type(instance)
+        of_class = is_a(instance, type) and issubclass(instance, proxy.cls)
+        cls = instance if of_class else type(instance)
         mro = _class_mro(cls)
         self.lookup(cls, "__class__")  # guards the MRO
-        found, _ = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
+        found, text = ABSENT, ""
+        if name != "__class__" and proxy.cls in mro:
+            found, text = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
         if found is ABSENT:
-            raise AttributeError(f"'super' object has no attribute {name!r}")
-        if type(found) is types.FunctionType:
-            return types.MethodType(found, instance)
-        if is_a(found, types.WrapperDescriptorType) and not is_a(instance, type):
-            return types.MethodType(
-                found, instance
-            )  # object.__setattr__ and the like: called through the policy of the C function
-        return getattr(super(proxy.cls, instance), name)
+            return getattr(super(proxy.cls, instance), name)
+        if type(found) is property and found.fget is not None and not of_class:
+            return self.call(self.fixed(found.fget), (instance,), {})
+        if not of_class and type(found) in (types.MemberDescriptorType, types.GetSetDescriptorType):
+            return self._data_descriptor(instance, name, found)
+        return self._bound(found, text, None if of_class else instance, cls)
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         cls = type(owner)
-        if is_a(owner, (type, types.ModuleType, types.FunctionType)):
+        setter = cls.__setattr__
+        if is_a(owner, Tensor) or setter is object.__setattr__:
+            self.plain_set_attribute(value, owner, name)
+        elif type(setter) is types.FunctionType:
+            self.call(self.lookup(cls, "__setattr__")[0], (owner, name, value), {})
+        else:
+            self._stop_storing(owner, name)
+            setattr(concrete(owner), name, plain(value))
+
+    def _stop_storing(self, owner: Any, name: str) -> None:
+        cls = type(owner)
+        if is_a(owner, _SHARED):
             self.stop("shared_store", cls.__name__)
-            setattr(owner, name, plain(value))
-            return
-        if not is_a(owner, Tensor):
-            setter, _ = self.lookup(cls, "__setattr__")
-            if type(setter) is types.FunctionType:
-                self.call(setter, (owner, name, value), {})
-                return
-        self.plain_set_attribute(value, owner, name)
+        else:
+            self.stop("descriptor", f"{cls.__name__}.{name}")
 
     def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
+        if is_a(owner, _SHARED) or type(name) is not str:
+            self._stop_storing(owner, name)
+            setattr(owner, name, plain(value))
+            return
         found, _ = self.lookup(type(owner), name)
-        if is_a(found, property):
+        if type(found) is property:
             if found.fset is None:
-                setattr(owner, name, plain(value))
+                object.__setattr__(owner, name, plain(value))  # it raises what is to be raised
             else:
-                self.call(found.fset, (owner, value), {})
+                self.call(self.fixed(found.fset), (owner, value), {})
             return
         if found is not ABSENT and hasattr(type(found), "__set__") and type(found) is not types.MemberDescriptorType:
             setter, _ = self.lookup(type(found), "__set__")
@@ -299,21 +367,26 @@ class AttributeHandlers(EffectHandlers):
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         cls = type(owner)
-        if is_a(owner, (type, types.ModuleType, types.FunctionType)):
-            self.stop("shared_store", cls.__name__)
-            delattr(owner, name)
-            return
-        deleter, _ = self.lookup(cls, "__delattr__")
+        deleter = cls.__delattr__
         if type(deleter) is types.FunctionType:
-            self.call(deleter, (owner, name), {})
-            return
-        self.plain_delete_attribute(owner, name)
+            self.call(self.lookup(cls, "__delattr__")[0], (owner, name), {})
+        elif deleter is not object.__delattr__ or is_a(owner, _SHARED) or type(name) is not str:
+            self._stop_storing(owner, name)
+            delattr(concrete(owner), name)
+        else:
+            self.plain_delete_attribute(owner, name)
 
     def plain_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""
-        if self.is_outside(owner) and name not in (instance_dictionary(owner) or {}):
+        found, _ = self.lookup(type(owner), name)
+        instance = instance_dictionary(owner) or {}
+        if found is not ABSENT and hasattr(type(found), "__delete__"):
+            deleter, _ = self.lookup(type(found), "__delete__")
+            if type(deleter) is types.FunctionType:
+                self.call(deleter, (found, owner), {})
+                return
             self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
-        elif self.is_outside(owner):
+        elif self.is_outside(owner) and name in instance:
             self.instance_attribute(owner, name, fallback=False)
         object.__delattr__(owner, name)
         self.note_attribute(owner, name, ABSENT)

@@ -10,11 +10,10 @@ import _abc
 import builtins
 import collections
 import datetime
-import decimal
 import functools
 import operator
 import re
-from types import FunctionType, GeneratorType, MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, GeneratorType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,18 @@ import numpy as np
 from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import (
     BINARY,
+    CALLED_BACK,
+    CALLED_BY_NAME,
     COMPUTED_NUMBERS,
     IMPURE,
     IN_PLACE,
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
-    PURE_MODULES,
+    bound_to,
     is_a,
     is_user_instance,
 )
+from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
@@ -40,9 +42,10 @@ _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
 _VALUE_TYPES: tuple[type, ...] = (
-    *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, decimal.Decimal, datetime.date, datetime.time,
-    datetime.timedelta,
+    *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
 )  # fmt: skip
+_AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
+"""Methods of dates that ask for the time, the time zone or the locale."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
@@ -50,30 +53,37 @@ class BuiltinCallHandlers(IterationHandlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        owner = bound_to(function)
+        if owner is not None:
+            self.admitted(self.part(function, "__self__", owner))
+        if type(function) is MethodWrapperType:  # a method of a C class, written as an operator usually is
+            return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
         if not keywords and arguments and any(map(is_symbolic, arguments)):
             computed = self._computed_number(function, arguments)
             if computed is not None:
                 return computed
         if is_a(function, (MethodDescriptorType, WrapperDescriptorType)) and arguments:
             return self._call_descriptor(function, arguments, keywords)
-        handler = _SPECIAL.get(function)
-        if handler is not None and not keywords:
-            return handler(self, *arguments)
-        owner = getattr(function, "__self__", None)
         if is_a(owner, Tensor):
             self.inspect_all((owner, *arguments))
-            return self.native(lambda: function(*arguments, **keywords))
+            return self.made(self.native(lambda: function(*arguments, **keywords)))
+        handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
+        if handler is not None and not keywords and fewest <= len(arguments) <= most:
+            return handler(self, *arguments)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
-        if function in _OPERATORS and not keywords:
+        if function in _OPERATORS and not keywords and len(arguments) == 2:
             symbol, in_place = _OPERATORS[function]
             return self.binary(symbol, *arguments, in_place=in_place)
-        if function in PURE_FUNCTIONS or getattr(function, "__module__", None) in PURE_MODULES:
+        if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
         if is_a(owner, _CONTAINER_TYPES):
             return self.container_method(function, owner, arguments, keywords)
-        if is_a(owner, (*_VALUE_TYPES, np.generic)) or (type(owner) is type and owner in _STATIC_OWNERS):
+        if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
             return self._value_method(function, arguments, keywords)
+        made_by = getattr(function, "__self__", None)
+        if type(made_by) is type and made_by in (*_STATIC_OWNERS, object, list, set, frozenset):
+            return self._static_method(function, made_by, arguments, keywords)
         if is_a(owner, GeneratorType) and not self.is_outside(owner):
             return function(*arguments, **keywords)
         name = getattr(function, "__name__", repr(function))
@@ -105,65 +115,104 @@ class BuiltinCallHandlers(IterationHandlers):
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
         owner = arguments[0]
-        name, cls = function.__name__, function.__objclass__
-        if cls is object:
-            if name == "__getattribute__":
+        name, cls, count = function.__name__, function.__objclass__, len(arguments)
+        if cls is object and not keywords:
+            if name == "__getattribute__" and count == 2:
                 return self.instance_attribute(owner, arguments[1], fallback=False)
-            if name == "__setattr__":
+            if name == "__setattr__" and count == 3:
                 return self.plain_set_attribute(arguments[2], owner, arguments[1])
-            if name == "__delattr__":
+            if name == "__delattr__" and count == 2:
                 return self.plain_delete_attribute(owner, arguments[1])
-            if name in ("__init__", "__init_subclass__"):
+            if name in ("__init__", "__init_subclass__") and count == 1:
                 return None
-        if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes):
-            return self.call_builtin(function.__get__(concrete(owner)), arguments[1:], keywords)
+            if name in ("__eq__", "__ne__") and count == 2:
+                return function(*map(concrete, arguments))
+        if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes) and isinstance(plain(owner), cls):
+            return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
         self.stop("unknown_call", f"{cls.__name__}.{name}()")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
+    def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A C method of a container or of a value, bound."""
+        owner = function.__self__
+        arguments = tuple(self.settled(a) for a in arguments)
+        keywords = {k: self.settled(v) for k, v in keywords.items()}
+        if is_a(owner, _CONTAINER_TYPES):
+            return self.container_method(function, owner, arguments, keywords)
+        return self._value_method(function, arguments, keywords)
+
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""
-        arguments = tuple(self.iterate(a) if is_a(a, GeneratorType) else self.guarded_callback(a) for a in arguments)
+        owner = function.__self__
+        self.read_content(owner, deep=True)
+        if is_a(owner, re.Pattern):  # the replacement may be a function
+            arguments = tuple(map(self.guarded_callback, arguments))
+        arguments = tuple(self.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
         for value in (*arguments, *keywords.values()):
-            if function.__name__ in ("format", "format_map"):
+            if function.__name__ in ("format", "format_map", "__format__"):
                 self.check_text(value)
             self.read_content(value, deep=True)
-        return function(*arguments, **keywords)
+        return self.made(self.native(lambda: function(*arguments, **keywords)))
+
+    def _static_method(self, function: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """`tuple.__new__`, `dict.fromkeys`, `str.maketrans` ..."""
+        if function.__name__ == "__new__":
+            if not arguments or not is_a(arguments[0], type):
+                return function(*arguments, **keywords)  # it raises what is to be raised
+            made = arguments[0]
+            arguments = (made, *(self.consumable(a) if cls in (tuple, frozenset) else a for a in arguments[1:]))
+            if cls is object or cls in (list, dict, set):
+                return self.made(function(*arguments, **keywords))
+        for value in (*arguments, *keywords.values()):
+            self.read_content(value, deep=True)
+        return self.made(self.native(lambda: function(*arguments, **keywords)))
+
+    def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
+        places = CALLED_BACK.get(function, ())
+        arguments = tuple(self.guarded_callback(a) if i in places else a for i, a in enumerate(arguments))
+        return arguments, {k: self.guarded_callback(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        keywords = {k: self.guarded_callback(v) for k, v in keywords.items()}
-        if function is functools.reduce or getattr(function, "__module__", None) == "itertools":
-            arguments = tuple(self.guarded_callback(a) for a in arguments)
+        arguments, keywords = self.with_callbacks(function, arguments, keywords)
+        if function is functools.reduce and len(arguments) > 1:
+            arguments = (arguments[0], self.iterate(arguments[1]), *arguments[2:])
         if function in _CONSUMERS and arguments:
             if len(arguments) == 1:
                 consumed = self.consumable(arguments[0])
-                arguments = (consumed if is_a(consumed, (list, tuple, dict, set)) else list(consumed),)
-            if any(is_a(a, Tensor) or is_user_instance(a) for a in self._elements(arguments)):
+                arguments = (consumed if is_a(consumed, (list, tuple, dict, set)) else self.made(list(consumed)),)
+            if any(is_a(a, Tensor) or is_user_instance(a) for a in self._compared(arguments)):
                 return self._consume(function, arguments, keywords)
-        if function in (builtins.abs, builtins.round) and is_a(arguments[0], Tensor):
+        if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
             name = "__abs__" if function is builtins.abs else "__round__"
-            return self.call(self.lookup(type(arguments[0]), name)[0], arguments, {})
-        if function in (builtins.abs, builtins.round, builtins.divmod, builtins.pow) and is_user_instance(arguments[0]):
+            return self.call(self.lookup(type(arguments[0]), name)[0], arguments, keywords)
+        if function in _PROTOCOLS and any(map(is_user_instance, arguments)):
             self.stop("unknown_call", f"{function.__name__}() of an object")
         if any(type(a) is ObjectIdentity for a in arguments):
             self.stop("object_identity", f"{function.__name__}() of an id()")
+        if function in (builtins.format, builtins.repr, builtins.ascii):
+            for value in arguments:
+                self.check_text(value)
         for value in arguments:
             self.read_content(value, deep=True)
         self.inspect_all(arguments)
-        return self.native(lambda: function(*arguments, **keywords))
+        if any(is_a(value, np.generic) for value in arguments):
+            return self._numpy_scalars(lambda: function(*arguments, **keywords))
+        return self.made(self.native(lambda: function(*arguments, **keywords)))
 
     @staticmethod
-    def _elements(arguments: tuple[Any, ...]) -> Any:
+    def _compared(arguments: tuple[Any, ...]) -> Any:
         return arguments[0] if len(arguments) == 1 else arguments
 
     def _consume(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """all, any, max, min, sorted over objects: their comparisons and truth values go through the recorder."""
-        elements = list(self._elements(arguments))
+        elements = list(self._compared(arguments))
         if function is builtins.all:
             return all(self.truth(e) for e in elements)
         if function is builtins.any:
             return any(self.truth(e) for e in elements)
         if keywords or function is builtins.sorted or any(is_user_instance(e) and not is_a(e, Tensor) for e in elements):
-            return self.native(lambda: function(*arguments, **keywords))
+            return self.made(self.native(lambda: function(*arguments, **keywords)))
         best = elements[0]
         for element in elements[1:]:
             if self.truth(self.binary(">" if function is builtins.max else "<", element, best)):
@@ -172,12 +221,15 @@ class BuiltinCallHandlers(IterationHandlers):
 
     # -- builtins with a handler of their own
     def _sum(self, values: Any, start: Any = 0) -> Any:
+        if is_a(start, (str, bytes, bytearray)):
+            return sum(values, start)  # it raises what is to be raised
         total = start
         for value in self.iterate(values):
             total = self.binary("+", total, value)
         return total
 
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
+        name = concrete(name)
         try:
             return self.get_attribute(owner, name)
         except AttributeError:
@@ -186,6 +238,8 @@ class BuiltinCallHandlers(IterationHandlers):
             raise
 
     def _hasattr(self, owner: Any, name: str) -> bool:
+        if type(name) is not str:
+            return hasattr(owner, concrete(name))  # it raises what is to be raised
         try:
             self.get_attribute(owner, name)
         except AttributeError:
@@ -193,7 +247,7 @@ class BuiltinCallHandlers(IterationHandlers):
         return True
 
     def _setattr(self, owner: Any, name: str, value: Any) -> None:
-        self.set_attribute(value, owner, name)
+        self.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
         return ObjectIdentity(value)
@@ -201,8 +255,9 @@ class BuiltinCallHandlers(IterationHandlers):
     def _hash(self, value: Any) -> int:
         value = concrete(value)
         if type(value) not in PRIMITIVE_TYPES:
-            if is_user_instance(value) and type(self.lookup(type(value), "__hash__")[0]) is FunctionType:
-                return int(self.call(self.lookup(type(value), "__hash__")[0], (value,), {}))
+            method = self.method(value, "__hash__") if is_user_instance(value) else None
+            if method is not None:
+                return hash(_OfHash(self.call(method, (value,), {})))
             self.stop("object_identity", "hash()")
         return hash(value)
 
@@ -229,7 +284,9 @@ class BuiltinCallHandlers(IterationHandlers):
     def _format(self, value: Any, specification: str = "") -> str:
         return self.formatted(value, -1, specification)
 
-    def _iter(self, value: Any) -> Any:
+    def _iter(self, value: Any, *sentinel: Any) -> Any:
+        if sentinel:
+            return iter(self.guarded_callback(value), *map(concrete, sentinel))
         return self.iterator(value)
 
     def _next(self, iterator: Any, *default: Any) -> Any:
@@ -247,63 +304,92 @@ class BuiltinCallHandlers(IterationHandlers):
     # -- types of the closed world
     def call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """int(x), list(x), zip(a, b), str(x) ..."""
-        if cls is bool and arguments:
+        return self.made(self._call_pure_type(cls, arguments, keywords))
+
+    def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if cls is bool and len(arguments) == 1 and not keywords:
             return self.truth(arguments[0])
-        if cls in (map, filter) and arguments:
-            function = self.guarded_callback(arguments[0]) if arguments[0] is not None else None
-            return cls(function, *(self.iterate(a) for a in arguments[1:]))
-        if cls.__module__ == "itertools":
-            arguments = tuple(self.iterate(a) if hasattr(a, "__iter__") else self.guarded_callback(a) for a in arguments)
-            return cls(*arguments, **{k: self.settled(v) for k, v in keywords.items()})
         if cls is str and len(arguments) == 1 and not keywords:
             return self.formatted(arguments[0], ord("s"), "")
+        if cls in (map, filter) or cls.__module__ == "itertools":
+            arguments, keywords = self.with_callbacks(cls, arguments, {k: self.settled(v) for k, v in keywords.items()})
+            places = CALLED_BACK.get(cls, ())
+            arguments = tuple(
+                self.iterate(a) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
+                for i, a in enumerate(arguments)
+            )
+            return cls(*arguments, **keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
-        if cls in (int, float, complex, bytes) and arguments and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
-            method, _ = self.lookup(type(arguments[0]), f"__{cls.__name__}__")
+        if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
+            found = [self.lookup(type(arguments[0]), name)[0] for name in _CONVERSIONS[cls]]
+            method = next((m for m in found if m is not ABSENT), None)
             if type(method) is FunctionType:
+                return cls(self.settled(self.call(method, (arguments[0],), {})))
+        if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
+            method = self.method(arguments[0], "__reversed__")
+            if method is not None:
                 return self.call(method, (arguments[0],), {})
         if cls is collections.defaultdict and arguments:
             arguments = (arguments[0], *(self.consumable(a) for a in arguments[1:]))
-        elif cls in (
-            list,
-            tuple,
-            set,
-            frozenset,
-            enumerate,
-            zip,
-            dict,
-            collections.OrderedDict,
-            collections.deque,
-            collections.Counter,
-        ):
-            arguments = tuple(self.consumable(a) if not is_a(a, int) else a for a in arguments)
+        elif cls in _COLLECTIONS:
+            arguments = tuple(self.consumable(a) if hasattr(type(a), "__iter__") else a for a in arguments)
         else:
-            for argument in arguments:
+            for argument in (*arguments, *keywords.values()):
                 self.read_content(argument, deep=True)
         return self.native(lambda: cls(*arguments, **keywords))
 
 
+class _OfHash:
+    """Something whose `__hash__` has been called: `hash` makes of it what it makes of any."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, said: Any) -> None:
+        self._said = said
+
+    def __hash__(self) -> int:
+        return concrete(self._said)  # type: ignore[no-any-return]
+
+
+_CONVERSIONS: dict[type, tuple[str, ...]] = {
+    int: ("__int__", "__index__"), float: ("__float__", "__index__"), complex: ("__complex__", "__float__", "__index__"),
+    bytes: ("__bytes__",),
+}  # fmt: skip
+_COLLECTIONS = frozenset(
+    {
+        list, tuple, set, frozenset, enumerate, zip, dict, collections.OrderedDict, collections.deque, collections.Counter,
+    }
+)  # fmt: skip
+_PROTOCOLS = frozenset(
+    {
+        builtins.abs, builtins.round, builtins.divmod, builtins.pow, builtins.format, builtins.ascii, builtins.bin, builtins.hex,
+        builtins.oct, operator.index, operator.concat, operator.countOf, operator.indexOf,
+        *(f for f in PURE_FUNCTIONS if f.__module__ in ("math", "cmath")),
+    }
+)  # fmt: skip
+"""Functions that ask special methods of their arguments."""
 _CONSUMERS = frozenset({builtins.all, builtins.any, builtins.max, builtins.min, builtins.sorted})
-_SPECIAL: dict[Any, Any] = {
-    builtins.sum: BuiltinCallHandlers._sum,
-    builtins.getattr: BuiltinCallHandlers._getattr,
-    builtins.hasattr: BuiltinCallHandlers._hasattr,
-    builtins.setattr: BuiltinCallHandlers._setattr,
-    builtins.delattr: BuiltinCallHandlers.delete_attribute,
-    builtins.iter: BuiltinCallHandlers._iter,
-    builtins.next: BuiltinCallHandlers._next,
-    builtins.len: BuiltinCallHandlers.length,
-    builtins.id: BuiltinCallHandlers._identity,
-    builtins.hash: BuiltinCallHandlers._hash,
-    builtins.isinstance: BuiltinCallHandlers._isinstance,
-    builtins.issubclass: BuiltinCallHandlers._issubclass,
-    builtins.callable: BuiltinCallHandlers._callable,
-    builtins.repr: BuiltinCallHandlers._repr,
-    builtins.format: BuiltinCallHandlers._format,
-    operator.setitem: BuiltinCallHandlers._set_item,
-    operator.getitem: BuiltinCallHandlers.get_item,
-    operator.contains: BuiltinCallHandlers._contains,
-    operator.truth: BuiltinCallHandlers.truth,
-    operator.not_: BuiltinCallHandlers._not,
+_SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments
+    builtins.sum: (BuiltinCallHandlers._sum, 1, 2),
+    builtins.getattr: (BuiltinCallHandlers._getattr, 2, 3),
+    builtins.hasattr: (BuiltinCallHandlers._hasattr, 2, 2),
+    builtins.setattr: (BuiltinCallHandlers._setattr, 3, 3),
+    builtins.delattr: (BuiltinCallHandlers.delete_attribute, 2, 2),
+    builtins.iter: (BuiltinCallHandlers._iter, 1, 2),
+    builtins.next: (BuiltinCallHandlers._next, 1, 2),
+    builtins.len: (BuiltinCallHandlers.length, 1, 1),
+    builtins.id: (BuiltinCallHandlers._identity, 1, 1),
+    builtins.hash: (BuiltinCallHandlers._hash, 1, 1),
+    builtins.isinstance: (BuiltinCallHandlers._isinstance, 2, 2),
+    builtins.issubclass: (BuiltinCallHandlers._issubclass, 2, 2),
+    builtins.callable: (BuiltinCallHandlers._callable, 1, 1),
+    builtins.repr: (BuiltinCallHandlers._repr, 1, 1),
+    builtins.format: (BuiltinCallHandlers._format, 1, 2),
+    operator.setitem: (BuiltinCallHandlers._set_item, 3, 3),
+    operator.getitem: (BuiltinCallHandlers.get_item, 2, 2),
+    operator.delitem: (BuiltinCallHandlers.delete_item, 2, 2),
+    operator.contains: (BuiltinCallHandlers._contains, 2, 2),
+    operator.truth: (BuiltinCallHandlers.truth, 1, 1),
+    operator.not_: (BuiltinCallHandlers._not, 1, 1),
 }

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.attributes import SuperProxy
 from tracejit.capture.builtin_calls import BuiltinCallHandlers
-from tracejit.capture.convert import CAPTURE, convert, is_nested
+from tracejit.capture.convert import CAPTURE, convert
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
@@ -27,7 +28,9 @@ from tracejit.capture.policies import (
     is_a,
     is_heap_type,
     is_library_module,
+    is_python_class,
 )
+from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.tensor import Tensor
 
@@ -44,15 +47,20 @@ class CallHandlers(BuiltinCallHandlers):
     def callee(self, function: Any) -> Any:
         """What the instrumented frame calls for `function`."""
         if type(function) is MethodType and type(function.__func__) is FunctionType:
-            converted = self._converted(function.__func__)
-            return self._calling(function) if converted is None else MethodType(converted, function.__self__)
+            unbound, owner = self._parts(function)
+            converted = self._converted(unbound)
+            return self._calling(function) if converted is None else MethodType(converted, owner)
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted
 
     def _calling(self, function: Any) -> Any:
-        return lambda *arguments, **keywords: self.call(function, arguments, keywords)
+        return lambda *arguments, **keywords: self.admitted(self.call(function, arguments, keywords))
+
+    def _parts(self, method: MethodType) -> tuple[Any, Any]:
+        """The function of a bound method, and what it is bound to."""
+        return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
         return None if self._runs_natively(function) else self.prepare(function)
@@ -74,7 +82,8 @@ class CallHandlers(BuiltinCallHandlers):
                 return self.call_library(function, arguments, keywords)
             return self.prepare(function)(*arguments, **keywords)
         if cls is MethodType:
-            return self.call(function.__func__, (function.__self__, *arguments), keywords)
+            unbound, owner = self._parts(function)
+            return self.call(unbound, (owner, *arguments), keywords)
         if cls in INLINED_TYPES:
             return self.call(self.inlined(function), arguments, keywords)
         if cls is functools.partial:
@@ -83,6 +92,8 @@ class CallHandlers(BuiltinCallHandlers):
             return self._call_class(function, arguments, keywords)
         if is_a(function, C_CALLABLES):
             return self.call_builtin(function, arguments, keywords)
+        if is_symbolic(function):
+            return concrete(function)()
         method, _ = self.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)
@@ -90,10 +101,9 @@ class CallHandlers(BuiltinCallHandlers):
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
     def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if self.is_outside(function):
-            for name in ("func", "args", "keywords"):
-                self.get_attribute(function, name)
-            self.read_content(function.keywords)
+        for name in ("func", "args", "keywords"):
+            self.admitted(self.get_attribute(function, name))
+        self.read_content(function.keywords)
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
@@ -102,7 +112,7 @@ class CallHandlers(BuiltinCallHandlers):
         known = self._prepared.get(id(function))
         if known is not None and known.__defaults__ is function.__defaults__ and known.__kwdefaults__ is function.__kwdefaults__:
             return known
-        if self.is_outside(function) or not is_nested(function.__code__):
+        if not self.is_made(function):
             self._guard_function(function)
         try:
             code = self.unwatched(lambda: convert(function.__code__, function.__globals__.get("__file__")))
@@ -119,9 +129,10 @@ class CallHandlers(BuiltinCallHandlers):
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:
-        if not self.is_outside(function):
-            self.register(function, self.constant(function))
-        text = self.sources[id(function)]
+        text = self.sources.get(id(function))
+        if text is None:
+            self.stop("unknown_origin", f"the function {function.__qualname__}")
+            return
         self.read(function.__code__, f"{text}.__code__")
         if function.__defaults__ is None:
             self.miss_if(f"{text}.__defaults__ is not None")
@@ -138,7 +149,7 @@ class CallHandlers(BuiltinCallHandlers):
     def guarded_callback(self, value: Any) -> Any:
         """A callable that is handed to C code: calls of it come back to the recorder."""
         value = concrete(value)
-        if not callable(value) or is_a(value, Tensor) or (is_a(value, type) and not is_heap_type(value)):
+        if not callable(value) or is_a(value, Tensor) or (is_a(value, type) and not is_python_class(value)):
             return value
         return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
 
@@ -156,8 +167,10 @@ class CallHandlers(BuiltinCallHandlers):
         arguments = tuple(list(a) if is_a(a, GeneratorType) else a for a in arguments)
         for value in (*arguments, *keywords.values()):
             self.read_content(value, deep=True)
+            self.admitted(value)
         self.inspect_all((*arguments, *keywords.values()))
-        return self.native(lambda: function(*arguments, **keywords))
+        result = self.native(lambda: function(*arguments, **keywords))
+        return self.made(result) if is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
@@ -169,7 +182,7 @@ class CallHandlers(BuiltinCallHandlers):
 
     # -- classes
     def _call_class(self, cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if cls in (type, int, float) and len(arguments) == 1 and is_symbolic(arguments[0]):
+        if cls in (type, int, float) and len(arguments) == 1 and not keywords and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
         if cls in PURE_TYPES:
             return self.call_pure_type(cls, arguments, keywords)
@@ -177,36 +190,68 @@ class CallHandlers(BuiltinCallHandlers):
             return self.call_library(cls, arguments, keywords)
         if issubclass(cls, (np.generic, decimal.Decimal)):
             return self.native(lambda: cls(*map(self.settled, arguments), **keywords))
-        if not is_heap_type(cls) and not issubclass(cls, BaseException) and cls is not functools.partial:
-            if cls is type and len(arguments) == 1:
-                return type(arguments[0])
+        if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
+            super(*arguments)  # it raises what is to be raised
+            return SuperProxy(*arguments)
+        if cls is functools.partial or (issubclass(cls, BaseException) and not is_python_class(cls)):
+            return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
+        if not is_python_class(cls):
+            if cls is type and len(arguments) == 1 and not keywords:
+                return self.fixed(type(arguments[0]))
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
-            return cls(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
-        if cls is functools.partial:
-            make: Any = cls
-            return make(*arguments, **keywords)
-        arguments, keywords = self._without_symbols_unless_python(cls, arguments, keywords)
-        if issubclass(cls, enum.Enum) or (issubclass(cls, tuple) and hasattr(cls, "_fields") and "__new__" in cls.__dict__):
-            make = cls
-            return self.native(lambda: make(*arguments, **keywords))
+            arguments, keywords = self._plain_arguments(arguments, keywords)
+            return cls(*arguments, **keywords)
+        if self.lookup(cls, "__del__")[0] is not ABSENT:  # it would not run when a program takes the object's place
+            self.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
+            arguments, keywords = self._plain_arguments(arguments, keywords)
+            return cls(*arguments, **keywords)
         initialise, _ = self.lookup(cls, "__init__")
         create, _ = self.lookup(cls, "__new__")
+        if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
+            arguments, keywords = self._plain_arguments(arguments, keywords)
+        if issubclass(cls, enum.Enum):
+            return self.fixed(self._call_constructor(cls, arguments, keywords))
+        if issubclass(cls, tuple) and hasattr(cls, "_fields") and "__new__" in cls.__dict__:
+            return self._call_constructor(cls, arguments, keywords)
         if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not is_a(create, staticmethod):
-            return cls(*arguments, **keywords)
+            return self._call_constructor(cls, arguments, keywords)
         if self.lookup(type(cls), "__call__")[0] is not type.__call__:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*arguments, **keywords)
         return self._construct(cls, create, initialise, arguments, keywords)
 
+    def _call_constructor(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A constructor that only keeps what it is given."""
+        made = self.made(self.native(lambda: cls(*arguments, **keywords)))
+        if cls is functools.partial:
+            self.made(made.args)
+            self.made(made.keywords)
+        return made
+
+    @staticmethod
+    def _plain_arguments(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """For C code: no symbolic numbers."""
+        return tuple(map(concrete, arguments)), {k: concrete(v) for k, v in keywords.items()}
+
     def _construct(self, cls: Any, create: Any, initialise: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        base = builtin_base(cls)
         if is_a(create, staticmethod):
-            instance = self.call(create.__func__, (cls, *arguments), keywords)
+            instance = self.call(self.fixed(create.__func__), (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
-            instance = object.__new__(cls)
-        elif getattr(create, "__self__", None) is builtin_base(cls) and builtin_base(cls) in (list, dict, set):
-            instance = create(cls)
-            arguments = tuple(self.consumable(self.settled(a)) for a in arguments)
-            keywords = {k: self.settled(v) for k, v in keywords.items()}
+            if (arguments or keywords) and type(initialise) is not FunctionType:
+                return cls(*arguments, **keywords)  # it raises what is to be raised
+            instance = self.made(object.__new__(cls))
+        elif getattr(create, "__self__", None) is base and base in (list, dict, set):
+            instance = self.made(create(cls))
+            if type(initialise) is not FunctionType:
+                arguments = tuple(self.consumable(self.settled(a)) for a in arguments)
+                keywords = {k: self.settled(v) for k, v in keywords.items()}
+        elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
+            arguments, keywords = self._plain_arguments(arguments, keywords)
+            given = tuple(self.consumable(a) if base in (tuple, frozenset) else a for a in arguments)
+            for value in given:
+                self.read_content(value, deep=True)
+            instance = self.made(self.native(lambda: create(cls, *given, **keywords)))
         else:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*arguments, **keywords)
@@ -214,20 +259,13 @@ class CallHandlers(BuiltinCallHandlers):
             return instance
         if type(initialise) is FunctionType:
             if initialise.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-                arguments = tuple(map(concrete, arguments))
-                settled = {k: concrete(v) for k, v in keywords.items()}
-                self.native(lambda: initialise(instance, *arguments, **settled))
+                arguments, keywords = self._plain_arguments(arguments, keywords)
+                self.native(lambda: initialise(instance, *arguments, **keywords))
             else:
                 self.call(initialise, (instance, *arguments), keywords)
-        elif arguments or keywords:
-            self.native(lambda: initialise(instance, *arguments, **keywords))
+        elif base in (list, dict, set) and (arguments or keywords):
+            self.native(lambda: base.__init__(instance, *arguments, **keywords))
         return instance
-
-    def _without_symbols_unless_python(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """C constructors get plain numbers; a Python `__init__` may follow symbolic ones."""
-        if type(self.lookup(cls, "__init__")[0]) is FunctionType and not issubclass(cls, (BaseException, tuple, enum.Enum)):
-            return arguments, keywords
-        return tuple(map(concrete, arguments)), {k: concrete(v) for k, v in keywords.items()}
 
     def _symbolic_conversion(self, cls: type, number: SymbolicNumber) -> Any:
         """type(), int() or float() of a symbolic number."""

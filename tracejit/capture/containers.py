@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from types import FunctionType, GeneratorType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ import numpy as np
 from tracejit.capture.attributes import AttributeHandlers
 from tracejit.capture.effects import ItemStore, MethodCall
 from tracejit.capture.policies import (
+    CALLED_BY_NAME,
     CHANGING_METHODS,
+    DICT_VIEWS,
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
     READING_METHODS,
@@ -35,6 +37,7 @@ __all__ = ["ContainerHandlers"]
 
 _DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 _LONG = 8
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
@@ -173,13 +176,13 @@ class ContainerHandlers(AttributeHandlers):
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
-        key = concrete(key) if not is_a(owner, Tensor) else key
         if is_a(owner, Tensor):
             self.inspect(owner)
-            return self.binary_native("__getitem__", owner, key)
+            return self.made(self.binary_native("__getitem__", owner, key))
+        owner, key = concrete(owner), concrete(key)
         if is_user_instance(owner):
-            method, _ = self.lookup(type(owner), "__getitem__")
-            if type(method) is FunctionType:
+            method = self.method(owner, "__getitem__")
+            if method is not None:
                 return self.call(method, (owner, key), {})
         if is_a(owner, type):
             self.stop("container", f"the class {owner.__name__}")
@@ -188,14 +191,17 @@ class ContainerHandlers(AttributeHandlers):
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""
+        base = builtin_base(type(owner))
+        if not hasattr(base, "__getitem__"):
+            return owner[key]  # it raises what is to be raised
         if self.is_outside(owner):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in self.stored:
             return self.stored[id(owner), key]
         if not is_a(owner, (list, tuple, dict, str, range, bytes, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
-            return owner[key]
-        return builtin_base(type(owner)).__getitem__(owner, key)
+        value = base.__getitem__(owner, key)
+        return self.made(value) if type(key) is slice else value
 
     def _overrides(self, cls: type) -> bool:
         """Whether a subclass of dict looks items up in its own way."""
@@ -228,7 +234,8 @@ class ContainerHandlers(AttributeHandlers):
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
         self.read_content(owner)
-        return base.__getitem__(owner, key)
+        value = base.__getitem__(owner, key)
+        return self.made(value) if type(key) is slice else value
 
     def _guard_absence(self, text: str, key_text: str) -> None:
         if self.first_time("absent", text, key_text):
@@ -241,17 +248,24 @@ class ContainerHandlers(AttributeHandlers):
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
             return
-        key = concrete(key)
-        if is_user_instance(owner) and not is_a(owner, (list, dict)):
-            method, _ = self.lookup(type(owner), "__setitem__")
-            if type(method) is FunctionType:
+        owner, key = concrete(owner), concrete(key)
+        if is_user_instance(owner):
+            method = self.method(owner, "__setitem__")
+            if method is not None:
                 self.call(method, (owner, key, value), {})
                 return
+        self.plain_set_item(value, owner, key)
+
+    def plain_set_item(self, value: Any, owner: Any, key: Any) -> None:
+        """The `__setitem__` of a built-in container, past that of a subclass."""
         cls = type(owner)
+        base = builtin_base(cls)
         if not self.is_outside(owner):
-            if cls not in (list, *_DICT_TYPES):
+            if base not in (list, *_DICT_TYPES):
                 self.stop("container", f"a {cls.__name__}")
-            owner[key] = concrete(value)
+                owner[key] = concrete(value)
+            else:
+                base.__setitem__(owner, key, concrete(value))
             return
         if cls in _DICT_TYPES and self._key_text(key) is not None:
             self.note_change(owner)
@@ -266,11 +280,21 @@ class ContainerHandlers(AttributeHandlers):
             owner[key] = concrete(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
-        key = concrete(key)
+        owner, key = concrete(owner), concrete(key)
+        if is_user_instance(owner):
+            method = self.method(owner, "__delitem__")
+            if method is not None:
+                self.call(method, (owner, key), {})
+                return
+        self.plain_delete_item(owner, key)
+
+    def plain_delete_item(self, owner: Any, key: Any) -> None:
+        """The `__delitem__` of a built-in container, past that of a subclass."""
         cls = type(owner)
+        base = builtin_base(cls)
         if self.is_outside(owner):
             if cls in _DICT_TYPES and self._key_text(key) is not None:
-                self.get_item(owner, key)
+                self.plain_item(owner, key)
                 self.note_change(owner)
                 del owner[key]
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
@@ -280,28 +304,29 @@ class ContainerHandlers(AttributeHandlers):
                 del owner[key]
                 self.note_method(MethodCall(owner, "__delitem__", (key,)))
                 return
-        elif is_user_instance(owner):
-            method, _ = self.lookup(cls, "__delitem__")
-            if type(method) is FunctionType:
-                self.call(method, (owner, key), {})
-                return
-        if self.is_outside(owner) or cls not in (list, *_DICT_TYPES):
+        if self.is_outside(owner) or base not in (list, *_DICT_TYPES):
             self.stop("container", f"a {cls.__name__}")
-        del owner[key]
+            del owner[key]
+        else:
+            base.__delitem__(owner, key)
 
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
-        element = concrete(element)
-        if is_user_instance(container) and not is_a(container, Tensor):
-            method, _ = self.lookup(type(container), "__contains__")
-            if type(method) is FunctionType:
-                return self.truth(self.call(method, (container, element), {}))
-        if is_user_instance(container) and not is_a(container, (list, tuple, dict, set, frozenset, Tensor)):
-            self.stop("container", f"a {type(container).__name__} (operator in)")
-            return element in container
+        element, container = concrete(element), concrete(container)
         if is_a(container, Tensor):
             self.inspect(container)
             return element in container
+        if is_user_instance(container):
+            method = self.method(container, "__contains__")
+            if method is not None:
+                return self.truth(self.call(method, (container, element), {}))
+            if not is_a(container, _CONTAINERS):
+                self.stop("container", f"a {type(container).__name__} (operator in)")
+                return element in container
+        return self.plain_contains(element, container)
+
+    def plain_contains(self, element: Any, container: Any) -> bool:
+        """The `__contains__` of a built-in container, past that of a subclass."""
         if self.is_outside(container):
             key_text = self._key_text(element) if type(container) in _DICT_TYPES else None
             if key_text is not None:
@@ -312,12 +337,17 @@ class ContainerHandlers(AttributeHandlers):
                     elif self.first_time("present", text, key_text):
                         self.miss_if(f"{key_text} not in {text}")
                 return element in container
-            self.read_content(container, deep=True)
-        elif is_a(container, GeneratorType) and self.is_outside(container):
-            self.stop("external_iterator", "a generator")
-        else:
-            self.read_content(container, deep=True)
+        elif not is_a(container, (*_CONTAINERS, *DICT_VIEWS, str, bytes, range)):
+            self.stop("container", f"a {type(container).__name__} (operator in)")
+        self.read_content(container, deep=True)
+        self.read_content(element, deep=True)
+        self.inspect_all((element,))
         return self.native(lambda: element in container)
+
+    def check_order(self, value: Any) -> None:
+        """Stop where the order of a set depends on where its elements lie in memory."""
+        if is_a(value, (set, frozenset)) and len(value) > 1 and any(type(v).__hash__ is object.__hash__ for v in value):
+            self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
     def native(self, action: Callable[[], Any]) -> Any:
         """Do something in C that may run the standard library's own Python."""
@@ -338,19 +368,22 @@ class ContainerHandlers(AttributeHandlers):
         if is_a(value, Tensor):
             self.inspect(value)
             return len(value)
+        value = concrete(value)
         if is_user_instance(value):
-            method, _ = self.lookup(type(value), "__len__")
-            if type(method) is FunctionType:
-                return self.call(method, (value,), {})
-        if self.is_outside(value):
-            if type(value) not in TRANSPARENT_TYPES and not is_a(value, (list, tuple, dict)):
-                self.read_content(value)
-            elif is_a(value, (list, dict, set)) and id(value) not in self.content_known and self.first_time("len", id(value)):
+            method = self.method(value, "__len__")
+            if method is not None:
+                return len(_OfLength(self.call(method, (value,), {})))
+        if self.is_outside(value) and is_a(value, (list, dict, set)):
+            if id(value) not in self.content_known and self.first_time("len", id(value)):
                 if id(value) in self.changed_unread:
                     self.stop("read_after_change", f"the length of a {type(value).__name__}")
                 else:
                     self.miss_if(f"{_length(type(value), self.sources[id(value)])} != {len(value)}")
-        return len(value)
+        else:
+            self.read_content(value)
+            if not is_a(value, (*_CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
+                self.stop("container", f"a {type(value).__name__}")
+        return builtin_base(type(value)).__len__(value) if is_a(value, _CONTAINERS) else len(value)
 
     # -- methods of containers
     def container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -360,72 +393,92 @@ class ContainerHandlers(AttributeHandlers):
         if outside and builtin_base(type(owner)) not in (list, set, *_DICT_TYPES):
             self.stop("container", f"a {type(owner).__name__}")
         elif name in READING_METHODS:
-            return self._reading_method(function, name, owner, outside, arguments, keywords)
+            return self.made(self._reading_method(function, name, owner, outside, arguments, keywords))
         elif name in CHANGING_METHODS:
             if not outside:
                 if name in ("extend", "update"):
                     arguments = tuple(self.consumable(a) for a in arguments)
-                return self.native(lambda: function(*arguments, **{k: self.guarded_callback(v) for k, v in keywords.items()}))
-            return self._changing_method(function, name, owner, arguments, keywords)
+                keywords = {k: self.guarded_callback(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
+                return self.made(self.native(lambda: function(*arguments, **keywords)))
+            return self.made(self._changing_method(function, name, owner, arguments, keywords))
         else:
             self.stop("container", f"{type(owner).__name__}.{name}")
         return function(*arguments, **keywords)
 
     def consumable(self, value: Any) -> Any:
         """An iterable for C code."""
-        if is_a(value, (list, tuple, dict, set, frozenset, str, range)):
+        value = concrete(value)
+        if is_a(value, (list, tuple, dict, set, frozenset, str, range)) and not is_user_instance(value):
             self.read_content(value)
+            self.check_order(value)
             return value
         return self.iterate(value)
 
     def _reading_method(
         self, function: Any, name: str, owner: Any, outside: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        if name == "get" and outside and is_a(owner, dict):
-            if self.contains(arguments[0], owner):
-                return self.get_item(owner, arguments[0])
+        if name == "get" and outside and is_a(owner, dict) and len(arguments) in (1, 2) and not keywords:
+            if self.plain_contains(arguments[0], owner):
+                return self.plain_item(owner, arguments[0])
             return arguments[1] if len(arguments) > 1 else None
-        if name == "__getitem__":
-            return self.plain_item(owner, concrete(arguments[0]))
+        if name == "__getitem__" and len(arguments) == 1 and not keywords:
+            return self.plain_item(owner, arguments[0])
         self.read_content(owner)
         for argument in arguments:
             self.read_content(argument, deep=True)
         return self.native(lambda: function(*arguments, **keywords))
 
     def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if name == "__setitem__":
-            return self.set_item(arguments[1], owner, arguments[0])
-        if name == "__delitem__":
-            return self.delete_item(owner, arguments[0])
-        if is_a(owner, dict) and name in ("setdefault", "pop") and self._key_text(arguments[0]) is not None and not keywords:
-            return self._dict_method(name, owner, *arguments)
+        count = len(arguments)
         if keywords:
             self.stop("container", f"{type(owner).__name__}.{name} with keywords")
             return function(*arguments, **keywords)
+        if name == "__setitem__" and count == 2:
+            return self.plain_set_item(arguments[1], owner, arguments[0])
+        if name == "__delitem__" and count == 1:
+            return self.plain_delete_item(owner, arguments[0])
+        if is_a(owner, dict) and name in ("setdefault", "pop") and count in (1, 2) and self._key_text(arguments[0]) is not None:
+            return self._dict_method(function, name, owner, *arguments)
         if name in ("append", "add"):
             self.note_change(owner)
-        elif name in ("extend", "update") and len(arguments) == 1 and is_a(arguments[0], (list, tuple, dict, set)):
+        elif name in ("extend", "update") and count == 1 and is_a(arguments[0], (list, tuple, dict, set)):
             self.read_content(arguments[0])
+            self.check_order(arguments[0])
             self.note_change(owner)
             arguments = (arguments[0].copy() if not is_a(arguments[0], tuple) else arguments[0],)
             if is_a(owner, dict):
                 for key, value in dict(arguments[0]).items():
-                    self.set_item(value, owner, key)
+                    self.plain_set_item(value, owner, key)
                 return None
+            self.made(arguments[0])
         else:
             self.read_content(owner)
+            for argument in arguments:
+                self.read_content(argument, deep=True)
         result = function(*arguments)
         self.note_method(MethodCall(owner, name, arguments))
         return result
 
-    def _dict_method(self, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
-        present = self.contains(key, owner)
+    def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
+        present = self.plain_contains(key, owner)
         if name == "setdefault":
             if not present:
-                self.set_item(default[0] if default else None, owner, key)
-            return self.get_item(owner, key)
-        if not present and default:
-            return default[0]
-        value = self.get_item(owner, key)
-        self.delete_item(owner, key)
+                self.plain_set_item(default[0] if default else None, owner, key)
+            return self.plain_item(owner, key)
+        if not present:
+            return function(key, *default)
+        value = self.plain_item(owner, key)
+        self.plain_delete_item(owner, key)
         return value
+
+
+class _OfLength:
+    """Something whose `__len__` has been called: `len` checks what it said."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, said: Any) -> None:
+        self._said = said
+
+    def __len__(self) -> int:
+        return concrete(self._said)  # type: ignore[no-any-return]

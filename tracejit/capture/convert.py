@@ -15,24 +15,18 @@ from typing import Any
 from tracejit.capture.locate import NotConvertible, locate, nested_codes, source_extent
 from tracejit.capture.rewrite import CAPTURE, Rewriter
 
-__all__ = ["CAPTURE", "convert", "is_instrumented", "is_nested"]
+__all__ = ["CAPTURE", "convert", "is_instrumented"]
 
 _FRAME_FUNCTIONS = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "_getframe", "currentframe", "__import__"})
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: dict[int, CodeType] = {}  # by id: instrumented code and the comprehensions inside it
-_nested: dict[int, CodeType] = {}  # by id: original code of functions that are created while an instrumented one runs
 _converted: dict[int, tuple[CodeType, CodeType | NotConvertible]] = {}
 
 
 def is_instrumented(code: CodeType) -> bool:
     """Whether `code` was made by `convert`."""
     return id(code) in _instrumented
-
-
-def is_nested(code: CodeType) -> bool:
-    """Whether functions with this code may have been created by instrumented code."""
-    return id(code) in _nested
 
 
 def convert(code: CodeType, module_file: str | None = None) -> CodeType:
@@ -100,14 +94,6 @@ def _remember(code: CodeType) -> None:
     for inner in nested_codes(code):
         if inner.co_name in _INLINE:
             _remember(inner)
-        else:
-            _remember_nested(inner)
-
-
-def _remember_nested(code: CodeType) -> None:
-    _nested[id(code)] = code
-    for inner in nested_codes(code):
-        _remember_nested(inner)
 
 
 def _convert(code: CodeType, module_file: str | None) -> CodeType:

@@ -152,6 +152,7 @@ def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[str
     if not source.used:  # the program checks its own inputs
         conditions.append(f"{x}._array.shape != {array.shape}")
         conditions.append(f"{x}._array.dtype is not {recorder.constant(array.dtype)}")
+    if not source.used or source.strides_read:
         conditions.append(f"{x}._array.strides != {array.strides}")
     return conditions
 

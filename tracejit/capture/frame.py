@@ -16,6 +16,7 @@ from typing import Any
 from tracejit.capture.attributes import SuperProxy
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
 from tracejit.capture.symbols import plain
+from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
 
@@ -55,7 +56,7 @@ class Frame:
     def load_global(self, name: str) -> Any:
         recorder, names = active(), self._globals
         if name in names:
-            return names[name] if recorder is None else recorder.read_global(names, name, names[name])
+            return names[name] if recorder is None else recorder.admitted(recorder.read_global(names, name, names[name]))
         found = names.get("__builtins__", builtins)
         found = found if isinstance(found, dict) else vars(found)
         if name in found:
@@ -68,7 +69,7 @@ class Frame:
         recorder, cell = active(), self._cells[name]
         if cell != _EMPTY:
             value = cell.cell_contents
-            return value if recorder is None else recorder.read_cell(cell, value)
+            return value if recorder is None else recorder.admitted(recorder.read_cell(cell, value))
         if recorder is not None:  # the program may catch the error
             recorder.read_empty_cell(cell)
         raise NameError(
@@ -92,7 +93,7 @@ class Frame:
     def attribute(self, owner: Any, name: str) -> Any:
         recorder = active()
         if recorder is not None:
-            return recorder.get_attribute(owner, name)
+            return recorder.admitted(recorder.get_attribute(owner, name))
         return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else plain(owner), name)
 
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
@@ -100,32 +101,32 @@ class Frame:
         if recorder is not None:
             recorder.set_attribute(value, owner, name)
         else:
-            setattr(owner, name, plain(value))
+            setattr(plain(owner), name, plain(value))
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
             recorder.delete_attribute(owner, name)
         else:
-            delattr(owner, name)
+            delattr(plain(owner), name)
 
     def item(self, owner: Any, key: Any) -> Any:
         recorder = active()
-        return owner[plain(key)] if recorder is None else recorder.get_item(owner, key)
+        return plain(owner)[plain(key)] if recorder is None else recorder.admitted(recorder.get_item(owner, key))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
             recorder.set_item(value, owner, key)
         else:
-            owner[plain(key)] = plain(value)
+            plain(owner)[plain(key)] = plain(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
             recorder.delete_item(owner, key)
         else:
-            del owner[plain(key)]
+            del plain(owner)[plain(key)]
 
     def slice(self, start: Any, stop: Any, step: Any) -> slice:
         return slice(start, stop, step)
@@ -144,22 +145,24 @@ class Frame:
     # -- operators
     def binary(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
-        return BINARY[symbol](plain(left), plain(right)) if recorder is None else recorder.binary(symbol, left, right)
+        if recorder is None:
+            return BINARY[symbol](plain(left), plain(right))
+        return recorder.admitted(recorder.binary(symbol, left, right))
 
     def in_place(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
             return IN_PLACE[symbol](plain(left), plain(right))
-        return recorder.binary(symbol, left, right, in_place=True)
+        return recorder.admitted(recorder.binary(symbol, left, right, in_place=True))
 
     def unary(self, name: str, value: Any) -> Any:
         recorder = active()
-        return UNARY[name](plain(value)) if recorder is None else recorder.unary(name, value)
+        return UNARY[name](plain(value)) if recorder is None else recorder.admitted(recorder.unary(name, value))
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is not None:
-            return recorder.compare(symbol, left, right)
+            return recorder.admitted(recorder.compare(symbol, left, right))
         if symbol == "in":
             return plain(left) in right
         if symbol == "not in":
@@ -206,15 +209,24 @@ class Frame:
     # -- iteration, displays, text
     def iterate(self, value: Any, depth: int) -> Any:
         recorder = active()
-        return value if recorder is None else recorder.iterate(value, depth)
+        return plain(value) if recorder is None else recorder.iterate(value, depth)
 
     def unpack(self, value: Any, depth: int) -> Any:
         recorder = active()
-        return value if recorder is None else recorder.unpack(value, depth)
+        return plain(value) if recorder is None else recorder.unpack(value, depth)
 
     def mapping(self, value: Any) -> Any:
         recorder = active()
-        return value if recorder is None else recorder.mapping(value)
+        return plain(value) if recorder is None else recorder.mapping(value)
+
+    def made(self, value: Any) -> Any:
+        """The value of a display, comprehension or definition, or what Python has gathered in a starred name."""
+        recorder = active()
+        return value if recorder is None else recorder.made(value)
+
+    def caught(self) -> None:
+        """An exception handler begins: the error's traceback is the program's alone."""
+        without_handlers(sys.exception())
 
     def element(self, value: Any) -> Any:
         recorder = active()
@@ -228,7 +240,7 @@ class Frame:
 
     def context(self, manager: Any) -> Any:
         recorder = active()
-        return manager if recorder is None else recorder.context(manager)
+        return plain(manager) if recorder is None else recorder.context(manager)
 
     def subject(self, value: Any) -> Any:
         recorder = active()

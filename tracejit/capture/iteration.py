@@ -7,11 +7,14 @@ an iterator from outside cannot be replayed and stops the recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import FunctionType, GeneratorType
+from types import GeneratorType
 from typing import Any
 
+from tracejit.capture.convert import is_instrumented
 from tracejit.capture.operators import OperatorHandlers
 from tracejit.capture.policies import DICT_VIEWS, is_a, is_library_module, is_user_instance
+from tracejit.capture.symbols import concrete
+from tracejit.capture.tracebacks import without_handlers
 from tracejit.tensor import Tensor
 
 __all__ = ["IterationHandlers", "RecordedContext"]
@@ -24,26 +27,35 @@ class IterationHandlers(OperatorHandlers):
 
     def iterate(self, value: Any, depth: int = 0) -> Any:
         """An iterable that Python's own loop may consume; `depth`: how deep its elements are unpacked."""
-        if is_a(value, (str, range, bytes)):
+        value = concrete(value)
+        if is_a(value, (str, range, bytes)) and not is_user_instance(value):
             return value
         if is_a(value, Tensor):
             self.inspect(value)
-            return self.native(lambda: list(value)) if value.ndim else value
+            return self.made(self.native(lambda: list(value))) if value.ndim else value
         if is_a(value, _CONTAINERS) and not self._has_own_iterator(value):
             self.read_content(value)
+            self.check_order(value)
             return self._unpacked(value, depth) if depth else value
         iterator = self.iterator(value)
         if is_user_instance(iterator):
-            step, _ = self.lookup(type(iterator), "__next__")
-            if type(step) is FunctionType:
+            step = self.method(iterator, "__next__")
+            if step is not None:
                 iterator = self._stepped(iterator, step)
+        elif not (is_a(iterator, GeneratorType) and is_instrumented(iterator.gi_code)):
+            iterator = self._elements(iterator)
         return self._unpacked(iterator, depth) if depth else iterator
+
+    def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
+        for element in iterator:
+            yield self.admitted(self.made(element))
 
     def _unpacked(self, values: Any, depth: int) -> Iterator[Any]:
         return (self.unpack(element, depth) for element in values)
 
     def _has_own_iterator(self, value: Any) -> bool:
-        return is_user_instance(value) and type(self.lookup(type(value), "__iter__")[0]) is FunctionType
+        return is_user_instance(value) and self.method(value, "__iter__") is not None
 
     def _stepped(self, iterator: Any, step: Callable[[Any], Any]) -> Iterator[Any]:
         while True:
@@ -55,25 +67,31 @@ class IterationHandlers(OperatorHandlers):
 
     def iterator(self, value: Any) -> Any:
         """iter(value)."""
-        if is_user_instance(value) and not is_a(value, (list, tuple, dict, Tensor)):
-            method, _ = self.lookup(type(value), "__iter__")
-            if type(method) is FunctionType:
+        value = concrete(value)
+        if is_user_instance(value) and not is_a(value, Tensor):
+            method = self.method(value, "__iter__")
+            if method is not None:
                 return self.call(method, (value,), {})
-            if hasattr(type(value), "__next__") and self.is_outside(value):
-                self.stop("external_iterator", f"a {type(value).__name__}")
-            elif type(self.lookup(type(value), "__getitem__")[0]) is FunctionType:
-                return self._by_index(value)
-            return iter(value)
+            if not is_a(value, _CONTAINERS):
+                if hasattr(type(value), "__next__") and self.is_outside(value):
+                    self.stop("external_iterator", f"a {type(value).__name__}")
+                elif self.method(value, "__getitem__") is not None:
+                    return self._by_index(value)
+                return iter(value)
         if is_a(value, Tensor):
             return iter(self.iterate(value))
-        if self.is_outside(value):
-            if is_a(value, _CONTAINERS):
-                self.read_content(value)
-            elif not is_a(value, (str, range, bytes)):
-                self.stop("external_iterator", f"a {type(value).__name__}")
-        elif is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
+        if is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
             self.read_content(value)
+            self.check_order(value)
+        elif not is_a(value, (str, range, bytes)) and self._is_foreign(value):
+            self.stop("external_iterator", f"a {type(value).__name__}")
         return iter(value)
+
+    def _is_foreign(self, value: Any) -> bool:
+        """Whether it can be iterated over, in a way of C code, or from where somebody else has got to."""
+        cls = type(value)
+        known = hasattr(cls, "__next__") and not self.is_outside(value)
+        return not known and (hasattr(cls, "__iter__") or hasattr(cls, "__getitem__"))
 
     def _by_index(self, value: Any) -> Iterator[Any]:
         """The old protocol: `__getitem__` with 0, 1, 2 ... until IndexError."""
@@ -88,20 +106,22 @@ class IterationHandlers(OperatorHandlers):
 
     def advance(self, iterator: Any, *default: Any) -> Any:
         """next(iterator, default)."""
-        if is_user_instance(iterator):
-            step, _ = self.lookup(type(iterator), "__next__")
+        iterator = concrete(iterator)
+        step = self.method(iterator, "__next__") if is_user_instance(iterator) else None
+        if step is not None:
             try:
                 return self.call(step, (iterator,), {})
             except StopIteration:
                 if default:
                     return default[0]
                 raise
-        if self.is_outside(iterator) or (not is_a(iterator, GeneratorType) and not hasattr(iterator, "__next__")):
+        if self.is_outside(iterator):
             self.stop("external_iterator", f"a {type(iterator).__name__}")
-        return next(iterator, *default)
+        return self.made(next(iterator, *default))
 
     def unpack(self, value: Any, depth: int) -> Any:
         """Something that Python may unpack `depth` levels deep."""
+        value = concrete(value)
         if depth <= 0 or is_a(value, (str, bytes, range)):
             return value
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
@@ -115,15 +135,21 @@ class IterationHandlers(OperatorHandlers):
 
     def mapping(self, value: Any) -> Any:
         """A mapping for `**value`."""
-        if is_a(value, dict):
+        value = concrete(value)
+        if is_a(value, dict) and not is_user_instance(value):
             self.read_content(value)
             return value
+        if not hasattr(type(value), "keys"):
+            return value  # Python raises what is to be raised
         keys = self.call(self.get_attribute(value, "keys"), (), {})
         return {key: self.get_item(value, key) for key in self.iterate(keys)}
 
     def context(self, manager: Any) -> Any:
         """A context manager for a with statement."""
+        manager = concrete(manager)
         cls = type(manager)
+        if not (hasattr(cls, "__enter__") and hasattr(cls, "__exit__")):
+            return manager  # Python raises what is to be raised
         if is_library_module(cls.__module__):
             return manager
         if is_user_instance(manager):
@@ -143,14 +169,15 @@ class RecordedContext:
 
     def __enter__(self) -> Any:
         recorder, manager = self._recorder, self._manager
-        enter, _ = recorder.lookup(type(manager), "__enter__")
-        self._exit, _ = recorder.lookup(type(manager), "__exit__")
-        if type(enter) is FunctionType:
+        enter = recorder.method(manager, "__enter__")
+        self._exit = recorder.method(manager, "__exit__")
+        if enter is not None:
             return recorder.call(enter, (manager,), {})
-        return type(manager).__enter__(manager)
+        return recorder.admitted(recorder.made(type(manager).__enter__(manager)))
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, manager = self._recorder, self._manager
-        if type(self._exit) is FunctionType:
+        without_handlers(exception[1])
+        if self._exit is not None:
             return recorder.truth(recorder.call(self._exit, (manager, *exception), {}))
         return bool(type(manager).__exit__(manager, *exception))

@@ -6,8 +6,12 @@ methods are looked up (guarded) and called through the recorder, in Python's ord
 
 from __future__ import annotations
 
+import collections
+import datetime
 import enum
+import functools
 import types
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +21,7 @@ from tracejit.capture.containers import ContainerHandlers
 from tracejit.capture.policies import (
     BINARY,
     C_CALLABLES,
+    DICT_VIEWS,
     IN_PLACE,
     PRIMITIVE_TYPES,
     SPECIAL_NAMES,
@@ -28,12 +33,20 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
 __all__ = ["OperatorHandlers"]
 
+_OPERANDS: tuple[type, ...] = (
+    *PRIMITIVE_TYPES, list, tuple, dict, set, frozenset, range, slice, collections.deque, *DICT_VIEWS, type, types.UnionType,
+    datetime.date, datetime.time, datetime.timedelta, datetime.timezone, enum.Enum, DType, np.dtype, np.generic,
+    types.FunctionType, types.MethodType, types.ModuleType, *C_CALLABLES,
+)  # fmt: skip
+"""Types whose operators, as far as C code has them, depend on nothing but their operands."""
+_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
+"""Types of outside objects that guards do not tell apart from each other."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
@@ -44,7 +57,7 @@ class OperatorHandlers(ContainerHandlers):
     def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
-            return compute(left, right)
+            return self._identity_test(symbol, left, right)
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):
@@ -65,9 +78,33 @@ class OperatorHandlers(ContainerHandlers):
         left, right = self.settled(left), self.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
-        self.read_content(left, deep=True)
-        self.read_content(right, deep=True)
-        return self.native(lambda: compute(left, right))
+        for operand in (left, right):
+            if not is_a(operand, _OPERANDS) and not (symbol in ("==", "!=") and type(operand).__eq__ is object.__eq__):
+                self.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
+            self.read_content(operand, deep=True)
+        if is_a(left, np.generic) or is_a(right, np.generic):
+            return self._numpy_scalars(lambda: compute(left, right))
+        return self.made(self.native(lambda: compute(left, right)))
+
+    def _numpy_scalars(self, compute: Callable[[], Any]) -> Any:
+        """An operation of NumPy's scalars.  Where NumPy would warn, each call has to."""
+        try:
+            with np.errstate(all="raise"):
+                return self.native(compute)
+        except FloatingPointError:
+            self.stop("impure_call", "a warning of NumPy")
+        return compute()
+
+    def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
+        if is_symbolic(left) or is_symbolic(right):
+            if left is not right and type(plain(left)) is type(plain(right)):
+                self.stop("object_identity", f"operator {symbol} on numbers")
+            left, right = (left, right) if left is right else (plain(left), plain(right))
+        same = left is right
+        texts = self.sources.get(id(left)), self.sources.get(id(right))
+        if None not in texts and (is_a(left, _SHAREABLE) or is_a(right, _SHAREABLE)):  # guards tell other objects apart anyway
+            self.miss_if(f"({texts[0]} is {texts[1]}) is not {same}")
+        return same is (symbol == "is")
 
     def _symbolic_binary(self, symbol: str, left: Any, right: Any) -> Any:
         compute = BINARY[symbol]
@@ -114,9 +151,9 @@ class OperatorHandlers(ContainerHandlers):
         forward: tuple[Any, Any, Any] = (self.lookup(type(left), f"__{name}__")[0], left, right)
         backward = (self.lookup(type(right), f"__{reflected}__")[0], right, left)
         candidates = [forward, backward]
-        if type(left) is type(right) and not comparison:
-            candidates = [forward]
-        elif type(right) is not type(left) and issubclass(type(right), type(left)):
+        if type(left) is type(right):
+            candidates = candidates[: 2 if comparison else 1]
+        elif issubclass(type(right), type(left)) and (comparison or self._has_own(type(left), reflected, backward[0])):
             candidates.reverse()
         if in_place:
             candidates.insert(0, (self.lookup(type(left), f"__i{name}__")[0], left, right))
@@ -125,18 +162,26 @@ class OperatorHandlers(ContainerHandlers):
                 continue
             if type(method) is FunctionType:
                 result = self.call(method, (owner, other), {})
-            elif type(method) in C_CALLABLES:
+            elif type(method) in C_CALLABLES and (
+                method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, str, int, float))
+            ):
                 self.read_content(owner, deep=True)
                 self.read_content(other, deep=True)
-                result = method(owner, other)
+                result = self.native(lambda: method(owner, other))  # noqa: B023  (called at once)
+            elif method is None:
+                continue
             else:
                 self.stop("unknown_callable", type(method).__name__)
                 return ABSENT
             if result is not NotImplemented:
-                return result
+                return self.made(result)
         if symbol in ("==", "!="):
             return (left is right) is (symbol == "==")
         return ABSENT
+
+    def _has_own(self, base: type, name: str, method: Any) -> bool:
+        """Whether `method`, of a subclass, is not what `base` has: then it is asked first."""
+        return self.lookup(base, f"__{name}__")[0] is not method
 
     # -- unary, comparison, truth
     def unary(self, name: str, value: Any) -> Any:
@@ -144,6 +189,8 @@ class OperatorHandlers(ContainerHandlers):
             method, _ = self.lookup(type(value), f"__{name}__")
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})
+        elif not (_is_simple(value) or is_a(value, np.generic)):
+            self.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
         return UNARY[name](value)
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
@@ -161,18 +208,21 @@ class OperatorHandlers(ContainerHandlers):
             self.inspect(value)
             return self.native(lambda: bool(value))
         if is_user_instance(value):
-            method, _ = self.lookup(cls, "__bool__")
-            if type(method) is FunctionType:
+            method = self.method(value, "__bool__")
+            if method is not None:
                 result = self.call(method, (value,), {})
-                if type(result) is not bool:
-                    raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
-                return result
-            if method is ABSENT and type(self.lookup(cls, "__len__")[0]) is FunctionType:
+                if type(plain(result)) is not bool:
+                    raise TypeError(f"__bool__ should return bool, returned {type(plain(result)).__name__}")
+                return bool(result)
+            if self.method(value, "__len__") is not None:
                 return bool(self.length(value))
-        if is_a(value, (list, dict, set)):
+        if is_a(value, (list, tuple, dict, set, frozenset)):
             return bool(self.length(value) > 0)
-        self.read_content(value)
-        return bool(value)
+        if hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
+            if not is_a(value, (np.generic, enum.Enum, range, datetime.timedelta, *DICT_VIEWS)):
+                self.stop("unknown_call", f"the truth value of a {cls.__name__}")
+            self.read_content(value)
+        return self.native(lambda: bool(value))
 
     # -- text
     def check_text(self, value: Any) -> None:
@@ -191,12 +241,14 @@ class OperatorHandlers(ContainerHandlers):
             if conversion == -1:
                 names.insert(0, "__format__")
             for name in names:
-                method, _ = self.lookup(type(value), name)
-                if type(method) is FunctionType:
+                method = self.method(value, name)
+                if method is not None:
                     arguments = (value, specification) if name == "__format__" else (value,)
                     text = self.call(method, arguments, {})
                     return text if name == "__format__" else format(text, specification)
         self.check_text(value)
+        if specification.endswith("n"):
+            self.stop("impure_call", "a format that depends on the locale")
         self.read_content(value, deep=True)
         return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
 

@@ -8,6 +8,7 @@ is not listed here is unknown, and a reason to run eagerly.
 from __future__ import annotations
 
 import builtins
+import cmath
 import collections
 import datetime
 import decimal
@@ -17,6 +18,8 @@ import itertools
 import math
 import operator
 import types
+import unicodedata
+import weakref
 from typing import Any
 
 import numpy as np
@@ -26,16 +29,18 @@ from tracejit.core.dtypes import DType
 __all__ = [
     "BINARY",
     "BUILTIN_CONTAINERS",
+    "CALLED_BACK",
+    "CALLED_BY_NAME",
     "CHANGING_METHODS",
     "COMPUTED_NUMBERS",
     "C_CALLABLES",
+    "DICT_VIEWS",
     "IDENTITY_TYPES",
     "IMPURE",
     "INLINED_TYPES",
     "IN_PLACE",
     "PRIMITIVE_TYPES",
     "PURE_FUNCTIONS",
-    "PURE_MODULES",
     "PURE_TYPES",
     "READING_METHODS",
     "REFUSED_LIBRARY",
@@ -43,11 +48,14 @@ __all__ = [
     "SWAPPED",
     "TRANSPARENT_TYPES",
     "UNARY",
+    "bound_to",
     "builtin_base",
     "has_plain_state",
     "instance_dictionary",
     "is_a",
+    "is_changeable",
     "is_library_module",
+    "is_python_class",
     "is_user_instance",
 ]  # fmt: skip
 
@@ -72,13 +80,23 @@ TRANSPARENT_TYPES: frozenset[type] = frozenset(
 )  # fmt: skip
 """Types whose whole state the recorder guards, or that cannot change."""
 
+_PURE_MODULES = (math, cmath, unicodedata)
 PURE_FUNCTIONS: frozenset[Any] = frozenset(
     {
         builtins.abs, builtins.all, builtins.any, builtins.ascii, builtins.bin, builtins.callable, builtins.chr, builtins.divmod,
         builtins.format, builtins.hex, builtins.oct, builtins.ord, builtins.pow, builtins.repr, builtins.round, builtins.sorted,
         builtins.sum, builtins.max, builtins.min, builtins.len, builtins.isinstance, builtins.issubclass, functools.reduce,
+        operator.index, operator.concat, operator.countOf, operator.indexOf,
+        *(f for module in _PURE_MODULES for f in vars(module).values() if type(f) is types.BuiltinFunctionType),
     }
 )  # fmt: skip
+"""Functions whose result depends on nothing but their arguments, and that change nothing."""
+CALLED_BACK: dict[Any, tuple[int, ...]] = {functools.reduce: (0,), builtins.map: (0,), builtins.filter: (0,)}
+CALLED_BACK |= {itertools.starmap: (0,), itertools.takewhile: (0,), itertools.dropwhile: (0,), itertools.filterfalse: (0,)}
+CALLED_BACK |= {itertools.accumulate: (1,), itertools.groupby: (1,)}
+"""C functions and types that call what they are given at these positions; everything else that is callable they only pass on."""
+CALLED_BY_NAME: frozenset[str] = frozenset({"key", "func"})
+"""The keywords of such arguments."""
 PURE_TYPES: frozenset[type] = frozenset(
     {
         int, float, bool, str, bytes, complex, list, tuple, set, frozenset, dict, range, slice, enumerate, zip, map, filter,
@@ -86,7 +104,6 @@ PURE_TYPES: frozenset[type] = frozenset(
         types.SimpleNamespace, *(t for t in vars(itertools).values() if isinstance(t, type)),
     }
 )  # fmt: skip
-PURE_MODULES = frozenset({"math", "_operator", "itertools", "cmath", "unicodedata", "_struct", "binascii"})
 COMPUTED_NUMBERS: frozenset[Any] = frozenset(
     {
         math.sqrt, math.exp, math.log, math.cos, math.sin, math.tan, math.pow, math.floor, math.ceil, math.log2, math.log10, math.tanh,
@@ -145,6 +162,8 @@ INLINED_TYPES: set[type] = set()
 
 _CONVERTED_PACKAGES = ("tracejit.nn.", "tracejit.optim.", "tracejit.data.")
 _HEAP_TYPE = 1 << 9
+_IMMUTABLE_TYPE = 1 << 8
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def is_library_module(name: str | None) -> bool:
@@ -156,8 +175,38 @@ def is_library_module(name: str | None) -> bool:
 
 
 def is_heap_type(cls: type) -> bool:
-    """Whether a class was made by a class statement (or type()), so that its attributes may change."""
+    """Whether a class was made while the program ran: by a class statement, or by an extension module."""
     return bool(cls.__flags__ & _HEAP_TYPE)
+
+
+def is_changeable(cls: type) -> bool:
+    """Whether attributes of a class may be set."""
+    return is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
+
+
+_written_in_python: dict[
+    int, tuple[weakref.ref[type], bool]
+] = {}  # by id; a class that dies is dropped, without running Python code
+
+
+def is_python_class(cls: type) -> bool:
+    """Whether a class was made by a class statement: it has no methods, no constructor and no memory that C code knows of."""
+    known = _written_in_python.get(id(cls))
+    if known is None or known[0]() is not cls:
+        found = is_heap_type(cls) and not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
+        gone: Any = functools.partial(dict.pop, _written_in_python, id(cls))  # the reference, its argument, is the default
+        known = _written_in_python[id(cls)] = weakref.ref(cls, gone), found
+    return known[1]
+
+
+def _of_c(value: Any, cls: type) -> bool:
+    """Whether this attribute of `cls` is one that C code gave it."""
+    kind = type(value)
+    if kind in _C_METHODS:
+        return value.__objclass__ is cls
+    if kind is types.BuiltinFunctionType:  # __new__ and static methods
+        return value.__self__ is cls
+    return kind is types.GetSetDescriptorType and value.__objclass__ is cls and value.__name__ not in ("__dict__", "__weakref__")
 
 
 def is_a(value: object, classes: type | tuple[type, ...]) -> bool:
@@ -171,21 +220,26 @@ def instance_dictionary(value: object) -> dict[str, Any] | None:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
-    return found
+    return found if type(found) is dict else None
 
 
 def builtin_base(cls: Any) -> Any:
     """The first class of the MRO that is written in C: what the memory of an instance looks like."""
-    return next(base for base in cls.__mro__ if not is_heap_type(base))
+    return next(base for base in cls.__mro__ if not is_python_class(base))
 
 
-@functools.cache
 def has_plain_state(cls: Any) -> bool:
     """Whether instances keep all their state in `__dict__` and slots."""
-    return is_heap_type(cls) and cls.__module__ != "builtins" and builtin_base(cls) is object
+    return cls is not object and builtin_base(cls) is object
 
 
 def is_user_instance(value: object) -> bool:
     """Whether special methods of `value` may be Python code of the program."""
     cls = type(value)
-    return is_heap_type(cls) and cls.__module__ != "builtins" and not issubclass(cls, (enum.Enum, np.generic, DType))
+    return is_python_class(cls) and not issubclass(cls, (np.generic, DType, enum.Enum))
+
+
+def bound_to(function: Any) -> Any:
+    """What a C function is bound to: the object that it reads or changes.  None for a function of a module, or of a class."""
+    owner = getattr(function, "__self__", None) if type(function) in C_CALLABLES else None
+    return None if is_a(owner, (types.ModuleType, type)) else owner

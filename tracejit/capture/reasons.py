@@ -49,6 +49,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "object_identity": ("{} depends on where objects lie in memory", "Use a key of your own"),
     "object_text": ("the text of {} contains an address or cannot be followed", "Format plain values"),
     "number_range": ("an integer that the tensor's dtype cannot hold exactly is used: {}", "Use a float, or a wider dtype"),
+    "unknown_origin": (
+        "{} is used that was reached in a way that no guard can repeat",
+        "Reach it by a name, an attribute or an item, or create it inside the compiled function",
+    ),
     "tensor_contents": ("tensor contents leave the program: {}", "Keep the values in tensors, or convert them outside"),
     "tensor_origin": ("a tensor of unknown origin is used: {}", "Create it outside the compiled function, or from tensors in it"),
     "tensor_state": ("{} changes or reads the state of a tensor beyond its contents", "Do it outside the compiled function"),

@@ -10,12 +10,13 @@ import collections
 import datetime
 import decimal
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, has_plain_state, is_a
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, has_plain_state, is_a
 from tracejit.capture.symbols import ObjectIdentity, is_symbolic
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.tensor import Size, Tensor
@@ -23,7 +24,6 @@ from tracejit.tensor import Size, Tensor
 __all__ = ["Recipes"]
 
 _CONSTANT_TYPES: tuple[type, ...] = (
-    slice,
     range,
     decimal.Decimal,
     datetime.datetime,
@@ -63,18 +63,39 @@ class Recipes:
         if cls is ObjectIdentity:
             recorder.namespace["id"] = id
             return f"id({self.text(value.owner)})"
+        if cls is types.MethodType:
+            return self._method(value, value.__func__)
+        if bound_to(value) is not None:
+            return self._define(value, f"{self.text(value.__self__)}.{value.__name__}")
+        if cls is slice:
+            return self._define(value, f"slice({', '.join(map(self.text, (value.start, value.stop, value.step)))})")
         if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
             return recorder.constant(value)
+        build = self._builder(value, cls)
+        if build is None or not recorder.is_made(value):
+            recorder.stop("unknown_origin" if build else "unbuildable", cls.__name__)
+            return "None"
+        return build(value, cls)
+
+    def _builder(self, value: Any, cls: Any) -> Callable[[Any, Any], str] | None:
+        """What writes down how to make such a value anew; None for what cannot be."""
         if cls in (tuple, Size) or (is_a(value, tuple) and hasattr(cls, "_fields")):
-            return self._tuple(value, cls)
+            return self._tuple
         if cls in (list, dict, set, collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque):
-            return self._container(value, cls)
+            return self._container
         if cls is frozenset:
-            return self._define(value, f"{recorder.constant(frozenset)}(({''.join(self.text(v) + ', ' for v in value)}))")
-        if self._is_plain_object(value, cls):
-            return self._object(value, cls)
-        recorder.stop("unbuildable", cls.__name__)
-        return "None"
+            return self._frozenset
+        return self._object if cls is types.SimpleNamespace or self._is_plain_object(value, cls) else None
+
+    def _frozenset(self, value: frozenset[Any], cls: type) -> str:
+        return self._define(value, f"{self.recorder.constant(cls)}(({''.join(self.text(v) + ', ' for v in value)}))")
+
+    def _method(self, value: types.MethodType, function: Any) -> str:
+        if not self.recorder.is_outside(function):
+            self.recorder.stop("unbuildable", f"method {function.__qualname__}")
+            return "None"
+        make = self.recorder.constant(types.MethodType)
+        return self._define(value, f"{make}({self.source(function)}, {self.text(value.__self__)})")
 
     def _define(self, value: Any, text: str) -> str:
         variable = self.recorder.variable()
@@ -141,7 +162,8 @@ class Recipes:
 
     def _object(self, value: Any, cls: type) -> str:
         self.recorder.namespace["new_object"] = object.__new__
-        variable = self._define(value, f"new_object({self.recorder.constant(cls)})")
+        maker = self.recorder.constant(cls)
+        variable = self._define(value, f"{maker}()" if cls is types.SimpleNamespace else f"new_object({maker})")
         for name, item in value.__dict__.items():
             self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(value.__dict__, name, item)}")
         return variable

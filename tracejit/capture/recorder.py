@@ -2,8 +2,9 @@
 
 `Recorder` is the base of the handlers (attributes.py, calls.py ...), which are mixed into one object in session.py.  Invariants:
 
-* An object in `sources` was reached from outside; its expression, evaluated in the prologue, reaches it again.  An object that is
-  not in `sources` was created during the run, or is a constant of the program.
+* An object in `sources` is outside: its expression, evaluated in the prologue, reaches it again.  An object in `_made` is the run's own.
+  What is neither, and has a state, comes from somewhere that no guard knows of: it is not `admitted` into instrumented code, the
+  recording stops.  So no handler can forget where an object is from.
 * Every expression is guarded once, where it is first read; lines are in the order of the run, so an expression only uses
   variables defined above it.
 * After `stop` the run goes on eagerly: handlers still do what Python does, and what they add to the recording is not used.
@@ -15,10 +16,23 @@ from __future__ import annotations
 
 import builtins
 import collections
+import datetime
+import decimal
+import enum
+import functools
 import math
 import sys
-from collections.abc import Callable, Hashable, Iterable
-from types import FunctionType
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy as np
@@ -26,10 +40,18 @@ import numpy as np
 from tracejit.capture import reasons
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.entry import MISS
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, has_plain_state, is_a
+from tracejit.capture.policies import (
+    DICT_VIEWS,
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    bound_to,
+    builtin_base,
+    has_plain_state,
+    is_a,
+)
 from tracejit.capture.reasons import Reason
-from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
-from tracejit.core.dtypes import default_dtype
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete
+from tracejit.core.dtypes import DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
 
@@ -39,6 +61,16 @@ ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
 _PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict)
+_PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
+_STATELESS = frozenset(
+    {
+        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, range, CodeType, DType, decimal.Decimal, datetime.datetime, datetime.date,
+        datetime.time, datetime.timedelta, datetime.timezone,
+    }
+)  # fmt: skip
+"""Types of values that cannot change, and lead nowhere."""
+_PASSING: tuple[type, ...] = (BaseException, GeneratorType, *DICT_VIEWS)
+"""Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
 
 
 def user_line(fallback: str = "") -> str:
@@ -58,9 +90,10 @@ def user_line(fallback: str = "") -> str:
 class TensorSource:
     """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
 
-    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call."""
+    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `strides_read`: even at the strides of dimensions
+    of one element, which no computation depends on; `argument`: it is an argument of the call."""
 
-    __slots__ = ("argument", "hooks_guarded", "inspected", "is_leaf", "is_view", "requires_grad", "tensor", "used", "variable")
+    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "requires_grad", "strides_read", "tensor", "used", "variable")
 
     def __init__(self, tensor: Tensor, variable: str, argument: bool) -> None:
         self.tensor = tensor
@@ -68,7 +101,7 @@ class TensorSource:
         self.argument = argument
         self.used = False
         self.inspected = False
-        self.hooks_guarded = False
+        self.strides_read = False
         self.is_view = tensor._base is not None
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
@@ -92,6 +125,8 @@ class Recorder:
         self.instance_reads: set[str] = set()  # expressions of attributes found in the dictionary of an instance
         self.paths: list[str] = []  # variables of objects that may be changed: they must stay distinct
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
+        self.values: Mapping[int, int] = {}  # the interpreter's: ids of the tensors of the program
+        self._made: dict[int, Any] = {}
         self._constants: dict[int, str] = {}
         self._expressions: set[str] = set()
         self._symbolic: dict[str, SymbolicNumber] = {}
@@ -175,6 +210,66 @@ class Recorder:
         self.sources[id(value)] = expression
         self.keep.append(value)
 
+    def fixed(self, value: Any) -> Any:
+        """`value` is the very object that every call finds for which the guards so far hold; returns it."""
+        if type(value) not in _STATELESS and not self.is_outside(value):
+            self.register(value, self.constant(value))
+        return value
+
+    def made(self, value: Any) -> Any:
+        """`value` was made by this run, as were the containers in it of which nothing is known yet; returns it."""
+        cls = type(value)
+        if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
+            return value
+        self._made[id(value)] = value
+        if is_a(value, (list, tuple, set, frozenset)):
+            for element in builtin_base(cls).__iter__(value):
+                if is_a(element, _CONTAINER_TYPES):
+                    self.made(element)
+        elif is_a(value, dict):
+            for element in dict.values(value):
+                if is_a(element, _CONTAINER_TYPES):
+                    self.made(element)
+        return value
+
+    def is_made(self, value: Any) -> bool:
+        """Whether this run made `value`."""
+        return id(value) in self._made or (id(value) in self.values and id(value) not in self.tensors)
+
+    def _is_known(self, value: Any) -> bool:
+        return id(value) in self.sources or id(value) in self._made
+
+    @staticmethod
+    def _is_iterator(cls: type) -> bool:
+        """Whether instances are iterators of C code, which are used up where they were made."""
+        return hasattr(cls, "__next__") and not has_plain_state(cls)
+
+    def admitted(self, value: Any) -> Any:
+        """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
+        if self.stopped or self._explains(value):
+            return value
+        if is_a(value, Tensor):
+            self.stop("tensor_origin", f"shape {list(value._array.shape)}")
+        else:
+            self.stop("unknown_origin", f"a {type(value).__module__}.{type(value).__qualname__}")
+        return value
+
+    def _explains(self, value: Any) -> bool:
+        return type(value) in _STATELESS or self._is_known(value) or id(value) in self.values or self._explains_itself(value)
+
+    def _explains_itself(self, value: Any) -> bool:
+        cls: Any = type(value)
+        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls):
+            return True
+        if is_a(value, (enum.Enum, type, ModuleType)):  # of which there is one, whatever leads to it
+            self.fixed(value)
+            return True
+        if cls is MethodType:
+            return self._explains(value.__func__) and self._explains(value.__self__)
+        if cls is slice:
+            return all(map(self._explains, (value.start, value.stop, value.step)))
+        return is_a(value, IDENTITY_TYPES) and self._explains(bound_to(value))
+
     def read(
         self, value: Any, expression: str, *, symbolic: bool = False, by_identity: bool = False, argument: bool = False
     ) -> Any:
@@ -195,7 +290,11 @@ class Recorder:
             return value
         known = self.sources.get(id(value))
         if known is not None:
-            self.miss_if(f"{expression} is not {known}")
+            if known != expression:
+                self.miss_if(f"{expression} is not {known}")
+            return value
+        if self.is_made(value):  # a place was written to in a way that nobody noticed
+            self.stop("read_after_change", expression)
             return value
         self.keep.append(value)
         if by_identity or not self._has_path(value):
@@ -215,9 +314,11 @@ class Recorder:
             )
             self.miss_if(f"{variable}.__globals__ is not {self.constant(value.__globals__)}")
             self.paths.append(variable)
+        elif cls in (BuiltinFunctionType, MethodWrapperType):
+            self.miss_if(f"type({variable}) is not {self.constant(cls)} or {variable}.__name__ != {value.__name__!r}")
         else:
             self.miss_if(f"type({variable}) is not {self.constant(cls)}")
-            if cls not in (tuple, frozenset, slice):
+            if cls not in (tuple, frozenset, slice, MethodType, functools.partial):
                 self.paths.append(variable)
         if is_a(value, (tuple, frozenset)):
             self.read_content(value)
@@ -237,9 +338,11 @@ class Recorder:
             return True
         if cls is FunctionType:
             return value.__closure__ is not None
+        if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
+            return bound_to(value) is not None
         if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
             return False
-        return cls is slice or has_plain_state(cls) or builtin_base(cls) in _CONTAINER_TYPES
+        return cls in _PATHS or has_plain_state(cls) or builtin_base(cls) in _CONTAINER_TYPES
 
     def guard_value(self, value: Any, expression: str) -> None:
         """A guard that `expression` is this simple value, by type and bits."""
@@ -255,11 +358,12 @@ class Recorder:
             self.miss_if(f"type({variable}) is not {cls} or {self._differs(variable, value)}")
 
     # -- tensors
-    def inspect(self, tensor: Any) -> None:
-        """Python may have looked at the metadata of `tensor`."""
+    def inspect(self, tensor: Any, *, strides: bool = False) -> None:
+        """Python may have looked at the metadata of `tensor`; strides: at all its strides."""
         source = self.tensors.get(id(tensor))
         if source is not None:
             source.inspected = True
+            source.strides_read = source.strides_read or strides
 
     def inspect_all(self, values: Iterable[Any]) -> None:
         """The same for every tensor in nested local containers."""
@@ -329,7 +433,5 @@ class Recorder:
     def unwatched(self, action: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
-
-def plain_all(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Every symbolic number replaced by the number behind it, without guards."""
-    return tuple(plain(value) if is_symbolic(value) else value for value in values)
+    def native(self, action: Callable[[], Any]) -> Any:
+        raise NotImplementedError

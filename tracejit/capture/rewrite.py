@@ -44,6 +44,19 @@ def _declared(node: FunctionNode) -> tuple[set[str], set[str]]:
     return names
 
 
+def _gathered(node: FunctionNode) -> set[str]:
+    """Names for which Python makes a container: `*args`, `**kwargs`, starred targets, the rest in a pattern."""
+    names = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Starred) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):
+            names.add(part.value.id)
+        elif isinstance(part, ast.MatchStar) and part.name:
+            names.add(part.name)
+        elif isinstance(part, ast.MatchMapping) and part.rest:
+            names.add(part.rest)
+    return names
+
+
 def _target_depth(target: ast.expr) -> int:
     """How many levels of unpacking a target asks for."""
     if isinstance(target, ast.Tuple | ast.List):
@@ -61,6 +74,7 @@ class Rewriter(ast.NodeTransformer):
         self.class_name = class_name
         self.first_argument = arguments[0].arg if arguments else None
         self.globals, self.nonlocals = _declared(node)
+        self.gathered = _gathered(node)
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
 
@@ -93,6 +107,10 @@ class Rewriter(ast.NodeTransformer):
                     child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
         return new
 
+    def made(self, expression: ast.expr) -> ast.expr:
+        """An expression whose value Python makes there."""
+        return self.place(self.handler("made", expression), expression)
+
     def statement(self, expression: ast.expr, node: ast.AST) -> ast.stmt:
         return self.place(ast.Expr(expression), node)
 
@@ -102,7 +120,7 @@ class Rewriter(ast.NodeTransformer):
             return node
         name = self.mangle(node.id)
         if name in self.local or any(name in names for names in self.comprehension_names):
-            return node
+            return self.made(node) if node.id in self.gathered else node
         if name in self.free:
             return self.place(self.handler("load_free", ast.Constant(name)), node)
         return self.place(self.handler("load_global", ast.Constant(name)), node)
@@ -189,7 +207,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return node
         node.elts = [self.element(e) for e in node.elts]
-        return node
+        return self.made(node)
 
     visit_List = visit_Tuple = visit_Set = display
 
@@ -203,7 +221,7 @@ class Rewriter(ast.NodeTransformer):
             self.element(value) if key else self.handler("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return self.place(ast.Dict([self.element(key) if key else None for key in node.keys], values), node)
+        return self.made(self.place(ast.Dict([self.element(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
@@ -248,7 +266,7 @@ class Rewriter(ast.NodeTransformer):
         else:
             node.elt = self.element(node.elt)
         self.comprehension_names.pop()
-        return self.place(node, node)
+        return self.made(self.place(node, node))
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
 
@@ -260,13 +278,14 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         node.args = self.visit_defaults(node.args)
-        return node
+        return self.made(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         self.refuse_shared_names([node.name], "a definition")
         node.args = self.visit_defaults(node.args)
         decorators = [self.visit(d) for d in node.decorator_list]
-        node.decorator_list = [self.place(self.handler("callee", d), d) for d in decorators]
+        made = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "made", ast.Load()), node)
+        node.decorator_list = [*(self.place(self.handler("callee", d), d) for d in decorators), made]
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
@@ -419,7 +438,9 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         self.refuse_shared_names([node.name] if node.name else [], "an exception handler")
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        node.body.insert(0, self.statement(self.handler("caught"), node.body[0]))
+        return node
 
     def visit_asynchronous(self, node: ast.AST) -> ast.AST:
         raise NotConvertible("unsupported_syntax", "an asynchronous statement")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tracejit.autograd.tape import next_sequence
@@ -23,6 +23,7 @@ from tracejit.capture.frame import current
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.symbols import concrete, is_symbolic, plain
 from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.capture.tracebacks import without_handlers
 from tracejit.codegen.call_hook import allow, unwatch, watch
 from tracejit.core import dtypes
 from tracejit.core.interpreter import pushed, state
@@ -180,22 +181,8 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _without_recorder(error: BaseException) -> BaseException:
-    """The error with the frames of the recorder taken out of its traceback, and out of those of the errors behind it."""
-    seen: set[int] = set()
-    pending: BaseException | None = error
-    while pending is not None and id(pending) not in seen:
-        seen.add(id(pending))
-        frames: list[TracebackType] = []
-        step = pending.__traceback__
-        while step is not None:
-            frames.append(step)
-            step = step.tb_next
-        kept: TracebackType | None = None
-        for frame in reversed(frames):
-            if not frame.tb_frame.f_code.co_filename.startswith(_OWN_DIRECTORY):
-                kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-        pending.__traceback__ = kept
-        pending = pending.__cause__ or pending.__context__
+    """The error as the program would see it: no frames of the recorder in its traceback, nor in those of the errors behind it."""
+    without_handlers(error)
     return error
 
 

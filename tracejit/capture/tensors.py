@@ -48,6 +48,7 @@ class RecordingInterpreter(Interpreter):
         self.requires_grad: set[int] = set()
         self._plain_writes: set[int] = set()  # outputs of writes that no gradient flows through, whatever the tensor requires
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
+        recorder.values = self.values
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self.first_sequence = first_sequence  # nodes of the tape before it were made outside
