@@ -324,6 +324,7 @@ class AttributeHandlers(EffectHandlers):
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        owner = concrete(owner)
         cls = type(owner)
         setter = cls.__setattr__
         if is_a(owner, Tensor) or setter is object.__setattr__:
@@ -332,7 +333,7 @@ class AttributeHandlers(EffectHandlers):
             self.call(self.lookup(cls, "__setattr__")[0], (owner, name, value), {})
         else:
             self._stop_storing(owner, name)
-            setattr(concrete(owner), name, plain(value))
+            setattr(owner, name, plain(value))
 
     def _stop_storing(self, owner: Any, name: str) -> None:
         cls = type(owner)
@@ -366,13 +367,14 @@ class AttributeHandlers(EffectHandlers):
         self.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:
+        owner = concrete(owner)
         cls = type(owner)
         deleter = cls.__delattr__
         if type(deleter) is types.FunctionType:
             self.call(self.lookup(cls, "__delattr__")[0], (owner, name), {})
         elif deleter is not object.__delattr__ or is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
-            delattr(concrete(owner), name)
+            delattr(owner, name)
         else:
             self.plain_delete_attribute(owner, name)
 

@@ -32,7 +32,7 @@ from tracejit.capture.policies import (
     is_a,
     is_user_instance,
 )
-from tracejit.capture.recorder import ABSENT
+from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
@@ -257,7 +257,7 @@ class BuiltinCallHandlers(IterationHandlers):
         if type(value) not in PRIMITIVE_TYPES:
             method = self.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:
-                return hash(_OfHash(self.call(method, (value,), {})))
+                return hash(Said(self.call(method, (value,), {})))
             self.stop("object_identity", "hash()")
         return hash(value)
 
@@ -306,6 +306,10 @@ class BuiltinCallHandlers(IterationHandlers):
         """int(x), list(x), zip(a, b), str(x) ..."""
         return self.made(self._call_pure_type(cls, arguments, keywords))
 
+    def _converted_by(self, cls: Any, method: Any, value: Any) -> Any:
+        """`cls(value)` by the special method of the program."""
+        return cls(Said.by(method.__name__, self.call(method, (value,), {})))
+
     def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if cls is bool and len(arguments) == 1 and not keywords:
             return self.truth(arguments[0])
@@ -325,7 +329,7 @@ class BuiltinCallHandlers(IterationHandlers):
             found = [self.lookup(type(arguments[0]), name)[0] for name in _CONVERSIONS[cls]]
             method = next((m for m in found if m is not ABSENT), None)
             if type(method) is FunctionType:
-                return cls(self.settled(self.call(method, (arguments[0],), {})))
+                return self._converted_by(cls, method, arguments[0])
         if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
             method = self.method(arguments[0], "__reversed__")
             if method is not None:
@@ -338,18 +342,6 @@ class BuiltinCallHandlers(IterationHandlers):
             for argument in (*arguments, *keywords.values()):
                 self.read_content(argument, deep=True)
         return self.native(lambda: cls(*arguments, **keywords))
-
-
-class _OfHash:
-    """Something whose `__hash__` has been called: `hash` makes of it what it makes of any."""
-
-    __slots__ = ("_said",)
-
-    def __init__(self, said: Any) -> None:
-        self._said = said
-
-    def __hash__(self) -> int:
-        return concrete(self._said)  # type: ignore[no-any-return]
 
 
 _CONVERSIONS: dict[type, tuple[str, ...]] = {

@@ -42,7 +42,12 @@ class CallHandlers(BuiltinCallHandlers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prepared: dict[int, Any] = {}
+        self._prepared: dict[int, tuple[FunctionType, Any]] = {}  # by the id of the function -> (that, the instrumented one)
+
+    def let_go(self) -> None:
+        self.closing = True
+        self._prepared.clear()
+        super().let_go()
 
     def callee(self, function: Any) -> Any:
         """What the instrumented frame calls for `function`."""
@@ -109,7 +114,7 @@ class CallHandlers(BuiltinCallHandlers):
     # -- Python functions
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
-        known = self._prepared.get(id(function))
+        _, known = self._prepared.get(id(function), (None, None))
         if known is not None and known.__defaults__ is function.__defaults__ and known.__kwdefaults__ is function.__kwdefaults__:
             return known
         if not self.is_made(function):
@@ -119,13 +124,12 @@ class CallHandlers(BuiltinCallHandlers):
         except NotConvertible as error:
             self.stop(error.code, error.detail)
             return function
-        self.keep.append(function)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         frame = CellType(Frame(function.__globals__, cells))
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
-        self._prepared[id(function)] = converted
+        self._prepared[id(function)] = function, converted
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:

@@ -27,9 +27,10 @@ from tracejit.capture.policies import (
     has_plain_state,
     is_a,
     is_heap_type,
+    is_python_class,
     is_user_instance,
 )
-from tracejit.capture.recorder import ABSENT
+from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
@@ -57,6 +58,12 @@ def _item(cls: type, text: str, key: str) -> str:
 
 def _length(cls: type, text: str) -> str:
     return f"{builtin_base(cls).__name__}.__len__({text})" if is_heap_type(cls) else f"len({text})"
+
+
+def _get(container: Any, key: Any) -> Any:
+    """An item, past the methods of a subclass."""
+    cls = type(container)
+    return builtin_base(cls).__getitem__(container, key) if is_python_class(cls) else container[key]
 
 
 def _elements(cls: type, text: str) -> str:
@@ -200,7 +207,7 @@ class ContainerHandlers(AttributeHandlers):
             return self.stored[id(owner), key]
         if not is_a(owner, (list, tuple, dict, str, range, bytes, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
-        value = base.__getitem__(owner, key)
+        value = _get(owner, key)
         return self.made(value) if type(key) is slice else value
 
     def _overrides(self, cls: type) -> bool:
@@ -234,7 +241,7 @@ class ContainerHandlers(AttributeHandlers):
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
         self.read_content(owner)
-        value = base.__getitem__(owner, key)
+        value = _get(owner, key)
         return self.made(value) if type(key) is slice else value
 
     def _guard_absence(self, text: str, key_text: str) -> None:
@@ -372,7 +379,7 @@ class ContainerHandlers(AttributeHandlers):
         if is_user_instance(value):
             method = self.method(value, "__len__")
             if method is not None:
-                return len(_OfLength(self.call(method, (value,), {})))
+                return len(Said(self.call(method, (value,), {})))
         if self.is_outside(value) and is_a(value, (list, dict, set)):
             if id(value) not in self.content_known and self.first_time("len", id(value)):
                 if id(value) in self.changed_unread:
@@ -470,15 +477,3 @@ class ContainerHandlers(AttributeHandlers):
         value = self.plain_item(owner, key)
         self.plain_delete_item(owner, key)
         return value
-
-
-class _OfLength:
-    """Something whose `__len__` has been called: `len` checks what it said."""
-
-    __slots__ = ("_said",)
-
-    def __init__(self, said: Any) -> None:
-        self._said = said
-
-    def __len__(self) -> int:
-        return concrete(self._said)  # type: ignore[no-any-return]

@@ -35,7 +35,12 @@ _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r")
 def active() -> Any:
     """The recorder of this thread, if it still records."""
     recorder = current.recorder
-    return None if recorder is None or recorder.stopped else recorder
+    if recorder is None or recorder.stopped:
+        return None
+    if recorder.closing:
+        recorder.stop("implicit_python", "the end of a generator that was not used up")
+        return None
+    return recorder
 
 
 def _plain_call(function: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.operators import OperatorHandlers
 from tracejit.capture.policies import DICT_VIEWS, is_a, is_library_module, is_user_instance
+from tracejit.capture.recorder import Said
 from tracejit.capture.symbols import concrete
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.tensor import Tensor
@@ -37,6 +38,8 @@ class IterationHandlers(OperatorHandlers):
             self.read_content(value)
             self.check_order(value)
             return self._unpacked(value, depth) if depth else value
+        if not (hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")):
+            return value  # Python raises what is to be raised
         iterator = self.iterator(value)
         if is_user_instance(iterator):
             step = self.method(iterator, "__next__")
@@ -71,7 +74,7 @@ class IterationHandlers(OperatorHandlers):
         if is_user_instance(value) and not is_a(value, Tensor):
             method = self.method(value, "__iter__")
             if method is not None:
-                return self.call(method, (value,), {})
+                return self._checked(self.call(method, (value,), {}))
             if not is_a(value, _CONTAINERS):
                 if hasattr(type(value), "__next__") and self.is_outside(value):
                     self.stop("external_iterator", f"a {type(value).__name__}")
@@ -86,6 +89,11 @@ class IterationHandlers(OperatorHandlers):
         elif not is_a(value, (str, range, bytes)) and self._is_foreign(value):
             self.stop("external_iterator", f"a {type(value).__name__}")
         return iter(value)
+
+    @staticmethod
+    def _checked(iterator: Any) -> Any:
+        """What `__iter__` has returned."""
+        return iterator if hasattr(type(iterator), "__next__") else iter(Said(iterator))
 
     def _is_foreign(self, value: Any) -> bool:
         """Whether it can be iterated over, in a way of C code, or from where somebody else has got to."""

@@ -32,7 +32,7 @@ from tracejit.capture.policies import (
     is_library_module,
     is_user_instance,
 )
-from tracejit.capture.recorder import ABSENT
+from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
@@ -61,7 +61,7 @@ class OperatorHandlers(ContainerHandlers):
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):
-                return self._symbolic_binary(symbol, left, right)
+                return self._symbolic_binary(symbol, left, right, compute)
             return compute(left, right)
         if is_a(left, Tensor) or is_a(right, Tensor):
             result = self._tensor_binary(symbol, left, right, in_place)
@@ -106,12 +106,12 @@ class OperatorHandlers(ContainerHandlers):
             self.miss_if(f"({texts[0]} is {texts[1]}) is not {same}")
         return same is (symbol == "is")
 
-    def _symbolic_binary(self, symbol: str, left: Any, right: Any) -> Any:
-        compute = BINARY[symbol]
+    @staticmethod
+    def _symbolic_binary(symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         for operand in (left, right):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
                 return compute(concrete(left), concrete(right))
-        return compute(left, right)
+        return BINARY[symbol](left, right)
 
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """An operator of Tensor; ABSENT where Python code of the program takes part."""
@@ -243,14 +243,21 @@ class OperatorHandlers(ContainerHandlers):
             for name in names:
                 method = self.method(value, name)
                 if method is not None:
-                    arguments = (value, specification) if name == "__format__" else (value,)
-                    text = self.call(method, arguments, {})
-                    return text if name == "__format__" else format(text, specification)
+                    return self._said_text(
+                        name, self.call(method, (value, specification)[: 1 + (name == "__format__")], {}), specification
+                    )
         self.check_text(value)
         if specification.endswith("n"):
             self.stop("impure_call", "a format that depends on the locale")
         self.read_content(value, deep=True)
         return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
+
+    @staticmethod
+    def _said_text(name: str, text: Any, specification: str) -> str:
+        said = Said(text)
+        if name == "__format__":
+            return format(said, "")
+        return format(repr(said) if name == "__repr__" else str(said), specification)
 
 
 def _has_stable_text(value: Any) -> bool:

@@ -55,7 +55,7 @@ from tracejit.core.dtypes import DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
 
-__all__ = ["ABSENT", "Recorder", "TensorSource", "user_line"]
+__all__ = ["ABSENT", "Recorder", "Said", "TensorSource", "user_line"]
 
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
@@ -87,6 +87,27 @@ def user_line(fallback: str = "") -> str:
     return found
 
 
+class Said:
+    """Something whose special method has been called: Python makes of what it `said` what it makes of any answer, errors included."""
+
+    __slots__ = ("said",)
+
+    def __init__(self, said: Any) -> None:
+        self.said = concrete(said)
+
+    def _say(self, *_: Any) -> Any:
+        return self.said
+
+    __len__ = __hash__ = __str__ = __repr__ = __format__ = __iter__ = _say
+
+    @staticmethod
+    def by(name: str, said: Any) -> Said:
+        """What has said it by the method `name`, and has no other."""
+        cls: Any = type("Said", (Said,), {"__slots__": (), name: Said._say})
+        made: Said = cls(said)
+        return made
+
+
 class TensorSource:
     """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
 
@@ -112,6 +133,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.stopped = False
+        self.closing = False  # the call has returned; what still runs is not in its place
         self.reason: Reason | None = None
         self.native_depth = 0
         self.namespace: dict[str, Any] = {
@@ -139,6 +161,13 @@ class Recorder:
         if not self.stopped:
             self.stopped = True
             self.reason = reasons.make(code, detail, user_line())
+
+    def let_go(self) -> None:
+        """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
+        recording, since it would have run earlier: a generator that was not used up, in a local list."""
+        self.closing = True
+        self._made = dict.fromkeys(self._made)
+        self.closing = False
 
     # -- names and lines
     def constant(self, value: Any) -> str:

@@ -181,8 +181,8 @@ class Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = node.func
         if isinstance(function, ast.Name) and function.id == "super" and not node.args and "super" not in self.local:
-            if self.first_argument is None:
-                raise NotConvertible("unsupported_syntax", "super() without an argument to bind")
+            if self.first_argument is None or "__class__" not in self.free:
+                return node  # it raises
             names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
             return self.place(self.handler("zero_argument_super", *names), node)
         arguments = [

@@ -207,6 +207,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
                 result = session.call(function, positional, named)
             finally:
                 session.unhook()
+            session.let_go()
             recording = finish(session, interpreter, result, grad_enabled)
     except BaseException as error:
         raise _without_recorder(error)  # noqa: B904  (the same error)
