@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 else:
     _Partial = functools.partial
 
+_TABLES = (list, tuple, int, float, complex, str, bytes)
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 _recording = Turn()
 _EAGER = state.base
@@ -150,12 +151,21 @@ class Entry:
             mine is not None
             and other is not None
             and self.recording.guards == recording.guards
+            and _same_objects(self.recording.namespace, recording.namespace)
             and self.recording.epilogue == recording.epilogue
             and self.recording.result == recording.result
             and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
             and self.recording.outputs == recording.outputs
             and mine.equals(other)
         )
+
+
+def _same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written."""
+    return some.keys() == others.keys() and all(
+        value is (other := others[name]) or (type(value) in _TABLES and type(other) is type(value) and value == other)
+        for name, value in some.items()
+    )
 
 
 def _dispatcher(function: Callable[..., Any], paths: list[Any]) -> Callable[..., Any]:

@@ -365,8 +365,8 @@ class Recorder:
         cls: Any = type(value)
         if is_a(value, Tensor):
             return True
-        if cls is FunctionType:
-            return value.__closure__ is not None
+        if cls is FunctionType:  # made anew by each call of whoever has its definition
+            return "<" in value.__qualname__
         if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
             return bound_to(value) is not None
         if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
