@@ -6,11 +6,37 @@ eager or the compiled function, observe() reads outside state at the end.  Resul
 
 from __future__ import annotations
 
+import contextlib
+import io
+
 import programs_containers
 import programs_eager
 import programs_language
 import programs_objects
+import programs_reach
 import programs_tensors
+from corpus_facts import facts, rounded
 from registered_programs import PROGRAMS
 
-__all__ = ["PROGRAMS", "programs_containers", "programs_eager", "programs_language", "programs_objects", "programs_tensors"]
+__all__ = [
+    "PROGRAMS", "programs_containers", "programs_eager", "programs_language", "programs_objects", "programs_reach", "programs_tensors",
+    "run",
+]  # fmt: skip
+
+ROUNDS = 3
+
+
+def run(maker, compiler, number=rounded):
+    """((what each call came to, outside state, what was printed), the function called): all calls, three times over.
+
+    number: how numbers are compared."""
+    function, calls, observe = maker()
+    called = compiler(function)
+    outcomes = []
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        for call in list(calls) * ROUNDS:
+            try:
+                outcomes.append(("returned", facts(call(called), number)))
+            except Exception as error:
+                outcomes.append(("raised", type(error), facts(error.args, number)))
+    return (outcomes, facts(observe(), number) if observe else None, printed.getvalue()), called

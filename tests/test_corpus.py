@@ -1,37 +1,18 @@
 """The corpus of capture_programs.py under `tracejit.compile`: recorded, served from Python, served from machine code.
 
-Each program's calls are made three times over, in a world of their own for every way, so that each path is recorded, replayed, and
-replayed again after whatever its calls changed.  A program without a reason must be replayed; results, errors and outside state are eager's.
+Each program's calls are made three times over, in a world of their own for every way, so that each path is recorded, replayed, and replayed
+again after whatever its calls changed.  A program without a reason must be replayed; results, errors and outside state are eager's.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import pytest
-from capture_programs import PROGRAMS
-from corpus_facts import facts
+from capture_programs import PROGRAMS, run
 
 import tracejit as T
 from tracejit.config import override
 
-ROUNDS = 3
 WAYS = {"cold": 0, "hot": 1}  # hot_calls
-
-
-def run(maker, compiler):
-    """((what each call came to, outside state, what was printed), the function called)."""
-    function, calls, observe = maker()
-    called = compiler(function)
-    outcomes = []
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        for call in list(calls) * ROUNDS:
-            try:
-                outcomes.append(("returned", facts(call(called))))
-            except Exception as error:
-                outcomes.append(("raised", type(error), facts(error.args)))
-    return (outcomes, facts(observe()) if observe else None, printed.getvalue()), called
 
 
 @pytest.mark.parametrize("way", WAYS)

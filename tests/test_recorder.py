@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import os
 import subprocess
 import sys
@@ -14,7 +12,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from capture_programs import PROGRAMS
+from capture_programs import PROGRAMS, run
 from capture_replay import Replayed
 
 import tracejit as T
@@ -23,45 +21,13 @@ from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal
 
 
-def facts(value):
-    """A value as something that can be compared."""
-    if isinstance(value, T.Tensor):
-        return (
-            "T",
-            tuple(value.shape),
-            str(value.dtype),
-            value.requires_grad,
-            [repr(v) for v in value.detach().reshape(-1).tolist()],
-        )
-    if isinstance(value, dict):
-        return "dict", [(facts(k), facts(v)) for k, v in value.items()]
-    if isinstance(value, (list, tuple)):
-        return type(value).__name__, [facts(v) for v in value]
-    if isinstance(value, (int, float, str, bool, type(None))):
-        return type(value).__name__, repr(value)
-    return (type(value).__name__, facts(vars(value))) if hasattr(value, "__dict__") else value
-
-
-def run(maker, compiler):
-    function, calls, observe = maker()
-    compiled = compiler(function)
-    outcomes = []
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        for call in calls:
-            try:
-                outcomes.append(("returned", facts(call(compiled))))
-            except Exception as error:
-                outcomes.append(("raised", type(error), facts(error.args)))
-    return (outcomes, facts(observe()) if observe else None, printed.getvalue()), compiled
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_recorded_and_replayed_calls_equal_eager_calls(name):
     maker, reason = PROGRAMS[name]
     if name == "random_numbers" and not hasattr(T, "rand"):
         pytest.skip("no random numbers")
-    eager, _ = run(maker, lambda function: function)
-    replayed, compiled = run(maker, Replayed)
+    eager, _ = run(maker, lambda function: function, repr)
+    replayed, compiled = run(maker, Replayed, repr)
     assert replayed == eager
     if reason is None:
         assert compiled.stats.compiled_calls > 0, compiled.reasons

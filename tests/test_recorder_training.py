@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 from capture_replay import Replayed
-from test_recorder import facts
+from corpus_facts import facts
 
 import tracejit as T
 from tracejit import nn, optim

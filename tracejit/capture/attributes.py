@@ -28,10 +28,10 @@ from tracejit.capture.policies import (
     is_library_module,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import concrete, is_symbolic, plain
+from tracejit.capture.symbols import SuperProxy, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
-__all__ = ["AttributeHandlers", "SuperProxy"]
+__all__ = ["AttributeHandlers"]
 
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
 _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
@@ -61,19 +61,14 @@ def _looks_up_as_usual(cls: type) -> bool:
     return package in sys.stdlib_module_names or package in ("builtins", "numpy")
 
 
+def _stores_as_usual(cls: type) -> bool:
+    """The same of storing attributes."""
+    return not issubclass(cls, (*_SHARED, threading.local)) and _looks_up_as_usual(cls)
+
+
 def _is_data_descriptor(found: Any) -> bool:
     """Whether it comes before what is in an instance's dictionary."""
     return hasattr(type(found), "__get__") and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
-
-
-class SuperProxy:
-    """`super()` in instrumented code."""
-
-    __slots__ = ("cls", "instance")
-
-    def __init__(self, cls: type, instance: Any) -> None:
-        self.cls = cls
-        self.instance = instance
 
 
 class AttributeHandlers(EffectHandlers):
@@ -326,11 +321,10 @@ class AttributeHandlers(EffectHandlers):
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         owner = concrete(owner)
         cls = type(owner)
-        setter = cls.__setattr__
-        if is_a(owner, Tensor) or setter is object.__setattr__:
-            self.plain_set_attribute(value, owner, name)
-        elif type(setter) is types.FunctionType:
+        if type(cls.__setattr__) is types.FunctionType and not is_a(owner, Tensor):
             self.call(self.lookup(cls, "__setattr__")[0], (owner, name, value), {})
+        elif _stores_as_usual(cls):
+            self.plain_set_attribute(value, owner, name)
         else:
             self._stop_storing(owner, name)
             setattr(owner, name, plain(value))
@@ -369,14 +363,13 @@ class AttributeHandlers(EffectHandlers):
     def delete_attribute(self, owner: Any, name: str) -> None:
         owner = concrete(owner)
         cls = type(owner)
-        deleter = cls.__delattr__
-        if type(deleter) is types.FunctionType:
+        if type(cls.__delattr__) is types.FunctionType:
             self.call(self.lookup(cls, "__delattr__")[0], (owner, name), {})
-        elif deleter is not object.__delattr__ or is_a(owner, _SHARED) or type(name) is not str:
+        elif _stores_as_usual(cls) and type(name) is str:
+            self.plain_delete_attribute(owner, name)
+        else:
             self._stop_storing(owner, name)
             delattr(owner, name)
-        else:
-            self.plain_delete_attribute(owner, name)
 
     def plain_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""

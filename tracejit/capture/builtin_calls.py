@@ -57,6 +57,8 @@ class BuiltinCallHandlers(IterationHandlers):
         if owner is not None:
             self.admitted(self.part(function, "__self__", owner))
         if type(function) is MethodWrapperType:  # a method of a C class, written as an operator usually is
+            if function.__name__ == "__call__":
+                return self.call(owner, arguments, keywords)
             return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
         if not keywords and arguments and any(map(is_symbolic, arguments)):
             computed = self._computed_number(function, arguments)

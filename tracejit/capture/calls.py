@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.attributes import SuperProxy
 from tracejit.capture.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.convert import CAPTURE, convert
 from tracejit.capture.frame import Frame
@@ -31,7 +30,7 @@ from tracejit.capture.policies import (
     is_python_class,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic
 from tracejit.tensor import Tensor
 
 __all__ = ["CallHandlers"]

@@ -7,6 +7,7 @@ order.  A container that was changed before its content was known cannot be guar
 from __future__ import annotations
 
 import collections
+import enum
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -191,6 +192,8 @@ class ContainerHandlers(AttributeHandlers):
             method = self.method(owner, "__getitem__")
             if method is not None:
                 return self.call(method, (owner, key), {})
+        if isinstance(owner, enum.EnumMeta) and type(key) is str:
+            return self.fixed(owner[key])
         if is_a(owner, type):
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]

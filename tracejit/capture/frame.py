@@ -13,9 +13,8 @@ import threading
 from types import CellType
 from typing import Any
 
-from tracejit.capture.attributes import SuperProxy
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import plain
+from tracejit.capture.symbols import SuperProxy, plain
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]

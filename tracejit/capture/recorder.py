@@ -50,7 +50,7 @@ from tracejit.capture.policies import (
     is_a,
 )
 from tracejit.capture.reasons import Reason
-from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete
+from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, concrete
 from tracejit.core.dtypes import DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
@@ -64,8 +64,8 @@ _CONTAINER_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, collect
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
 _STATELESS = frozenset(
     {
-        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, range, CodeType, DType, decimal.Decimal, datetime.datetime, datetime.date,
-        datetime.time, datetime.timedelta, datetime.timezone,
+        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, SuperProxy, range, CodeType, DType, decimal.Decimal,
+        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
     }
 )  # fmt: skip
 """Types of values that cannot change, and lead nowhere."""

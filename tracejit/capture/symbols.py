@@ -1,4 +1,4 @@
-"""Symbolic numbers: Python ints and floats from outside whose arithmetic is recorded.
+"""What stands for Python's values during a recording: above all symbolic numbers, numbers from outside whose arithmetic is recorded.
 
 A `SymbolicNumber` stands for a number that the prologue of the entry computes again at each call.  Arithmetic on it yields another one
 and a line of the prologue; comparing it, or asking for its value, yields a plain value and a guard.  It is deliberately no subclass
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["COMPARISONS", "ObjectIdentity", "SymbolicNumber", "concrete", "is_symbolic", "plain"]
+__all__ = ["COMPARISONS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "concrete", "is_symbolic", "plain"]
 
 
 class Prologue(Protocol):
@@ -210,3 +210,13 @@ class ObjectIdentity(int):
         self = super().__new__(cls, id(owner))
         self.owner = owner
         return self
+
+
+class SuperProxy:
+    """`super()` during a recording: whose attributes are looked for from where on."""
+
+    __slots__ = ("cls", "instance")
+
+    def __init__(self, cls: type, instance: Any) -> None:
+        self.cls = cls
+        self.instance = instance
