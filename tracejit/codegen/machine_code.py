@@ -35,6 +35,7 @@ FORMAT: Final = 3  # of what is made from the text: the entry and the options be
 
 _ENTRY: Final = "tracejit_entry"
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
+LIBRARIES: Final = 64  # a linker takes half a millisecond to make
 FASTCALL: Final = 0x0080  # METH_FASTCALL
 KEYWORDS: Final = 0x0002  # METH_KEYWORDS
 ONE: Final = 0x0008  # METH_O
@@ -96,6 +97,8 @@ class _MethodDefinition(ctypes.Structure):
 
 
 _names = itertools.count()
+_links = itertools.count()
+_linkers: list[Any] = []  # the one in use
 _llvm: Any = getattr(llvm.ffi.lib, "_lock", None)  # llvmlite takes it for each call, for one that frees code, too
 if hasattr(_llvm, "__enter__"):
     hold_over_forks(_llvm.__enter__, lambda: _llvm.__exit__(None, None, None))
@@ -128,9 +131,12 @@ def _fast_target_machine() -> Any:
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**{**_target_options(), "opt": 0})
 
 
-@cache
 def _linker() -> Any:
-    return llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)
+    """The linker for one more library.  LLVM keeps a library's tables of symbols, some 10 KB, as long as the linker that linked it, although
+    the code is gone; so none links more than LIBRARIES, and it goes with the last of them."""
+    if next(_links) % LIBRARIES == 0 or not _linkers:
+        _linkers[:] = [llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)]
+    return _linkers[0]
 
 
 @cache

@@ -62,7 +62,9 @@ def step_times(lowered: Lowered, arrays: Sequence[Any], scalars: Sequence[Any], 
             try:
                 (frame.floats if python_type is float else frame.integers)[slot] = value
             except ValueError:
-                raise RuntimeError(f"step_times(): the number {value} has no 64 bits; give one that the program can take") from None
+                raise RuntimeError(
+                    f"step_times(): the number {value} has no 64 bits; give one that the program can take"
+                ) from None
     best = [float("inf")] * len(programs)
     for _ in range(rounds):
         for k, (program, frame) in enumerate(zip(programs, frames, strict=True)):
