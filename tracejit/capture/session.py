@@ -87,12 +87,12 @@ class Session(CallHandlers):
             return
         code = frame.f_code
         if is_instrumented(code):
-            allow(code)
+            allow(code, lasting=False)
             return
         name = frame.f_globals.get("__name__", "")
         if is_library_module(name):
             if code.co_filename.startswith(_PACKAGE):  # else its globals may be other ones next time
-                allow(code)
+                allow(code, lasting=True)
             return
         if name in _TRANSPARENT_MODULES:
             return

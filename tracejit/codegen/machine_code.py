@@ -132,8 +132,8 @@ def _fast_target_machine() -> Any:
 
 
 def _linker() -> Any:
-    """The linker for one more library.  LLVM keeps a library's tables of symbols, some 10 KB, as long as the linker that linked it, although
-    the code is gone; so none links more than LIBRARIES, and it goes with the last of them."""
+    """The linker for one more library.  LLVM keeps a library's tables of symbols, some 10 KB, as long as the linker that linked it, even
+    when the code is gone; so none links more than LIBRARIES, and it goes with the last of them."""
     if next(_links) % LIBRARIES == 0 or not _linkers:
         _linkers[:] = [llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)]
     return _linkers[0]
