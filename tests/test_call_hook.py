@@ -64,7 +64,7 @@ def test_what_is_allowed_for_a_while_is_asked_about_again_and_kept_alive_no_long
     call_hook.forget()
     assert asked_about(lambda: outer(inner)) == ["<lambda>", "outer"]
     code = weakref.ref(outer.__code__)
-    del outer
+    outer = None
     gc.collect()
     assert code() is None
 

@@ -237,8 +237,9 @@ def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence
     roots = structure.roots
     table = ", ".join(("structure[1], structure[0]", *roots))
     lines = [
-        *structure.before, "structure = state_of[0]", f"if not same({table}):", f"    structure = refresh({', '.join(roots)})",
-        "    if structure is MISS: return MISS", f"_, _, apart, key, _, {commas(wanted)}= structure",
+        *structure.before, "structure = state_of[0]", "held = structure[4]()", f"if held is None or not same({table}):",
+        f"    structure = refresh({', '.join(roots)})", "    if structure is MISS: return MISS", "    held = structure[4]()",
+        "_, _, apart, key, _ = structure", *([f"{commas(wanted)}= held.wanted"] if wanted else []),
     ]  # fmt: skip
     lines += definitions
     lines += structure.after

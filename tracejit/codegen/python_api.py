@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+import weakref
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, MemberDescriptorType
@@ -18,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 __all__ = [
-    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "SIZE", "TYPE", "address_of_new",
+    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TYPE", "address_of_new",
     "declaration", "dictionary_version", "immortal_objects", "mro_offset", "new_array", "slot_offsets", "supported", "symbols",
     "word",
 ]  # fmt: skip
@@ -32,6 +33,7 @@ MAPPING: Final = 16  # mappingproxyobject.mapping
 CELL: Final = 16  # PyCellObject.ob_ref
 METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
 METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
+REFERENT: Final = 16  # PyWeakReference.wr_object: None when it is gone
 
 FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
@@ -165,12 +167,16 @@ def supported() -> bool:
     proxy = _Probe.__dict__
     slotted = _Slotted()
     slotted.second = marker
+    referred = _Probe()
+    reference = weakref.ref(referred)
+    alive = word(id(reference) + REFERENT) == id(referred)
+    del referred
     before = word(id(marker))
     other = marker
     counted = word(id(marker)) == before + 1 and word(id(slotted) + slot_offsets(_Slotted)["second"]) == id(marker)
     del other
     return (
-        counted and all(found.values()) and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
+        counted and alive and word(id(reference) + REFERENT) == id(None) and all(found.values()) and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
         and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
         and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5
         and word(id(cell) + CELL) == id(marker) and word(id(pair) + ITEMS) == id(marker)

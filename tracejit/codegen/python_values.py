@@ -290,6 +290,8 @@ class Expressions:
             row = self.out.array([v.text for v in values])
             name = self.out.constant(function.attr)
             return self.out.made("PyObject_VectorcallMethod", name.text, row, str(len(values)), "null")
+        if isinstance(function, ast.Subscript) and not arguments:
+            return self.out.referent(self._value(function))
         if not isinstance(function, ast.Name):
             raise Untranslatable(f"a call of {ast.unparse(function)}")
         if function.id not in self.variables:
