@@ -34,12 +34,12 @@ def fresh(name: str) -> Any:
 
 def asked_about(action: Any) -> list[str]:
     names: list[str] = []
-    call_hook.watch(lambda frame: names.append(frame.f_code.co_name))
+    call_hook.Watch(lambda frame: names.append(frame.f_code.co_name)).begin()
     try:
         action()
     finally:
-        call_hook.unwatch()
-    return [name for name in names if name not in ("<listcomp>", "unwatch")]
+        sys.setprofile(None)
+    return [name for name in names if name != "<listcomp>"]
 
 
 def test_each_call_of_unknown_code_is_asked_about_and_builtins_are_not() -> None:
@@ -82,9 +82,9 @@ def test_the_hook_may_go_while_it_is_asked() -> None:
 
     def check(frame: Any) -> None:
         names.append(frame.f_code.co_name)
-        call_hook.unwatch()
+        sys.setprofile(None)
 
-    call_hook.watch(check)
+    call_hook.Watch(check).begin()
     outer(inner)
     assert names == ["outer"]
 
@@ -94,7 +94,7 @@ def test_what_the_check_raises_is_raised_where_the_call_was_made() -> None:
         raise LookupError(frame.f_code.co_name)
 
     inner = fresh("inner")
-    call_hook.watch(check)
+    call_hook.Watch(check).begin()
     try:
         inner()
     except LookupError as error:

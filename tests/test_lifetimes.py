@@ -308,7 +308,7 @@ def recordings_that_came_to_nothing() -> Any:
 @program
 def recordings_that_raised() -> Any:
     def function(model: Any, x: Any) -> Any:
-        y = model(x)
+        model(x)
         raise LookupError
 
     def use(compiled: Any) -> Any:
@@ -370,11 +370,15 @@ def tensors_made_inside() -> Any:
     return function, use
 
 
+class Local(types.SimpleNamespace):
+    """One that can be referred to weakly."""
+
+
 @program
 def containers_as_arguments() -> Any:
     def use(compiled: Any) -> Any:
         model = Net()
-        batch = {"x": T.ones(2, 3), "parts": [T.ones(2), (T.ones(2), types.SimpleNamespace(w=T.ones(2)))]}
+        batch = {"x": T.ones(2, 3), "parts": [T.ones(2), (T.ones(2), Local(w=T.ones(2)))]}
         times(compiled, model, batch)
         return model, batch["x"], batch["parts"][0], batch["parts"][1][1], batch["parts"][1][1].w
 
@@ -404,7 +408,7 @@ def test_a_compiled_function_that_is_dropped_leaves_nothing_with_its_callers(nam
         function, use = PROGRAMS[name]()
         compiled = T.compile(function)
         objects = list(use(compiled))
-        entries = [weakref.ref(entry.executable) for entry in compiled._entries]
+        entries = [weakref.ref(entry.run) for entry in compiled._entries]
         del compiled, use, function
         assert dead(entries) == []
         assert not any(getattr(each, "_held", None) for each in objects if isinstance(each, T.Tensor))

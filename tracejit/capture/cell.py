@@ -127,8 +127,8 @@ _next_number = itertools.count(1).__next__
 
 
 class Cell:
-    """`state[0]` is (addresses of the roots, quick table, ids of objects that must differ from others, key, what to call for a `Held`, which
-    may be gone: then None)."""
+    """`state[0]` is (addresses of the roots, quick table, ids of objects that must differ from others, key, what to call for a `Held`: None
+    is the answer when that is gone)."""
 
     __slots__ = (
         "__weakref__",

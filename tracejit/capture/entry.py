@@ -53,7 +53,8 @@ MISS = Exit(0)
 """What an entry returns when a guard fails."""
 
 PROMOTE = "p_promote"
-"""The line of a Body that asks whether the entry has served so many calls that it should be machine code."""
+"""The line of a Body that asks whether the entry serves so many calls that it should be machine code.  It stands before the program: a
+signal handler may run there, and raise, while nothing has been done."""
 _PROMOTING = ("if counter[0] == hot: promote()",)
 _VARIABLE = re.compile(r"\bv\d+\b")
 Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -170,12 +171,12 @@ class Recording:
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names
-        in `text` stand for.  promote: called when the entry has served `hot` calls.
+        in `text` stand for.  promote: called when the entry is about to serve call number `hot`.
 
         Raises ValueError for a recording that has a reason."""
         if self.reason is not None:
             raise ValueError(f"this call was not recorded: {self.reason}")
-        namespace = {**self.namespace, **body.environment, "hot": hot, "promote": promote}
+        namespace = {**self.namespace, **body.environment, "hot": hot - 1, "promote": promote}
         exec(compile(self.text(body), "<tracejit entry>", "exec"), namespace)
         if self.structure is not None and body.calls is not None:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]

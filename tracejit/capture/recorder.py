@@ -462,5 +462,8 @@ class Recorder:
     def unwatched(self, action: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
+    def caught(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
     def native(self, action: Callable[[], Any]) -> Any:
         raise NotImplementedError

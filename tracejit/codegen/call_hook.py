@@ -1,6 +1,6 @@
 """A profile function in machine code: Python tells it of every call and return, and it asks about calls of code it does not know.
 
-`watch(check)` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which nobody has
+`Watch(check).begin()` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which nobody has
 passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.  A function
 written in Python would run for every call and return, those of builtins included, and would take a third of the time of a recording.
 
@@ -21,7 +21,7 @@ import numpy as np
 from tracejit.codegen import python_api
 from tracejit.codegen.linked import linked
 
-__all__ = ["allow", "forget", "unwatch", "watch"]
+__all__ = ["Watch", "allow", "forget"]
 
 Check = Callable[[FrameType], None]
 
@@ -129,20 +129,26 @@ def _installer() -> Callable[[tuple[Any, ...]], None] | None:
     return installer
 
 
-def watch(check: Check) -> None:
-    """From now on `check` is asked in this thread.  What it raises is raised where the call was made, and it is asked no more."""
-    installer = _installer()
-    if installer is not None:
-        installer((_table, check))
-        return
+class Watch:
+    """A profile function that asks `check`.  profile: what sys.getprofile() returns while it is set.  What `check` raises is raised where
+    the call was made, and it is asked no more."""
 
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and id(frame.f_code) not in _lasting and id(frame.f_code) not in _passing:
-            check(frame)
+    __slots__ = ("_set", "profile")
 
-    sys.setprofile(profile)
+    def __init__(self, check: Check) -> None:
+        installer = _installer()
+        if installer is not None:
+            self.profile: Any = (_table, check)
+            self._set: Callable[[Any], None] = installer
+            return
 
+        def profile(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "call" and id(frame.f_code) not in _lasting and id(frame.f_code) not in _passing:
+                check(frame)
 
-def unwatch() -> None:
-    """Nobody is asked any more."""
-    sys.setprofile(None)
+        self.profile = profile
+        self._set = sys.setprofile
+
+    def begin(self) -> None:
+        """From now on it is asked in this thread, until sys.setprofile(None)."""
+        self._set(self.profile)

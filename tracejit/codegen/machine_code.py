@@ -17,6 +17,7 @@ import ctypes
 import itertools
 import platform
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -166,6 +167,40 @@ def assemble(text: str) -> bytes:
         return bytes(target_machine.emit_object(module))
 
 
+class _Code:
+    """Keeps machine code loaded while it lives."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Loaded(weakref.ref):  # type: ignore[type-arg]
+    """A reference to such an object, with what owns the machine code.  When the object dies it gets into a list, and no Python code runs:
+    unloading takes some, which nothing may interrupt, so it is left to the next thread that loads something."""
+
+    __slots__ = ("owners",)
+
+    owners: tuple[Any, ...]
+
+
+_loaded: dict[int, _Loaded] = {}
+_unused: list[Any] = []
+
+
+def _keep(*owners: Any) -> _Code:
+    """What keeps machine code loaded."""
+    code = _Code()
+    loaded = _Loaded(code, _unused.append)
+    loaded.owners = owners
+    _loaded[id(loaded)] = loaded
+    return code
+
+
+def _unload() -> None:
+    """Unload what nobody can call any more."""
+    while _unused:
+        del _loaded[id(_unused[-1])], _unused[-1]
+
+
 def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
     """The address of a function in `assemble`'s object code, and the owner of the code.  imports: C symbol -> address; C's own are known.
 
@@ -174,9 +209,10 @@ def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[i
     for name, address in imports.items():
         library.import_symbol(name, address)
     with _lock:
+        _unload()
         linker = _linker()
         tracker = library.link(linker, f"tracejit{next(_names)}")
-    return tracker[symbol], (linker, tracker)  # a tuple lets go of its last item, the code, before the linker
+    return tracker[symbol], (_keep(linker, tracker),)  # a tuple lets go of its last item, the code, before the linker
 
 
 def builtin_function(name: str, address: int, flags: int, own: Any) -> Any:

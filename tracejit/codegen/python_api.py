@@ -176,7 +176,8 @@ def supported() -> bool:
     counted = word(id(marker)) == before + 1 and word(id(slotted) + slot_offsets(_Slotted)["second"]) == id(marker)
     del other
     return (
-        counted and alive and word(id(reference) + REFERENT) == id(None) and all(found.values()) and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
+        counted and alive and word(id(reference) + REFERENT) == id(None)
+        and all(found.values()) and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
         and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
         and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5
         and word(id(cell) + CELL) == id(marker) and word(id(pair) + ITEMS) == id(marker)
