@@ -16,7 +16,7 @@ from tracejit.capture.reasons import Reason
 from tracejit.capture.runs import commas
 from tracejit.capture.structure import Structure
 from tracejit.codegen.separation import separate
-from tracejit.codegen.straight_line import RUN, Run
+from tracejit.codegen.straight_line import RUN, SENT, Run
 from tracejit.codegen.words import same
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
@@ -200,8 +200,11 @@ class Recording:
 
 
 def _missing_on_errors(lines: Sequence[str]) -> list[str]:
+    """Guards run no code of the program: an error that comes from a function further in was raised by a signal handler."""
     body = [f"        {line}" for line in lines or ("pass",)]
-    return ["    try:", *body, "    except (LookupError, AttributeError, ValueError, ArithmeticError):", "        return MISS"]
+    errors = "(LookupError, AttributeError, ValueError, ArithmeticError)"
+    handler = [f"    except {errors} as error:", f"        {SENT}: raise", "        return MISS"]
+    return ["    try:", *body, *handler]
 
 
 def distinct_lines(expressions: Sequence[str]) -> list[str]:

@@ -217,6 +217,21 @@ class ObjectCode:
         self.unless(self.code.op(f"icmp slt i32 {number}, 0"), self.failed)
         return number
 
+    def clear_unless_traced(self, label: str) -> None:
+        """Forget the exception that is set; but if it has a traceback, that is, came through a Python function, keep it and go to `label`."""
+        parts = self.array(["null"] * 3)
+        places = [self.at(parts, 8 * k) for k in range(3)]
+        self.call("PyErr_Fetch", *places)
+        kind, value, traceback = (self.code.op(f"load ptr, ptr {place}") for place in places)
+        traced, plain = self.code.label("traced"), self.code.label("plain")
+        self.branch(self.code.op(f"icmp eq ptr {traceback}, null"), plain, traced)
+        self.code.begin(traced)
+        self.call("PyErr_Restore", kind, value, traceback)
+        self.jump(label)
+        self.code.begin(plain)
+        self.xdecref(value)
+        self.xdecref(kind)
+
     def array(self, values: list[str]) -> str:
         """The values in a row, until the next array."""
         self._scratch = max(self._scratch, len(values))
