@@ -1,13 +1,15 @@
 """The finished recording, and the straight-line Python function that replays it.
 
-An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds
-what it compares by identity (functions, classes, modules, dictionaries of globals), never a tensor: those are reached by their path.
+An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds the functions, classes,
+modules and dictionaries of globals that it compares by identity, and refers weakly to other objects that it compares so; tensors are
+reached by their path.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,7 +155,8 @@ class Body:
 class Recording:
     """What one recorded call came to: a program, or the reason why there is none.
 
-    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.
+    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.  weak:
+    names of those that are weak references, and stand for what these refer to.
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few."""
 
     reason: Reason | None
@@ -167,6 +170,7 @@ class Recording:
     epilogue: tuple[str, ...] = ()
     result: str = "None"
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
+    weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
@@ -194,9 +198,24 @@ class Recording:
             held, definitions = _needed(self.structure, [*body.run_lines, *rest])
             lines += _examining(self.structure, [*body.cached.values(), *held])
             guards = _guarding(self.structure, [*body.cached, *held], definitions)
+        guards = [*[f"if {name} is None: return MISS" for name in self.weak], *guards]
         lines += ["def entry(args, kwargs):", *_missing_on_errors(guards)]
         lines += [f"    {line}" for line in rest]
-        return "\n".join(lines) + "\n"
+        text = "\n".join(lines) + "\n"
+        return _Weak(self.weak).changed(text) if self.weak else text
+
+
+class _Weak(ast.NodeTransformer):
+    """Names that stand for weak references: each becomes a call, which returns the object, or None."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Call(node, [], []) if node.id in self._names else node
+
+    def changed(self, text: str) -> str:
+        return ast.unparse(ast.fix_missing_locations(self.visit(ast.parse(text)))) + "\n"
 
 
 def _missing_on_errors(lines: Sequence[str]) -> list[str]:

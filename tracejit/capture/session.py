@@ -137,6 +137,7 @@ class Session(CallHandlers):
         if self.is_outside(function):
             return
         name = self.constant(function)
+        self.compiled.add(name)
         self.register(function, name)
         if type(function) is MethodType:
             if not isinstance(function.__self__, type):

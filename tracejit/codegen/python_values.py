@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -296,6 +297,8 @@ class Expressions:
             raise Untranslatable(f"a call of {ast.unparse(function)}")
         if function.id not in self.variables:
             known = self._object(function.id)
+            if type(known) is weakref.ref and not arguments:
+                return self.out.referent(self.out.constant(known))
             if known is type and len(arguments) == 1:
                 return Value(self.out.type_of(self.out.secured(self._value(arguments[0]))))
             if known is id and len(arguments) == 1:
