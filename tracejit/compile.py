@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.session import declare_inlined, record
+from tracejit.codegen import python_api
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
 from tracejit.core.aside import aside
@@ -134,6 +135,8 @@ class Entry:
         """How calls reach the program, for a reader."""
         if self.machine is not None:
             return "from machine code"
+        if not python_api.supported():
+            return f"from Python, since what cannot be translated is {python_api.unsupported()}"
         if self.interpreted_for:
             return f"from Python, since {self.interpreted_for}"
         return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.run else "from Python"

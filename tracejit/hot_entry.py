@@ -138,7 +138,7 @@ def machine_function(source: str, namespace: Mapping[str, Any], run: Run) -> Any
     """The function `entry(args, kwargs)` in `source`, whose globals are `namespace`, as a built-in function of the positional arguments
     alone.  run: what the line RUN stands for.  Raises Untranslatable."""
     if not python_api.supported():
-        raise Untranslatable("this interpreter's objects")
+        raise Untranslatable(python_api.unsupported())
     if (length := source.count("\n")) > _LONGEST:
         raise Untranslatable(f"a function of {length} lines ({_LONGEST} at most)")
     text, constants = translate(source, "entry", _SYMBOL, namespace, _layouts(namespace), run)

@@ -24,45 +24,52 @@ from typing import Any, Final, Generic, TypeVar
 from tracejit.core.collection import held_back
 from tracejit.core.interrupts import covers_its_entry
 
-__all__ = ["Work", "aside", "done_aside"]
+__all__ = ["Answer", "aside", "done_aside"]
 
 T = TypeVar("T")
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
 _STACK: Final = 8 << 20  # bytes at least: as much as a main thread has
 
 
-class Work(Generic[T]):
-    """Something to be done, whether it is `finished`, and what came of it: `value`, or `error`."""
+class Answer(Generic[T]):
+    """What came of some work: `value`, or `error`."""
 
-    __slots__ = ("_action", "_awakened", "error", "finished", "value")
+    __slots__ = ("error", "value")
 
     value: T
 
     def __init__(self, action: Callable[[], T]) -> None:
-        self._action: Callable[[], T] | None = action
-        self.finished = False
-        self._awakened = _thread.allocate_lock()
-        self._awakened.acquire()
         self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Do it."""
-        action, self._action = self._action, None
-        assert action is not None
         try:
             self.value = action()
-        except BaseException as error:
+        except BaseException as error:  # its traceback begins further in: it must not lead to what it is part of
             self.error = error.with_traceback(None if error.__traceback__ is None else error.__traceback__.tb_next)
 
+
+class _Work(Generic[T]):
+    """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
+
+    __slots__ = ("_action", "_awakened", "answer", "finished")
+
+    def __init__(self, action: Callable[[], T]) -> None:
+        self._action: Callable[[], T] | None = action
+        self._awakened = _thread.allocate_lock()
+        self._awakened.acquire()
+        self.answer: Answer[T] | BaseException | None = None
+        self.finished = False
+
     @covers_its_entry
-    def run_in_thread(self) -> None:
+    def run(self) -> None:
         """The thread's whole life."""
         try:
             _place.inside = True
             _running.add(self)
-            self.run()
+            action, self._action = self._action, None
+            assert action is not None
+            self.answer = Answer(action)
+            del action
         except BaseException as error:  # CPython may take a thread that begins for the one that has started it
-            self.error = error
+            self.answer = error
         finally:
             self.finished = True
             self._awakened.release()
@@ -82,16 +89,16 @@ class _Place(threading.local):
 
 
 _place = _Place()
-_running: set[Work[Any]] = set()
+_running: set[_Work[Any]] = set()
 _forks = [0]
 
 
-def _start(work: Work[Any]) -> bool:
+def _start(work: _Work[Any]) -> bool:
     """Whether a thread does it now."""
     size = _thread.stack_size()
     try:
         _thread.stack_size(max(size, _STACK))
-        _thread.start_new_thread(work.run_in_thread, ())
+        _thread.start_new_thread(work.run, ())
     except RuntimeError:  # the system has no more threads, or the process is about to end
         return False
     finally:
@@ -99,38 +106,36 @@ def _start(work: Work[Any]) -> bool:
     return True
 
 
-def aside(action: Callable[[], T]) -> Work[T]:
+def aside(action: Callable[[], T]) -> Answer[T]:
     """Have `action` done, and wait for it.  Raises what interrupts the waiting, never what the action raised: that is in the answer."""
-    work = Work(action)
     if _place.inside:
-        work.run()
-        return work
+        return Answer(action)
     forks = _forks[0]
     with held_back() as hold:
         hold.begin()
+        work = _Work(action)
         if not _start(work):
-            work.run()
-            return work
+            return Answer(action)
         while not work.wait():
             if forks != _forks[0]:  # a signal handler has forked, and this is the child: it has no other threads
-                work = Work(action)
-                work.run()
-                break
-    if work.error is not None and not isinstance(work.error, Exception):
-        raise work.error
-    return work
+                return Answer(action)
+    answer, work.answer = work.answer, None
+    if not isinstance(answer, Answer):
+        assert answer is not None
+        raise answer
+    return answer
 
 
 def done_aside(action: Callable[[], T]) -> T:
     """The value of `action`, done aside.  Raises what it raised, too."""
-    work = aside(action)
-    error, work.error = work.error, None
+    answer = aside(action)
+    error, answer.error = answer.error, None
     if error is not None:
         try:
             raise error
         finally:
             del error  # a traceback that leads to itself
-    return work.value
+    return answer.value
 
 
 def _forked() -> None:
