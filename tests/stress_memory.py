@@ -1,9 +1,9 @@
 """Memory while functions are called, recorded and dropped, again and again.
 
-`python tests/stress_memory.py [--scale N] [--case NAME]` runs each case in a process of its own, N times as long as tests/test_memory_use.py does
-(--scale 100: 200,000 calls, 1,000 and more recordings), and says by how much the process has grown: what the system counts (resident
-memory, which has LLVM's and NumPy's in it), and what Python counts (tracemalloc).  The first half of a run is warm-up: caches fill,
-code becomes machine code, allocators find their sizes.
+`python tests/stress_memory.py [--scale N] [--case NAME]` runs each case in a process of its own, N times as long as
+tests/test_memory_use.py does (--scale 100: 200,000 calls, thousands of recordings), and says by how much the process has grown: what the
+system counts (resident memory, which has LLVM's and NumPy's in it), and what Python counts (tracemalloc).  The first half of a run is
+warm-up: caches fill, code becomes machine code, allocators find their sizes.
 """
 
 from __future__ import annotations
@@ -143,8 +143,6 @@ def fresh(text: str) -> Any:
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {}
     exec(compile(text, name, "exec", dont_inherit=True), namespace)
-    del linecache.cache[name]
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     FILES.append(name)
     for old in FILES[:-4]:
         linecache.cache.pop(old, None)

@@ -18,6 +18,7 @@ from tracejit.codegen.straight_line import Untranslatable, translate
 pytestmark = pytest.mark.skipif(not python_api.supported(), reason="entries are interpreted on this Python")
 
 MISS = object()
+CATCHING = "except (LookupError,) as error:\n    if error.__traceback__.tb_next is not None: raise\n    return MISS"
 
 
 class Slotted:
@@ -157,8 +158,7 @@ def test_guards_miss_on_the_errors_they_name_and_raise_others() -> None:
 
 
 def test_an_error_past_the_guards_is_raised() -> None:
-    handler = "except (LookupError,) as error:\n    if error.__traceback__.tb_next is not None: raise\n    return MISS"
-    check(f"try:\n    v = args[0]\n{handler}\nreturn v.missing", (5,), (Slotted(),))
+    check(f"try:\n    v = args[0]\n{CATCHING}\nreturn v.missing", (5,), (Slotted(),))
 
 
 def test_an_error_that_comes_through_a_python_function_is_raised() -> None:
@@ -239,7 +239,7 @@ def test_what_hides_a_slot_in_a_subclass_is_seen() -> None:
 
 def test_a_lookup_in_a_constant_dictionary_notices_every_change() -> None:
     known: dict[str, Any] = {"name": 1}
-    body = "try:\n    v = known['name']\n    if 'other' in known: return MISS\nexcept (LookupError,) as error:\n    if error.__traceback__.tb_next is not None: raise\n    return MISS\nreturn v"
+    body = f"try:\n    v = known['name']\n    if 'other' in known: return MISS\n{CATCHING}\nreturn v"
     interpreted, translated = machine(body, known=known)
 
     def agree(expected: Any) -> None:
@@ -266,7 +266,7 @@ def test_a_lookup_in_a_class_dictionary_notices_every_change() -> None:
         kept = 1
 
     interpreted, translated = machine(
-        "try:\n    if names['kept'] is not one: return MISS\nexcept (LookupError,) as error:\n    if error.__traceback__.tb_next is not None: raise\n    return MISS\nreturn one",
+        f"try:\n    if names['kept'] is not one: return MISS\n{CATCHING}\nreturn one",
         names=Changing.__dict__,
         one=Changing.kept,
     )

@@ -64,13 +64,20 @@ class Session(CallHandlers):
         super().__init__()
         self.profile: Any = None  # what sys.getprofile() says while the hook is on
         self._hold = hold
-        self._asked = self._check  # unhooking from within the hook must not free what is running
+        self._asked: Any = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
             self._hold.end()  # the program may ask whether the collector is on
+
+    def empty(self) -> None:
+        """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
+        self._asked = None
+        for known in list(self.__dict__.values()):
+            if isinstance(known, (list, dict, set)):
+                known.clear()
 
     def caught(self, error: BaseException | None) -> None:
         """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""
@@ -85,13 +92,14 @@ class Session(CallHandlers):
 
     def unhook(self) -> None:
         """Watch no more."""
-        profile, self.profile = self.profile, None
+        profile = self.profile
         if profile is None:
             return
         found = sys.getprofile()
         if found is profile:
             sys.setprofile(None)
-        elif found is not None:  # another thread has set one for all threads
+        self.profile = None
+        if found is not None and found is not profile:  # another thread has set one for all threads
             self.stop("profiler_active", repr(found))
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
@@ -280,10 +288,11 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 
 def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
     grad_enabled = state.grad_enabled
-    with held_back() as hold:
-        session = Session(hold)
+    hold = held_back()
+    session = Session(hold)
+    try:
         interpreter = RecordingInterpreter(session, next_sequence())
-        with _Run(session, interpreter) as run:
+        with hold, _Run(session, interpreter) as run:
             hold.begin()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
             forget()
             run.begin()
@@ -297,4 +306,6 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             session.let_go()
             recording = finish(session, interpreter, result, grad_enabled)
             forget()
-    return recording, session.released(result, set())
+        return recording, session.released(result, set())
+    finally:
+        session.empty()

@@ -1,8 +1,9 @@
 """A profile function in machine code: Python tells it of every call and return, and it asks about calls of code it does not know.
 
-`Watch(check).begin()` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which nobody has
-passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.  A function
-written in Python would run for every call and return, those of builtins included, and would take a third of the time of a recording.
+`Watch(check).begin()` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which
+nobody has passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.
+A function written in Python would run for every call and return, those of builtins included, and would take a third of the time of a
+recording.
 
 Where machine code may not look at objects (python_api.supported) it is a function in Python.
 """

@@ -218,7 +218,7 @@ class ObjectCode:
         return number
 
     def clear_unless_traced(self, label: str) -> None:
-        """Forget the exception that is set; but if it has a traceback, that is, came through a Python function, keep it and go to `label`."""
+        """Forget the exception that is set; but if it has a traceback, because it came through a Python function, go to `label` with it."""
         parts = self.array(["null"] * 3)
         places = [self.at(parts, 8 * k) for k in range(3)]
         self.call("PyErr_Fetch", *places)

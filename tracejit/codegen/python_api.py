@@ -170,7 +170,9 @@ def unsupported() -> str:
         found = symbols()
     except (RuntimeError, AttributeError, KeyError):  # no such field, function or module of NumPy
         return f"objects of this build of {version}, or of NumPy {np.__version__}: they have other fields"
-    return "" if all(found.values()) and _is_as_expected() else f"objects of this build of {version}: they lie otherwise in memory"
+    return (
+        "" if all(found.values()) and _is_as_expected() else f"objects of this build of {version}: they lie otherwise in memory"
+    )
 
 
 def supported() -> bool:
