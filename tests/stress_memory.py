@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tracejit as T
@@ -153,7 +153,7 @@ def fresh(text: str) -> Any:
 FILES: list[str] = []
 
 
-@case(80)
+@case(24)
 def functions_that_are_dropped() -> Any:
     """Recorded, compiled, called from machine code, and backward."""
 
@@ -181,7 +181,7 @@ def new_shapes_of_a_function_that_is_cleared() -> Any:
     return run
 
 
-@case(80)
+@case(24)
 def paths_that_make_room() -> Any:
     number = [0]
 
@@ -202,14 +202,14 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(name: str, scale: int, traced: bool) -> tuple[int, int, int]:
+def measure(name: str, scale: int, traced: bool) -> tuple[int, int]:
     """Rounds of the second half of a run, and by how many bytes it made the process grow: the smallest of the looks at its end against the
     smallest of those at its beginning."""
     rounds, make = CASES[name]
     driver.REMEMBERED = 32  # type: ignore[misc]  # programs found again by content: a cache that is soon full
     with override(hot_calls=4):
         run = make()
-        half = rounds * scale // 2
+        half = max(1, rounds * scale // 2)
         looks = []
         if traced:
             tracemalloc.start()
@@ -220,8 +220,9 @@ def measure(name: str, scale: int, traced: bool) -> tuple[int, int, int]:
             run()
         gc.collect()
         looks.append(tracemalloc.get_traced_memory()[0] if traced else resident())
+        tracemalloc.stop()
     quarter = max(1, len(looks) // 4)
-    return half, min(looks[-quarter:]), min(looks[:quarter])
+    return half, min(looks[-quarter:]) - min(looks[:quarter])
 
 
 def grown(name: str, scale: int, traced: bool) -> tuple[int, int]:
@@ -236,27 +237,29 @@ def grown(name: str, scale: int, traced: bool) -> tuple[int, int]:
         *(["--traced"] if traced else []),
     ]
     environment = {**os.environ, "TRACEJIT_CACHE": "0", "OPENBLAS_NUM_THREADS": "1", "TRACEJIT_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     said = subprocess.run(command, capture_output=True, text=True, env=environment)
     if said.returncode:
-        raise RuntimeError(f"{name}: {said.stderr[-2000:]}")
-    rounds, after, before = map(int, said.stdout.split()[-3:])
-    return rounds, after - before
+        raise RuntimeError(f"{names}: {said.stderr[-2000:]}")
+    rows = [line.split() for line in said.stdout.splitlines() if line.startswith("case ")]
+    return {name: (int(rounds), int(growth)) for _, name, rounds, growth in rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--case", choices=CASES, action="append")
-    parser.add_argument("--child", choices=CASES, help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=CASES, nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    for name in arguments.child or ():
+        print("case", name, *measure(name, arguments.scale, arguments.traced))
     if arguments.child:
-        print(*measure(arguments.child, arguments.scale, arguments.traced))
         return
     for name in arguments.case or CASES:
         started = time.time()
-        rounds, memory = grown(name, arguments.scale, False)
-        _, objects = grown(name, max(1, arguments.scale // 10), True)
+        rounds, memory = grown([name], arguments.scale, False)[name]
+        _, objects = grown([name], max(1, arguments.scale // 10), True)[name]
         print(
             f"{name:45} {rounds:8} rounds: resident memory {memory / 1024:+9.0f} KiB ({memory / rounds:+9.1f} bytes each),"
             f" Python's {objects / 1024:+8.1f} KiB, {time.time() - started:.0f} s",

@@ -77,22 +77,20 @@ def marks() -> Callable[[tuple[Storage, ...]], None]:
 
 
 class Held:
-    """What the state of a cell holds.  wanted: what the entry asked for; items: (container, place, item) for each item that was looked at.
+    """What the state of a cell holds.  found: (ids of objects that must differ from others, key, *what the entry wants); items: (container,
+    place, item) for each item that was looked at."""
 
-    A call of one returns it, as does a call of a weak reference to one that lives."""
+    __slots__ = ("__weakref__", "_watched", "_within", "found", "items")
 
-    __slots__ = ("__weakref__", "_watched", "_within", "items", "wanted")
-
-    def __init__(self, wanted: tuple[Any, ...] = (), items: tuple[tuple[Any, Any, Any], ...] = ()) -> None:
-        self.wanted = wanted
+    def __init__(
+        self, apart: Sequence[Any], key: bytes, wanted: Sequence[Any], items: Sequence[tuple[Any, Any, Any]] = ()
+    ) -> None:
+        self.found = (separation.table(apart), key, *wanted)
         self.items = items
         self._within: dict[int, Held] = {}
         self._watched: tuple[weakref.ref[Any], ...] = ()
 
-    def __call__(self) -> Held:
-        return self
-
-    def give_to(self, owner: Tensor, number: int, needed: Sequence[Any]) -> weakref.ref[Held]:
+    def give_to(self, owner: Tensor, number: int, needed: Sequence[Any]) -> None:
         """Live with `owner` under a number, until one of the objects `needed` dies.  No Python code runs then: nothing that a signal could
         interrupt."""
         try:
@@ -103,23 +101,24 @@ class Held:
         leave = partial(self._within.pop, number)
         self._watched = tuple([weakref.ref(needed_one, leave) for needed_one in needed])
         self._within[number] = self
-        return weakref.ref(self)
 
     def leave(self, number: int) -> None:
         """Live on only as long as a call needs it."""
         self._within.pop(number, None)
 
 
-_NOTHING = Held()
+_NOTHING = Held((), NO_KEY, ())
+_UNUSED = (b"", NEVER, weakref.ref(_NOTHING))
 _held_by, _hold = Tensor.__dict__["_held"].__get__, Tensor.__dict__["_held"].__set__  # past what a subclass may do to attributes
 
 
 class _Tables(NamedTuple):
-    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table."""
+    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table.  own: what nobody else holds."""
 
     pairs: bytes
     precise: bytes
-    state: tuple[Any, ...]
+    state: tuple[bytes, bytes, weakref.ref[Held]]
+    own: Held | None
 
 
 _next_key = itertools.count(1).__next__
@@ -127,8 +126,7 @@ _next_number = itertools.count(1).__next__
 
 
 class Cell:
-    """`state[0]` is (addresses of the roots, quick table, ids of objects that must differ from others, key, what to call for a `Held`: None
-    is the answer when that is gone)."""
+    """`state[0]` is (addresses of the roots, quick table, weak reference to a `Held`)."""
 
     __slots__ = (
         "__weakref__",
@@ -141,7 +139,6 @@ class Cell:
         "_number",
         "_patience",
         "_tables",
-        "_unused",
         "state",
     )
 
@@ -149,33 +146,31 @@ class Cell:
         """examine(*roots) runs the checks: what it finds (instances, tensors, objects that must differ from others, (container, place,
         item) for each item it looked at, *what the entry wants), or `missed`.  calls[0]: how many calls the entry has served."""
         self._examine = examine
-        self._unused: tuple[Any, ...] = (b"", NEVER, separation.table(()), NO_KEY, _NOTHING)
         self._namespaces = tuple(namespaces)
         self._number = _next_number()
         self._calls = calls
         self._last = -2
         self._patience = self._backing_off = 0
         self._tables: _Tables | None = None
-        self.state: list[Any] = [self._unused]
+        self.state: list[Any] = [_UNUSED]
         self._missed = missed
 
     def drop(self) -> None:
         """Forget words and tuples."""
-        state, self.state[0], self._tables = self.state[0], self._unused, None
-        held = state[4]()
+        state, self.state[0], self._tables = self.state[0], _UNUSED, None
+        held = state[2]()
         if held is not None:
             held.leave(self._number)
 
     def refresh(self, *roots: Any) -> Any:
-        """A word has moved: the state after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
+        """A word has moved: the `Held` after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
         addresses = packed([*map(id, roots)])
         known, counter = self._tables, rebindings()
         if known is not None and known.state[0] == addresses:
-            held = known.state[4]()  # what the words speak of lives while it does
+            held = known.state[2]()  # what the words speak of lives while it does
             if held is not None and same()(known.precise, b""):
-                state = (addresses, _quick(counter, known.pairs), *known.state[2:4], held)
-                self._keep(_Tables(known.pairs, known.precise, (*state[:4], known.state[4])))
-                return state
+                self._keep(known._replace(state=(addresses, _quick(counter, known.pairs), known.state[2])))
+                return held
         self.drop()
         found = self._examine(*roots)
         if found is self._missed:
@@ -192,15 +187,15 @@ class Cell:
             _, _, apart, items_again, *wanted = again
             if words is not None and all(map(_are, (*again[:2], *items_again), (*found[:2], *items))):
                 pairs, precise = words
-                held = Held(tuple(wanted), items_again)
-                state = (addresses, _quick(counter, pairs), separation.table(apart), _new_key(), held)
-                if not wanted and not items:
-                    self._keep(_Tables(pairs, precise, state))
-                elif tensors:
-                    reference = held.give_to(tensors[0], self._number, (self, *roots))
-                    self._keep(_Tables(pairs, precise, (*state[:4], reference)))
-                return state
-        return (b"", NEVER, separation.table(apart), _new_key(), Held(tuple(wanted)))
+                held = Held(apart, _new_key(), wanted, items_again)
+                holds_some = bool(wanted or items)
+                if holds_some and tensors:
+                    held.give_to(tensors[0], self._number, (self, *roots))
+                if tensors or not holds_some:
+                    state = (addresses, _quick(counter, pairs), weakref.ref(held))
+                    self._keep(_Tables(pairs, precise, state, None if holds_some else held))
+                return held
+        return Held(apart, _new_key(), wanted)
 
     def _keep(self, tables: _Tables) -> None:
         self._tables = tables

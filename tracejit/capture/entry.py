@@ -258,11 +258,11 @@ def _examining(structure: Structure, wanted: Sequence[str]) -> list[str]:
 def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence[str]) -> list[str]:
     """The guards of an entry: while no word has moved, `structure.checks` are not among them."""
     roots = structure.roots
-    table = ", ".join(("structure[1], structure[0]", *roots))
     lines = [
-        *structure.before, "structure = state_of[0]", "held = structure[4]()", f"if held is None or not same({table}):",
-        f"    structure = refresh({', '.join(roots)})", "    if structure is MISS: return MISS", "    held = structure[4]()",
-        "_, _, apart, key, _ = structure", *([f"{commas(wanted)}= held.wanted"] if wanted else []),
+        *structure.before, "addresses, table, reference = state_of[0]", "held = reference()",
+        f"if held is None or not same({', '.join(('table, addresses', *roots))}):",
+        f"    held = refresh({', '.join(roots)})", "    if held is MISS: return MISS",
+        f"apart, key, {commas(wanted)}= held.found",
     ]  # fmt: skip
     lines += definitions
     lines += structure.after

@@ -332,7 +332,6 @@ class ObjectCode:
 
     def referent(self, value: Value) -> Value:
         """value(), where value most likely is a weak reference: what it refers to, or None."""
-        value = self.secured(value)
         weak, live, gone, other, join = map(self.code.label, ("weak", "live", "gone", "other", "join"))
         none = self.constant(None)
         self.branch(self.code.op(f"icmp eq ptr {self.type_of(value)}, {self.constant(weakref.ref).text}"), weak, other)
@@ -347,7 +346,9 @@ class ObjectCode:
         self.incref(kept)
         self.jump(join)
         self.code.begin(other)
+        self.incref(value.text)
         got = self.call("PyObject_Vectorcall", value.text, "null", "0", "null")
+        self.call("Py_DecRef", value.text)
         on = self.code.label("on")
         failed = self.code.op(f"icmp eq ptr {got}, null")
         self.branch(failed, self.failed, on)

@@ -291,8 +291,6 @@ class Expressions:
             row = self.out.array([v.text for v in values])
             name = self.out.constant(function.attr)
             return self.out.made("PyObject_VectorcallMethod", name.text, row, str(len(values)), "null")
-        if isinstance(function, ast.Subscript) and not arguments:
-            return self.out.referent(self._value(function))
         if not isinstance(function, ast.Name):
             raise Untranslatable(f"a call of {ast.unparse(function)}")
         if function.id not in self.variables:
@@ -312,6 +310,8 @@ class Expressions:
                 return self.out.made("tracejit_new_object", self.out.constant(cls).text, empty.text, "null", known=cls)
             if type(known) is MethodWrapperType and known.__name__ == "__next__" and not arguments:
                 return self.out.made("PyIter_Next", self.out.constant(known.__self__).text)
+        elif not arguments:  # most likely a weak reference
+            return self.out.referent(self._name(function.id))
         return self.out.invoked(self._name(function.id), self._all(arguments))
 
     def _length(self, node: ast.expr) -> str:
