@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +21,7 @@ def rendering(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     elif not python_api.supported():
         pytest.skip("machine code may not look at the objects of this interpreter")
     yield
+    call_hook.forget()
     assert sys.getprofile() is None
 
 
@@ -31,12 +34,12 @@ def fresh(name: str) -> Any:
 
 def asked_about(action: Any) -> list[str]:
     names: list[str] = []
-    call_hook.watch(lambda frame: names.append(frame.f_code.co_name))
+    call_hook.Watch(lambda frame: names.append(frame.f_code.co_name)).begin()
     try:
         action()
     finally:
-        call_hook.unwatch()
-    return [name for name in names if name not in ("<listcomp>", "unwatch")]
+        sys.setprofile(None)
+    return [name for name in names if name != "<listcomp>"]
 
 
 def test_each_call_of_unknown_code_is_asked_about_and_builtins_are_not() -> None:
@@ -46,17 +49,30 @@ def test_each_call_of_unknown_code_is_asked_about_and_builtins_are_not() -> None
 
 def test_allowed_code_is_not_asked_about_but_what_it_calls_is() -> None:
     outer, inner = fresh("outer"), fresh("inner")
-    call_hook.allow(outer.__code__)
-    call_hook.allow(outer.__code__)
+    call_hook.allow(outer.__code__, lasting=False)
+    call_hook.allow(outer.__code__, lasting=False)
     assert asked_about(lambda: outer(inner)) == ["<lambda>", "inner"]
     assert outer.__code__ == fresh("outer").__code__
     assert asked_about(lambda: fresh("outer")())[-1] == "outer"  # equal code is not the same code
 
 
+def test_what_is_allowed_for_a_while_is_asked_about_again_and_kept_alive_no_longer() -> None:
+    outer, inner = fresh("outer"), fresh("inner")
+    call_hook.allow(outer.__code__, lasting=False)
+    call_hook.allow(inner.__code__, lasting=True)
+    assert asked_about(lambda: outer(inner)) == ["<lambda>"]
+    call_hook.forget()
+    assert asked_about(lambda: outer(inner)) == ["<lambda>", "outer"]
+    code = weakref.ref(outer.__code__)
+    outer = None
+    gc.collect()
+    assert code() is None
+
+
 def test_many_allowed_codes_are_told_apart() -> None:
     functions = [fresh(f"f{k}") for k in range(300)]
     for function in functions[::2]:
-        call_hook.allow(function.__code__)
+        call_hook.allow(function.__code__, lasting=False)
     assert asked_about(lambda: [f() for f in functions]) == ["<lambda>", *(f"f{k}" for k in range(1, 300, 2))]
 
 
@@ -66,9 +82,9 @@ def test_the_hook_may_go_while_it_is_asked() -> None:
 
     def check(frame: Any) -> None:
         names.append(frame.f_code.co_name)
-        call_hook.unwatch()
+        sys.setprofile(None)
 
-    call_hook.watch(check)
+    call_hook.Watch(check).begin()
     outer(inner)
     assert names == ["outer"]
 
@@ -78,7 +94,7 @@ def test_what_the_check_raises_is_raised_where_the_call_was_made() -> None:
         raise LookupError(frame.f_code.co_name)
 
     inner = fresh("inner")
-    call_hook.watch(check)
+    call_hook.Watch(check).begin()
     try:
         inner()
     except LookupError as error:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import inspect
 import linecache
 import traceback
+import weakref
 from types import CellType, FunctionType
 
 import pytest
 
+import tracejit.capture.convert as converting
 import tracejit.capture.locate as locating
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.frame import Frame
@@ -315,3 +318,35 @@ def test_trees_are_the_callers_to_change():
     assert locate(everything.__code__).node is not locate(everything.__code__).node
     function = lambda: 1
     assert locate(function.__code__).node is not locate(function.__code__).node
+
+
+def made_function(text, name="<made>"):
+    """A function of a text of its own, which inspect finds."""
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    namespace = {}
+    exec(compile(text, name, "exec", dont_inherit=True), namespace)
+    return namespace["f"]
+
+
+def test_what_is_known_of_code_goes_with_the_code():
+    good = made_function("def f(x):\n    def g(y): return [y + x for _ in range(2)]\n    return g(1)\n", "<good>")
+    bad = made_function("def f(x):\n    return locals()\n", "<bad>")
+    codes = [weakref.ref(good.__code__), weakref.ref(convert(good.__code__)), weakref.ref(bad.__code__)]
+    codes += [weakref.ref(inner) for inner in good.__code__.co_consts if hasattr(inner, "co_code")]
+    with pytest.raises(NotConvertible):
+        convert(bad.__code__)
+    known = len(converting._converted), len(converting._instrumented)
+    del good, bad
+    gc.collect()
+    assert [code() for code in codes] == [None] * len(codes)
+    now = len(converting._converted), len(converting._instrumented)
+    assert all(a > b for a, b in zip(known, now, strict=True)), (known, now)
+
+
+def test_files_are_forgotten_when_there_are_many():
+    for k in range(3 * locating._REMEMBERED):
+        made = made_function(f"import math\nf = lambda x: x + {k}\n", f"<cell {k}>")
+        convert(made.__code__)
+        inner = made_function(f"import math\n\n\ndef f(x):\n    return x + {k}\n", f"<definition {k}>")
+        convert(inner.__code__)
+    assert len(locating._files) == len(locating._imports) == locating._REMEMBERED

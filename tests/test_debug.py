@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +108,82 @@ def test_an_exit_on_the_first_run_leaves_the_times_for_the_next(capsys: pytest.C
     error = capsys.readouterr().err
     assert "take no exit" in error and "times of the steps" in error
     assert function.stats.compiled_calls == 2
+
+
+CORPUS = """
+import contextlib, io, sys
+import tracejit as T
+from tracejit import nn, optim
+from tracejit.config import override
+
+sys.path.insert(0, {tests!r})
+from capture_programs import PROGRAMS
+
+
+def models():
+    yield nn.Linear(3, 4), T.ones(2, 3)
+    yield nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()), T.ones(2, 1, 8, 8)
+    yield nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4), nn.GELU()), T.tensor([[0, 1, 4], [2, 2, 3]])
+
+
+def steps(model, x):
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+
+    @T.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    compiled = T.compile(lambda x: model(x))
+    for _ in range(3):
+        step(x)
+        compiled(x).sum().backward()
+    return step.stats.compiled_calls, compiled.stats.compiled_calls
+
+
+def host(x):
+    return T.linalg.inv(x * 2) + T.sort(x)[0]
+
+
+def applied(target, calls):
+    said = []
+    for call in calls:
+        try:
+            said.append(repr(call(target)))
+        except Exception as error:
+            said.append(repr(error))
+    return said
+
+
+for level in (0, 1, 2, 3, 4, 5):
+    with override(debug=level, hot_calls=2), contextlib.redirect_stderr(io.StringIO()) as log:
+        for name, (make, _) in PROGRAMS.items():
+            function, calls, observe = make()
+            applied(T.compile(function), calls)
+        for model, x in models():
+            assert all(n > 0 for n in steps(model, x)), (level, model)
+        compiled = T.compile(host)
+        for n in (2, 2, 3, 2):
+            compiled(T.eye(n))
+        assert compiled.stats.compiled_calls == 2
+        wide = T.compile(lambda x, k: x * k)
+        for k in (2, 3, 2**70, 4):
+            applied(wide, [lambda f: f(T.tensor([1]), k)])
+    assert (level >= 2) == ("times of the steps" in log.getvalue()), level
+    print("\\nlevel", level)
+"""
+
+
+def test_every_level_works_for_programs_of_all_kinds(tmp_path: Path) -> None:
+    """In a process of its own: what is timed runs outside of the order that the program has, and could read memory that nobody filled."""
+    script = tmp_path / "corpus.py"
+    script.write_text(CORPUS.format(tests=os.path.dirname(os.path.abspath(__file__))))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(script)], capture_output=True, text=True, env=environment, timeout=600
+    )
+    reached = [line for line in said.stdout.splitlines() if line.startswith("level")]
+    assert reached == [f"level {k}" for k in range(6)], (said.returncode, said.stderr[-3000:])

@@ -13,7 +13,7 @@ import tracejit as tj
 from tracejit.codegen import driver, machine_code
 from tracejit.core import interpreter
 from tracejit.core.interpreter import Interpreter, pushed, pushed_anywhere
-from tracejit.core.locks import Turn, lock_held_over_forks
+from tracejit.core.locks import Ticket, Turn, lock_held_over_forks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -92,24 +92,64 @@ def test_locks_of_the_compiler_are_held_over_forks(lock: Any) -> None:
     holder.end()
 
 
+def taken(turn: Turn) -> bool:
+    """Whether somebody has it."""
+    ticket = Ticket()
+    try:
+        return not turn.take(ticket)
+    finally:
+        ticket.over = True
+
+
+def holding(turn: Turn) -> Holder:
+    """A thread that has its turn."""
+    tickets: list[Ticket] = []
+
+    def enter() -> None:
+        tickets.append(Ticket())
+        assert turn.take(tickets[0])
+
+    def leave() -> None:
+        tickets[0].over = True
+
+    return Holder(enter, leave)
+
+
 def test_one_thread_at_a_time_has_its_turn_and_nobody_waits() -> None:
-    holder = Holder(TURN.take, TURN.give_back)
-    assert not TURN.take()
+    holder = holding(TURN)
+    assert taken(TURN)
     holder.end()
-    assert TURN.take() and not TURN.take()
-    TURN.give_back()
+    assert not taken(TURN)
+    mine = Ticket()
+    assert TURN.take(mine) and taken(TURN)
+    mine.over = True
+    assert not taken(TURN)
+
+
+def test_who_has_died_has_his_turn_no_more() -> None:
+    mine = Ticket()
+    assert TURN.take(mine)
+    del mine
+    assert not taken(TURN)
 
 
 def test_in_a_child_nobody_has_the_turn_of_a_thread_that_is_not_there() -> None:
-    holder = Holder(TURN.take, TURN.give_back)
-    assert in_child(lambda: TURN.take() and TURN.give_back() is None)
+    holder = holding(TURN)
+    assert in_child(lambda: not taken(TURN))
     holder.end()
 
 
 def test_the_thread_that_forks_keeps_its_turn() -> None:
-    assert TURN.take()
-    assert in_child(lambda: not TURN.take() and TURN.give_back() is None and TURN.take())
-    TURN.give_back()
+    mine = Ticket()
+    assert TURN.take(mine)
+
+    def check() -> bool:
+        before = taken(TURN)
+        mine.over = True
+        return before and not taken(TURN)
+
+    assert in_child(check) and taken(TURN)
+    mine.over = True
 
 
 def test_a_child_records_although_a_thread_of_its_parent_was_recording() -> None:

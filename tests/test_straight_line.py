@@ -18,6 +18,7 @@ from tracejit.codegen.straight_line import Untranslatable, translate
 pytestmark = pytest.mark.skipif(not python_api.supported(), reason="entries are interpreted on this Python")
 
 MISS = object()
+CATCHING = "except (LookupError,) as error:\n    if error.__traceback__.tb_next is not None: raise\n    return MISS"
 
 
 class Slotted:
@@ -147,7 +148,8 @@ def test_guards_miss_on_the_errors_they_name_and_raise_others() -> None:
         v = args[0]
         if v.first is not None: return MISS
         w = v.second[1]
-    except (LookupError, AttributeError):
+    except (LookupError, AttributeError) as error:
+        if error.__traceback__.tb_next is not None: raise
         return MISS
     return w
     """
@@ -156,7 +158,30 @@ def test_guards_miss_on_the_errors_they_name_and_raise_others() -> None:
 
 
 def test_an_error_past_the_guards_is_raised() -> None:
-    check("try:\n    v = args[0]\nexcept (LookupError, AttributeError):\n    return MISS\nreturn v.missing", (5,), (Slotted(),))
+    check(f"try:\n    v = args[0]\n{CATCHING}\nreturn v.missing", (5,), (Slotted(),))
+
+
+def test_an_error_that_comes_through_a_python_function_is_raised() -> None:
+    """Guards call none that raises: it is a signal handler's."""
+
+    def checked(number: Any) -> Any:
+        if number < 0:
+            raise LookupError(number)
+        return 10 // number
+
+    body = """
+    try:
+        v = ask(args[0])
+        if v == 7: return MISS
+        w = known[v]
+    except (LookupError, ArithmeticError) as error:
+        if error.__traceback__.tb_next is not None: raise
+        return MISS
+    return w
+    """
+    check(body, (2,), (1,), (-1,), (0,), (3,), ask=checked, known={5: 1, 3: 2})
+    assert outcome(machine(body, ask=checked, known={})[1], (-1,)) == (LookupError, "-1")
+    assert outcome(machine(body, ask=checked, known={})[1], (2,)) is MISS
 
 
 def test_slots_are_read_and_written_where_they_lie() -> None:
@@ -214,7 +239,7 @@ def test_what_hides_a_slot_in_a_subclass_is_seen() -> None:
 
 def test_a_lookup_in_a_constant_dictionary_notices_every_change() -> None:
     known: dict[str, Any] = {"name": 1}
-    body = "try:\n    v = known['name']\n    if 'other' in known: return MISS\nexcept (LookupError,):\n    return MISS\nreturn v"
+    body = f"try:\n    v = known['name']\n    if 'other' in known: return MISS\n{CATCHING}\nreturn v"
     interpreted, translated = machine(body, known=known)
 
     def agree(expected: Any) -> None:
@@ -241,7 +266,7 @@ def test_a_lookup_in_a_class_dictionary_notices_every_change() -> None:
         kept = 1
 
     interpreted, translated = machine(
-        "try:\n    if names['kept'] is not one: return MISS\nexcept (LookupError,):\n    return MISS\nreturn one",
+        f"try:\n    if names['kept'] is not one: return MISS\n{CATCHING}\nreturn one",
         names=Changing.__dict__,
         one=Changing.kept,
     )
@@ -265,7 +290,8 @@ def test_functions_are_asked_for_their_code_defaults_globals_and_cells() -> None
         v = f.__closure__[0].cell_contents
         if f.__code__ is not code: return MISS
         if f.__globals__ is not names: return MISS
-    except (AttributeError, ValueError):
+    except (AttributeError, ValueError) as error:
+        if error.__traceback__.tb_next is not None: raise
         return MISS
     return (v, f.__defaults__)
     """
@@ -332,7 +358,8 @@ def test_what_a_function_owns_is_let_go_of_on_every_way_out() -> None:
     try:
         v = args[0] + ["tail"]
         w = v.missing
-    except (AttributeError,):
+    except (AttributeError,) as error:
+        if error.__traceback__.tb_next is not None: raise
         return MISS
     return w
     """

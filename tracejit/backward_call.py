@@ -29,6 +29,7 @@ from tracejit.capture.runs import commas
 from tracejit.codegen.lower import Output
 from tracejit.codegen.straight_line import RUN, Untranslatable
 from tracejit.config import config
+from tracejit.core.aside import aside
 from tracejit.core.interpreter import state
 from tracejit.hot_entry import machine_function
 from tracejit.runtime.program import Program
@@ -93,22 +94,32 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
 
     def promote() -> None:
         arguments = ["node = args[0]", "cotangents = args[1]", "retain = args[2]"]
-        try:
-            replace(machine_function(_function("args, kwargs", [*arguments, *before, RUN, *after]), environment, run()))
-        except Untranslatable as error:
+        source = _function("args, kwargs", [*arguments, *before, RUN, *after])
+        made = aside(lambda: machine_function(source, environment, run()))
+        error = made.error
+        if error is None:
+            replace(made.value)
+            return
+        served[0] += 1  # nobody asks again
+        if isinstance(error, Untranslatable):
             refuse(str(error))
+        elif config.verify:
+            raise error
+        else:
+            refuse(f"its translation, which failed: {type(error).__name__}: {error}")
 
     small = len(node.edges) <= _LARGEST
     if not small:
         refuse(f"a node of {len(node.edges)} edges ({_LARGEST} at most)")
+    served = [0]
     environment: dict[str, Any] = {
         **fragment.environment, **{f"kind{k}": kind for k, kind in enumerate(kinds)},
         "CompiledNode": CompiledNode, "Tensor": Tensor, "NOTHING_FREED": NOTHING_FREED, "leave": _Refused(), "counter": work.counter,
         "new": object.__new__, "freed": work.freed, "state": state, "add": np.add, "mark_written": mark_written,
-        "served": [0], "hot": config.hot_calls if small else 0, "promote": promote,
+        "served": served, "hot": config.hot_calls - 1 if small else -1, "promote": promote,
     }  # fmt: skip
-    counting = ["served[0] += 1", "if served[0] == hot: promote()"]
-    source = _function("node, cotangents, retain", [*before, *fragment.lines, *counting, *after])
+    asking = "if served[0] == hot: promote()"  # before the program: an interrupt finds nothing done
+    source = _function("node, cotangents, retain", [*before, asking, *fragment.lines, "served[0] += 1", *after])
     exec(compile(source, "<tracejit backward>", "exec"), environment)
     call: Call = environment["entry"]
     return call

@@ -14,6 +14,9 @@ A function keeps at most `config.max_entries` paths; beyond them what fits none 
 expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
 eager calls have passed as `FIRST_WAIT` for each entry, those that served no call meanwhile are dropped; then twice as many have to pass.
 
+Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/aside.py), and
+put in place by assignments in a row, so there is never half of one.
+
 Threads: entries are replaced as a whole; programs take a frame of their own per call.  One recording runs at a time; a thread that
 finds another one recording runs eagerly.  What threads may lose of each other's work is an increment of a counter and the
 choice of the entry to try first, never a result: every entry checks its own guards.
@@ -31,10 +34,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.session import declare_inlined, record
+from tracejit.codegen import python_api
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
+from tracejit.core.aside import aside
 from tracejit.core.interpreter import pushed_anywhere, state
-from tracejit.core.locks import Turn
+from tracejit.core.locks import Ticket, Turn
 from tracejit.executable import Executable, UnsupportedProgram
 from tracejit.hot_entry import FRONT, dispatcher, machine_entry
 from tracejit.report.debug import DebugLog, eager_reason
@@ -68,7 +73,7 @@ def _nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return MISS
 
 
-def _report_defect(name: str, what: str, error: Exception) -> None:
+def _report_defect(name: str, what: str, error: BaseException) -> None:
     """A call goes on although something failed that speeds up later ones.  Raises the error where the library verifies itself."""
     if config.verify:
         raise error
@@ -83,19 +88,14 @@ class Entry:
     __slots__ = ("body", "bridges", "eager_exits", "executable", "interpreted_for", "machine", "recording", "run", "uses_seen")
 
     def __init__(
-        self, recording: Recording, executable: Executable, log: DebugLog | None, promoted: Callable[[Entry], None]
+        self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[Entry], None]
     ) -> None:
-        """promoted: called with this entry when it has become machine code."""
+        """promote: called with this entry when it should become machine code."""
         self.recording = recording
         self.executable = executable
         self.body = body = executable.body()
 
-        def promote() -> None:
-            self._translate()
-            if self.machine is not None:
-                promoted(self)
-
-        self.run = recording.build_entry(body, config.hot_calls, promote)
+        self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
         self.machine: Any = None
         self.interpreted_for = ""  # what stood in the way of machine code
         if log is not None:
@@ -106,14 +106,9 @@ class Entry:
         ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
         self.uses_seen = 0  # at the last look for entries that are not used
 
-    def _translate(self) -> None:
-        try:
-            self.machine = machine_entry(self.recording, self.body, self.run)
-        except Untranslatable as error:
-            self.interpreted_for = f"what cannot be translated is {error}"
-        except Exception as error:  # a call is under way, some of its effects are made: it must come to its end
-            self.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
-            _report_defect(self.executable.name, "translate the Python around", error)
+    def translate(self) -> Any:
+        """What serves calls of positional arguments in machine code.  Raises Untranslatable."""
+        return machine_entry(self.recording, self.body, self.run)
 
     @property
     def uses(self) -> int:
@@ -140,6 +135,8 @@ class Entry:
         """How calls reach the program, for a reader."""
         if self.machine is not None:
             return "from machine code"
+        if not python_api.supported():
+            return f"from Python, since what cannot be translated is {python_api.unsupported()}"
         if self.interpreted_for:
             return f"from Python, since {self.interpreted_for}"
         return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.run else "from Python"
@@ -208,17 +205,31 @@ class CompiledFunction(_Partial[P, R]):
         self.stats = Stats()
 
     def _put_in_front(self, entry: Entry | None) -> None:
-        self._front = entry
-        self._paths[0] = _nothing_recorded if entry is None else entry.run
-        self._paths[FRONT] = None if entry is None else entry.machine
+        paths = self._paths
+        if entry is None:
+            self._front, paths[0], paths[FRONT] = None, _nothing_recorded, None
+        else:
+            self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
 
-    def _promoted(self, entry: Entry) -> None:
-        """An entry has become machine code."""
-        if self.func is self._interpreted:
-            hot = dispatcher(self._paths, self._leave, self._interpreted)
-            self.__setstate__((hot, (), {}, self.__dict__))  # type: ignore[attr-defined]  # the way to replace a partial's function
-        if entry is self._front:
-            self._paths[FRONT] = entry.machine
+    def _promote(self, entry: Entry) -> None:
+        """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
+        if entry.machine is not None or entry.interpreted_for:
+            return
+        paths = self._paths
+        work = aside(lambda: (entry.translate(), dispatcher(paths, self._leave, self._interpreted)))
+        error = work.error
+        if error is None:
+            machine, hot = work.value
+            if self.func is self._interpreted:
+                self.__setstate__((hot, (), {}, self.__dict__))  # type: ignore[attr-defined]  # the way to replace a partial's function
+            entry.machine = machine
+            if entry is self._front:
+                paths[FRONT] = machine
+        elif isinstance(error, Untranslatable):
+            entry.interpreted_for = f"what cannot be translated is {error}"
+        else:
+            entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
+            _report_defect(self._name(), "translate the Python around", error)
 
     def _leave(self, exit_taken: Exit, *args: Any) -> Any:
         return self._go_on(args, {}, exit_taken.number)
@@ -264,22 +275,19 @@ class CompiledFunction(_Partial[P, R]):
             stats.guard_misses += 1
         if self._waits() or (exited is not None and exited.stays_eager(number)) or not self._has_room():
             return self.__wrapped__(*args, **kwargs)
-        if not _recording.take():
-            return self.__wrapped__(*args, **kwargs)
+        ticket = Ticket()
         try:
+            if not _recording.take(ticket):
+                return self.__wrapped__(*args, **kwargs)
             stats.traces += 1
             try:
                 recording, result = record(self.__wrapped__, args, kwargs)
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
                 raise
-            try:
-                self._install(recording, tried, exited, number)
-            except Exception as error:  # the call itself went well, and its effects are made: the result is not given up
-                self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
-                _report_defect(self._name(), "compile", error)
+            self._install(recording, tried, exited, number)
         finally:
-            _recording.give_back()
+            ticket.over = True
         return result
 
     def _waits(self) -> bool:
@@ -298,9 +306,12 @@ class CompiledFunction(_Partial[P, R]):
         if len(self._entries) < config.max_entries:
             return True
         self._crowded += 1
-        if self._crowded < FIRST_WAIT * config.max_entries * self._patience or not _recording.take():
+        if self._crowded < FIRST_WAIT * config.max_entries * self._patience:
             return False
+        ticket = Ticket()
         try:
+            if not _recording.take(ticket):
+                return False
             self._crowded = 0
             kept = tuple([entry for entry in self._entries if entry.uses != entry.uses_seen])
             for entry in kept:
@@ -314,38 +325,52 @@ class CompiledFunction(_Partial[P, R]):
             if self._front not in kept:
                 self._put_in_front(None)
         finally:
-            _recording.give_back()
+            ticket.over = True
         return len(self._entries) < config.max_entries
 
     def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
-        for entry in self._entries:
-            if entry.stands_for(recording):
-                if entry not in tried:  # another thread recorded it meanwhile
-                    return
-                if exited is not None:
-                    exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
-                else:
-                    self._refuse(make("unstable_guards", self._name()))
+        entries = self._entries
+        work = aside(lambda: self._made(recording, entries))
+        error = work.error
+        if error is not None:
+            if isinstance(error, UnsupportedProgram):
+                self._refuse(error.reason)
                 return
-        log = DebugLog(self._name()) if config.debug else None
-        try:
-            executable = Executable(self._name(), recording, config.backend, log)
-        except UnsupportedProgram as refused:
-            self._refuse(refused.reason)
+            # The call itself went well, and its effects are made: the result is not given up.
+            self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
+            _report_defect(self._name(), "compile", error)
             return
-        self._failures = self._waited = 0
-        self.stats.executables.append(executable)
-        entry = Entry(recording, executable, log, self._promoted)
+        entry, is_new = work.value
+        if not is_new:
+            if entry not in tried:  # another thread recorded it meanwhile
+                return
+            if exited is not None:
+                exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
+            else:
+                self._refuse(make("unstable_guards", self._name()))
+            return
+        stats, paths = self.stats, self._paths
+        self._failures = self._waited = 0  # from here on assignments only
+        stats.executables = [*stats.executables, entry.executable]
+        self._entries = (*self._entries, entry)
         if exited is not None:
             exited.bridges[number] = entry
         else:
-            self._put_in_front(entry)
-        self._entries = (*self._entries, entry)
+            self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
         if len(self._entries) >= config.max_entries:
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+
+    def _made(self, recording: Recording, entries: tuple[Entry, ...]) -> tuple[Entry, bool]:
+        """The entry among `entries` that stands for a recording, or a new one; and whether it is new.  Raises UnsupportedProgram."""
+        for entry in entries:
+            if entry.stands_for(recording):
+                return entry, False
+        log = DebugLog(self._name()) if config.debug else None
+        executable = Executable(self._name(), recording, config.backend, log)
+        return Entry(recording, executable, log, self._promote), True
 
     def _refuse(self, reason: Reason) -> None:
         self._failures += 1

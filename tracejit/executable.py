@@ -25,6 +25,7 @@ from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, 
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.codegen.straight_line import RUN
+from tracejit.core.aside import done_aside
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY, Kind
@@ -177,7 +178,7 @@ class Executable:
             environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
             lines.append(f"running(({commas(runs.items(arrays, 'arrays'))}), ({commas(scalars)}))")
         results = self._run_lines(arrays, runs, scalars, lines, environment)
-        lines += ["counter[0] += 1", PROMOTE]
+        lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         written = sorted([position[target] for target, _ in self.graph.writes])
         if written:
@@ -224,7 +225,7 @@ class Executable:
         if isinstance(self.program, Program):
             held = runs.resident("{0}._array")
             fragment = self.program.inline(arrays, scalars, None if held is None else ("key", held))
-            lines.append(RUN)
+            lines += [PROMOTE, RUN]
             self._fragment = fragment
             environment.update(fragment.environment)
             return list(fragment.results)
@@ -369,8 +370,14 @@ class Executable:
         """The program, and the positions of the inputs that it is given."""
         mask = self._mask(wanted)
         known = self._backward.get((present, mask))
-        if known is not None:
-            return known
+        if known is None:
+            reads, program, picks = done_aside(lambda: self._built_backward(present, mask))
+            self._reads[present, mask] = reads
+            known = self._backward[present, mask] = program, picks
+        return known
+
+    def _built_backward(self, present: Mask, mask: Mask) -> tuple[frozenset[int], Any, tuple[int, ...]]:
+        """What `reads` says, the program, and the positions of the inputs that it is given."""
         split = self.partition
         assert split is not None
         watcher, role = self._watcher, _backward_role(present)
@@ -382,9 +389,8 @@ class Executable:
             watcher.built(role, program)
         used = {x for node in graph.nodes for x in node.operands} | {*graph.outputs}
         picks = [v for v in direct if v in self._positions]
-        self._reads[present, mask] = frozenset([self._positions[v] for v in picks if v in used])
-        known = self._backward[present, mask] = program, tuple([self._positions[v] for v in picks])
-        return known
+        reads = frozenset([self._positions[v] for v in picks if v in used])
+        return reads, program, tuple([self._positions[v] for v in picks])
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""

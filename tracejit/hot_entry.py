@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tracejit.autograd.compiled import CompiledNode, ConsumedNode
 from tracejit.autograd.tape import Storage
+from tracejit.capture.cell import Held
 from tracejit.capture.entry import Body, Exit, Recording
 from tracejit.codegen import machine_code, python_api
 from tracejit.codegen.linked import linked
@@ -121,7 +122,7 @@ def _layouts(namespace: Mapping[str, Any]) -> dict[Any, dict[str, int]]:
     """Slots of the classes whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
     kinds = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, Tensor)]
     plain = [cls for cls in kinds if all(getattr(cls, name) is getattr(object, name) for name in _ATTRIBUTE_ACCESS)]
-    return {cls: python_api.slot_offsets(cls) for cls in (*plain, Tensor, Storage, CompiledNode, ConsumedNode)}
+    return {cls: python_api.slot_offsets(cls) for cls in (*plain, Tensor, Storage, CompiledNode, ConsumedNode, Held)}
 
 
 def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -> Any:
@@ -137,7 +138,7 @@ def machine_function(source: str, namespace: Mapping[str, Any], run: Run) -> Any
     """The function `entry(args, kwargs)` in `source`, whose globals are `namespace`, as a built-in function of the positional arguments
     alone.  run: what the line RUN stands for.  Raises Untranslatable."""
     if not python_api.supported():
-        raise Untranslatable("this interpreter's objects")
+        raise Untranslatable(python_api.unsupported())
     if (length := source.count("\n")) > _LONGEST:
         raise Untranslatable(f"a function of {length} lines ({_LONGEST} at most)")
     text, constants = translate(source, "entry", _SYMBOL, namespace, _layouts(namespace), run)

@@ -9,11 +9,11 @@ only the counter is new.
 Each state has a key of its own, which stands for its arrays with the metadata that they have (`ProgramSpec.resident`): the array
 objects of the tensors are out of reach of others (`tensor.shield`), so none of that changes unless the counter moves.
 
-Ownership: words are addresses, and hold nothing.  The tuples do hold arrays, and parameters where gradients may be wanted; they are
-dropped when a root dies (a weak reference tells), so a cell does not keep a dead model alive, and when the checks fail.  Only a
-parameter that itself leads to its model (an attribute of the tensor, a hook) could; such a parameter is not cached.  Lists and
-dictionaries have no words that no later state repeats, only addresses: so a state holds those that were looked at, with their items.
-They may have only what cannot lead back to a root (`leads_nowhere`): an optimizer's parameters and their state.
+Ownership: words are addresses, and hold nothing.  What holds objects (the tuples hold arrays, and parameters where gradients may be wanted;
+a state holds the containers that were looked at, with their items, since these have no words that no later state repeats, only
+addresses) is in a `Held`, which a cell refers to weakly.  One of the structure's own tensors owns it, and it dies with the cell and with
+each root.  So a cell keeps nothing alive, whatever leads where: a model to which its own parameters lead goes when the collector
+finds that nobody else has it.  A structure without tensors has no owner for a `Held`; then its checks run in every call.
 
 It must not know what is computed with the values.
 """
@@ -25,7 +25,7 @@ import operator
 import struct
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from tracejit.autograd.tape import Storage, mark_written, next_sequence
@@ -48,9 +48,8 @@ from tracejit.codegen.words import (
 from tracejit.tensor import Tensor, shield
 from tracejit.tensor.rebinding import ADDRESS, rebindings
 
-__all__ = ["Cell", "leads_nowhere", "marks"]
+__all__ = ["Cell", "Held", "marks"]
 
-_SIMPLE = frozenset((int, float, str, bool, bytes, complex, type(None)))
 _SLOTS = ("_array", "_base", "_grad", "_hooks", "_node", "_requires_grad", "_seen", "_storage")
 
 
@@ -77,21 +76,57 @@ def marks() -> Callable[[tuple[Storage, ...]], None]:
     return marking(next_sequence, offsets["version"], offsets["written"])
 
 
+class Held:
+    """What the state of a cell holds.  found: (ids of objects that must differ from others, key, *what the entry wants); items: (container,
+    place, item) for each item that was looked at."""
+
+    __slots__ = ("__weakref__", "_watched", "_within", "found", "items")
+
+    def __init__(
+        self, apart: Sequence[Any], key: bytes, wanted: Sequence[Any], items: Sequence[tuple[Any, Any, Any]] = ()
+    ) -> None:
+        self.found = (separation.table(apart), key, *wanted)
+        self.items = items
+        self._within: dict[int, Held] = {}
+        self._watched: tuple[weakref.ref[Any], ...] = ()
+
+    def give_to(self, owner: Tensor, number: int, needed: Sequence[Any]) -> None:
+        """Live with `owner` under a number, until one of the objects `needed` dies.  No Python code runs then: nothing that a signal could
+        interrupt."""
+        try:
+            self._within = _held_by(owner)
+        except AttributeError:
+            self._within = {}
+            _hold(owner, self._within)
+        leave = partial(self._within.pop, number)
+        self._watched = tuple([weakref.ref(needed_one, leave) for needed_one in needed])
+        self._within[number] = self
+
+    def leave(self, number: int) -> None:
+        """Live on only as long as a call needs it."""
+        self._within.pop(number, None)
+
+
+_NOTHING = Held((), NO_KEY, ())
+_UNUSED = (b"", NEVER, weakref.ref(_NOTHING))
+_held_by, _hold = Tensor.__dict__["_held"].__get__, Tensor.__dict__["_held"].__set__  # past what a subclass may do to attributes
+
+
 class _Tables(NamedTuple):
-    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table; roots: they tell when one dies."""
+    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table.  own: what nobody else holds."""
 
     pairs: bytes
     precise: bytes
-    state: tuple[Any, ...]
-    roots: tuple[weakref.ref[Any], ...]
+    state: tuple[bytes, bytes, weakref.ref[Held]]
+    own: Held | None
 
 
 _next_key = itertools.count(1).__next__
+_next_number = itertools.count(1).__next__
 
 
 class Cell:
-    """`state[0]` is (addresses of the roots, quick table, ids of objects that must differ from others, key, items of containers, *what the
-    entry wants: tuples for its body, objects held)."""
+    """`state[0]` is (addresses of the roots, quick table, weak reference to a `Held`)."""
 
     __slots__ = (
         "__weakref__",
@@ -101,9 +136,9 @@ class Cell:
         "_last",
         "_missed",
         "_namespaces",
+        "_number",
         "_patience",
         "_tables",
-        "_unused",
         "state",
     )
 
@@ -111,27 +146,31 @@ class Cell:
         """examine(*roots) runs the checks: what it finds (instances, tensors, objects that must differ from others, (container, place,
         item) for each item it looked at, *what the entry wants), or `missed`.  calls[0]: how many calls the entry has served."""
         self._examine = examine
-        self._unused: tuple[Any, ...] = (b"", NEVER, separation.table(()), NO_KEY, ())
         self._namespaces = tuple(namespaces)
+        self._number = _next_number()
         self._calls = calls
         self._last = -2
         self._patience = self._backing_off = 0
         self._tables: _Tables | None = None
-        self.state: list[Any] = [self._unused]
+        self.state: list[Any] = [_UNUSED]
         self._missed = missed
 
-    def drop(self, _: object = None) -> None:
+    def drop(self) -> None:
         """Forget words and tuples."""
-        self.state[0] = self._unused
-        self._tables = None
+        state, self.state[0], self._tables = self.state[0], _UNUSED, None
+        held = state[2]()
+        if held is not None:
+            held.leave(self._number)
 
     def refresh(self, *roots: Any) -> Any:
-        """A word has moved: the state after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
+        """A word has moved: the `Held` after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
         addresses = packed([*map(id, roots)])
         known, counter = self._tables, rebindings()
-        if known is not None and known.state[0] == addresses and same()(known.precise, b""):
-            state = (addresses, _quick(counter, known.pairs), *known.state[2:])
-            return self._keep(_Tables(known.pairs, known.precise, state, known.roots))
+        if known is not None and known.state[0] == addresses:
+            held = known.state[2]()  # what the words speak of lives while it does
+            if held is not None and same()(known.precise, b""):
+                self._keep(known._replace(state=(addresses, _quick(counter, known.pairs), known.state[2])))
+                return held
         self.drop()
         found = self._examine(*roots)
         if found is self._missed:
@@ -148,14 +187,19 @@ class Cell:
             _, _, apart, items_again, *wanted = again
             if words is not None and all(map(_are, (*again[:2], *items_again), (*found[:2], *items))):
                 pairs, precise = words
-                state = (addresses, _quick(counter, pairs), separation.table(apart), _new_key(), items_again, *wanted)
-                return self._keep(_Tables(pairs, precise, state, tuple([weakref.ref(root, _dropper(self)) for root in roots])))
-        return (b"", NEVER, separation.table(apart), _new_key(), (), *wanted)
+                held = Held(apart, _new_key(), wanted, items_again)
+                holds_some = bool(wanted or items)
+                if holds_some and tensors:
+                    held.give_to(tensors[0], self._number, (self, *roots))
+                if tensors or not holds_some:
+                    state = (addresses, _quick(counter, pairs), weakref.ref(held))
+                    self._keep(_Tables(pairs, precise, state, None if holds_some else held))
+                return held
+        return Held(apart, _new_key(), wanted)
 
-    def _keep(self, tables: _Tables) -> tuple[Any, ...]:
+    def _keep(self, tables: _Tables) -> None:
         self._tables = tables
         self.state[0] = tables.state
-        return tables.state
 
     def _pays(self) -> bool:
         """Whether making a table is worth it: not where the structure changes from call to call."""
@@ -182,8 +226,6 @@ class Cell:
                 return None
             words += found
         if items:
-            if not all(map(leads_nowhere, {id(container): container for container, _, _ in items}.values())):
-                return None
             found = item_words(items)
             if not found:
                 return None
@@ -196,7 +238,7 @@ class Cell:
             blocks += block(id(tensor) + hooks)  # hooks, node, requires_grad
             if tensor._storage is not None:
                 words += [id(tensor) + storage, id(tensor._storage)]
-            if tensor._hooks is not None or tensor._base is not None or tensor._node is not None or tensor.__dict__:
+            if tensor._hooks is not None or tensor._base is not None or tensor._node is not None:
                 return None
         return pairs, table(words, blocks)
 
@@ -209,30 +251,6 @@ def _new_key() -> bytes:
     return struct.pack("=q", _next_key())
 
 
-def leads_nowhere(value: Any, depth: int = 6) -> bool:
-    """Whether all that a value leads to are numbers, strings, tensors, and lists, tuples and dictionaries of such."""
-    kind: Any = type(value)
-    if kind in _SIMPLE:
-        return True
-    if issubclass(kind, Tensor):
-        return not value.__dict__
-    if depth and kind in (list, tuple):
-        return all(leads_nowhere(v, depth - 1) for v in value)
-    return bool(depth) and kind is dict and all(leads_nowhere(v, depth - 1) for pair in value.items() for v in pair)
-
-
 def _are(some: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether the elements are the same objects."""
     return all(map(operator.is_, some, others))
-
-
-def _dropper(cell: Cell) -> Callable[[object], None]:
-    """Drops the cell's state when called, if there still is a cell."""
-    reference = weakref.ref(cell)
-
-    def drop(_: object) -> None:
-        alive = reference()
-        if alive is not None:
-            alive.drop()
-
-    return drop

@@ -14,36 +14,36 @@ from typing import Any
 
 from tracejit.capture.locate import NotConvertible, locate, nested_codes, source_extent
 from tracejit.capture.rewrite import CAPTURE, Rewriter
+from tracejit.core.weak_table import WeakTable
 
 __all__ = ["CAPTURE", "convert", "is_instrumented"]
 
 _FRAME_FUNCTIONS = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "_getframe", "currentframe", "__import__"})
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-_instrumented: dict[int, CodeType] = {}  # by id: instrumented code and the comprehensions inside it
-_converted: dict[int, tuple[CodeType, CodeType | NotConvertible]] = {}
+_instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
+_converted: WeakTable[CodeType | tuple[str, str]] = WeakTable()  # original code -> instrumented code, or why there is none
 
 
 def is_instrumented(code: CodeType) -> bool:
     """Whether `code` was made by `convert`."""
-    return id(code) in _instrumented
+    return code in _instrumented
 
 
 def convert(code: CodeType, module_file: str | None = None) -> CodeType:
     """Instrumented code for `code`.  Raises NotConvertible; the answer is remembered either way."""
-    known = _converted.get(id(code))
-    if known is None or known[0] is not code:
-        result: CodeType | NotConvertible
+    known = _converted.get(code)
+    if known is None:
         try:
-            result = _convert(code, module_file)
+            known = _convert(code, module_file)
         except NotConvertible as error:
-            result = error
+            known = error.code, error.detail
         except RecursionError:
-            result = NotConvertible("unsupported_syntax", f"the deeply nested source of {code.co_qualname}")
-        known = _converted[id(code)] = (code, result)
-    if isinstance(known[1], NotConvertible):
-        raise NotConvertible(known[1].code, known[1].detail)
-    return known[1]
+            known = "unsupported_syntax", f"the deeply nested source of {code.co_qualname}"
+        _converted[code] = known
+    if isinstance(known, tuple):
+        raise NotConvertible(*known)
+    return known
 
 
 def _without_annotations(arguments: ast.arguments) -> None:
@@ -90,7 +90,7 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
 
 
 def _remember(code: CodeType) -> None:
-    _instrumented[id(code)] = code
+    _instrumented[code] = True
     for inner in nested_codes(code):
         if inner.co_name in _INLINE:
             _remember(inner)

@@ -1,13 +1,15 @@
 """The finished recording, and the straight-line Python function that replays it.
 
-An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds
-what it compares by identity (functions, classes, modules, dictionaries of globals), never a tensor: those are reached by their path.
+An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds the functions, classes,
+modules and dictionaries of globals that it compares by identity, and refers weakly to other objects that it compares so; tensors are
+reached by their path.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +18,7 @@ from tracejit.capture.reasons import Reason
 from tracejit.capture.runs import commas
 from tracejit.capture.structure import Structure
 from tracejit.codegen.separation import separate
-from tracejit.codegen.straight_line import RUN, Run
+from tracejit.codegen.straight_line import RUN, SENT, Run
 from tracejit.codegen.words import same
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
@@ -53,7 +55,8 @@ MISS = Exit(0)
 """What an entry returns when a guard fails."""
 
 PROMOTE = "p_promote"
-"""The line of a Body that asks whether the entry has served so many calls that it should be machine code."""
+"""The line of a Body that asks whether the entry serves so many calls that it should be machine code.  It stands before the program: a
+signal handler may run there, and raise, while nothing has been done."""
 _PROMOTING = ("if counter[0] == hot: promote()",)
 _VARIABLE = re.compile(r"\bv\d+\b")
 Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -152,7 +155,8 @@ class Body:
 class Recording:
     """What one recorded call came to: a program, or the reason why there is none.
 
-    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.
+    guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.  weak:
+    names of those that are weak references, and stand for what these refer to.
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few."""
 
     reason: Reason | None
@@ -166,16 +170,17 @@ class Recording:
     epilogue: tuple[str, ...] = ()
     result: str = "None"
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
+    weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names
-        in `text` stand for.  promote: called when the entry has served `hot` calls.
+        in `text` stand for.  promote: called when the entry is about to serve call number `hot`.
 
         Raises ValueError for a recording that has a reason."""
         if self.reason is not None:
             raise ValueError(f"this call was not recorded: {self.reason}")
-        namespace = {**self.namespace, **body.environment, "hot": hot, "promote": promote}
+        namespace = {**self.namespace, **body.environment, "hot": hot - 1, "promote": promote}
         exec(compile(self.text(body), "<tracejit entry>", "exec"), namespace)
         if self.structure is not None and body.calls is not None:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
@@ -193,14 +198,32 @@ class Recording:
             held, definitions = _needed(self.structure, [*body.run_lines, *rest])
             lines += _examining(self.structure, [*body.cached.values(), *held])
             guards = _guarding(self.structure, [*body.cached, *held], definitions)
+        guards = [*[f"if {name} is None: return MISS" for name in self.weak], *guards]
         lines += ["def entry(args, kwargs):", *_missing_on_errors(guards)]
         lines += [f"    {line}" for line in rest]
-        return "\n".join(lines) + "\n"
+        text = "\n".join(lines) + "\n"
+        return _Weak(self.weak).changed(text) if self.weak else text
+
+
+class _Weak(ast.NodeTransformer):
+    """Names that stand for weak references: each becomes a call, which returns the object, or None."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Call(node, [], []) if node.id in self._names else node
+
+    def changed(self, text: str) -> str:
+        return ast.unparse(ast.fix_missing_locations(self.visit(ast.parse(text)))) + "\n"
 
 
 def _missing_on_errors(lines: Sequence[str]) -> list[str]:
+    """Guards run no code of the program: an error that comes from a function further in was raised by a signal handler."""
     body = [f"        {line}" for line in lines or ("pass",)]
-    return ["    try:", *body, "    except (LookupError, AttributeError, ValueError, ArithmeticError):", "        return MISS"]
+    errors = "(LookupError, AttributeError, ValueError, ArithmeticError)"
+    handler = [f"    except {errors} as error:", f"        {SENT}: raise", "        return MISS"]
+    return ["    try:", *body, *handler]
 
 
 def distinct_lines(expressions: Sequence[str]) -> list[str]:
@@ -235,10 +258,11 @@ def _examining(structure: Structure, wanted: Sequence[str]) -> list[str]:
 def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence[str]) -> list[str]:
     """The guards of an entry: while no word has moved, `structure.checks` are not among them."""
     roots = structure.roots
-    table = ", ".join(("structure[1], structure[0]", *roots))
     lines = [
-        *structure.before, "structure = state_of[0]", f"if not same({table}):", f"    structure = refresh({', '.join(roots)})",
-        "    if structure is MISS: return MISS", f"_, _, apart, key, _, {commas(wanted)}= structure",
+        *structure.before, "addresses, table, reference = state_of[0]", "held = reference()",
+        f"if held is None or not same({', '.join(('table, addresses', *roots))}):",
+        f"    held = refresh({', '.join(roots)})", "    if held is MISS: return MISS",
+        f"apart, key, {commas(wanted)}= held.found",
     ]  # fmt: skip
     lines += definitions
     lines += structure.after

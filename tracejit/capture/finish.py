@@ -5,6 +5,9 @@ Nothing of the run's tensors survives here except as numbers and names.
 
 from __future__ import annotations
 
+import gc
+import weakref
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ from tracejit.capture.entry import (
     WrittenInput,
     distinct_lines,
 )
+from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import ABSENT, TensorSource
 from tracejit.capture.structure import Structure, split
@@ -71,6 +75,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     guards = _guard_lines(recorder, interpreter.backward_ran)
     distinct = [s.variable for s in recorder.tensors.values()] + recorder.paths
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
+    weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _is_passing(name, value, recorder)}
     graph = Graph(
         inputs=(*inputs, *interpreter.scalars.values()),
         avals=interpreter.avals,
@@ -91,8 +96,20 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         guards=(*guards, *distinct_lines(distinct)),
         epilogue=tuple(recipes.lines),
         result=text,
-        namespace=dict(recorder.namespace),
+        namespace={**recorder.namespace, **weak},
+        weak=tuple(weak),
         structure=_structure(recorder, guards, distinct),
+    )
+
+
+def _is_passing(name: str, value: Any, recorder: CallHandlers) -> bool:
+    """Whether a constant is an object that an entry must not keep alive: one that leads to others, and is no definition."""
+    return (
+        gc.is_tracked(value)
+        and type(value).__weakrefoffset__ != 0
+        and name not in recorder.compiled
+        and not is_a(value, (*IDENTITY_TYPES, FunctionType, MethodType))
+        and not is_library_module(type(value).__module__)
     )
 
 

@@ -230,7 +230,10 @@ class Frame:
 
     def caught(self) -> None:
         """An exception handler begins: the error's traceback is the program's alone."""
-        without_handlers(sys.exception())
+        recorder, error = active(), sys.exception()
+        if recorder is not None:
+            recorder.caught(error)
+        without_handlers(error)
 
     def element(self, value: Any) -> Any:
         recorder = active()

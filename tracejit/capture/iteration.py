@@ -185,6 +185,7 @@ class RecordedContext:
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, manager = self._recorder, self._manager
+        recorder.caught(exception[1])
         without_handlers(exception[1])
         if self._exit is not None:
             return recorder.truth(recorder.call(self._exit, (manager, *exception), {}))

@@ -70,6 +70,7 @@ _FUTURE: Final[int] = functools.reduce(operator.or_, (getattr(__future__, n).com
 _IMPORT: Final = re.compile(r"^(?:from\s+\S+\s+import|import)\s+(\([^)]*\)|[^#\n]*)", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
 _imports: dict[str, tuple[list[str], str]] = {}
+_REMEMBERED: Final = 32  # files
 _ENDS: Final = 8  # lines at which a definition is tried to end, before the whole file is parsed
 
 
@@ -105,8 +106,15 @@ def _parse(filename: str) -> _File:
         parsed.read(filename, 0)
     except (SyntaxError, ValueError) as error:
         raise NotConvertible("source_changed", f"{filename} does not parse ({error})") from None
-    _files[filename] = parsed
+    _remember(_files, filename, parsed)
     return parsed
+
+
+def _remember(files: dict[str, Any], filename: str, known: Any) -> None:
+    """Note what is known of a file, and forget the file that was met first if there are many: a cell of a notebook is a file, too."""
+    while len(files) >= _REMEMBERED:
+        files.pop(next(iter(list(files)), ""), None)
+    files[filename] = known
 
 
 def _real_positions(code: CodeType) -> Iterator[tuple[int, int, int, int]]:
@@ -163,7 +171,8 @@ def _import_statement(filename: str, lines: list[str]) -> str:
             for name, alias in _IMPORTED.findall(re.sub(r"#[^\n]*", "", match[1]).strip("()\n ")):
                 if not keyword.iskeyword(alias or name):  # prose that begins like an import
                     names[alias or name] = None
-        known = _imports[filename] = lines, f"import {', '.join(names)}\n" if names else "\n"
+        known = lines, f"import {', '.join(names)}\n" if names else "\n"
+        _remember(_imports, filename, known)
     return known[1]
 
 

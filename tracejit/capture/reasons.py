@@ -38,6 +38,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "construction": ("construction of {} cannot be followed", "Create the object outside the compiled function"),
     "implicit_python": ("Python code ran behind C code: {}", "Call it directly, or move it out of the compiled function"),
     "profiler_active": ("a profiler is active: {}", "Recording needs sys.setprofile for itself; stop the profiler"),
+    "interrupted": ("the program went on after an interrupt: {}", "Nothing: a call that is not interrupted is recorded"),
     "external_iterator": ("{} from outside is consumed", "Pass a list or a tensor instead of an iterator"),
     "container": (
         "{} from outside is read or changed in a way that cannot be guarded",

@@ -145,6 +145,7 @@ class Recorder:
         self.sources: dict[int, str] = {}
         self.tensors: dict[int, TensorSource] = {}
         self.instance_reads: set[str] = set()  # expressions of attributes found in the dictionary of an instance
+        self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[str] = []  # variables of objects that may be changed: they must stay distinct
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
         self.values: Mapping[int, int] = {}  # the interpreter's: ids of the tensors of the program
@@ -460,6 +461,9 @@ class Recorder:
         raise NotImplementedError
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+    def caught(self, error: BaseException | None) -> None:
         raise NotImplementedError
 
     def native(self, action: Callable[[], Any]) -> Any:

@@ -442,6 +442,15 @@ class Rewriter(ast.NodeTransformer):
         node.body.insert(0, self.statement(self.handler("caught"), node.body[0]))
         return node
 
+    def visit_Try(self, node: Any) -> ast.stmt:
+        leaves = any(isinstance(part, ast.Return | ast.Break | ast.Continue) for end in node.finalbody for part in ast.walk(end))
+        self.generic_visit(node)
+        if leaves:  # what is under way when it begins is handled by that
+            node.finalbody.insert(0, self.statement(self.handler("caught"), node.finalbody[0]))
+        return node
+
+    visit_TryStar = visit_Try
+
     def visit_asynchronous(self, node: ast.AST) -> ast.AST:
         raise NotConvertible("unsupported_syntax", "an asynchronous statement")
 

@@ -2,13 +2,17 @@
 
 `record` makes the recorder of this thread current, pushes its interpreter, sets the profile hook and calls the function through the
 recorder: a real eager run.  The hook is the net under the instrumentation: Python code that ran without being instrumented stops
-the recording.  Threads do not see each other's recordings.
+the recording; code that is no part of the program, too: signal handlers and finalizers.  Where the hook is off, tensor operations are
+not recorded.  Threads do not see each other's recordings.
+
+Whatever comes in between (an exception of a signal handler may, after any call), all that a recording has changed in its thread and in
+the process is put back.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
+from collections import deque
 from collections.abc import Callable
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -24,9 +28,11 @@ from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_
 from tracejit.capture.symbols import concrete, is_symbolic, plain
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.tracebacks import without_handlers
-from tracejit.codegen.call_hook import allow, unwatch, watch
+from tracejit.codegen.call_hook import Watch, allow, forget
 from tracejit.core import dtypes
-from tracejit.core.interpreter import pushed, state
+from tracejit.core.collection import held_back
+from tracejit.core.interpreter import pushed_anywhere, state
+from tracejit.core.interrupts import covers_its_entry
 from tracejit.tensor import Tensor
 
 __all__ = ["declare_inlined", "is_recording", "record"]
@@ -35,6 +41,8 @@ _OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
 _PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
+_GENERATED = frozenset({"__eq__", "__ge__", "__gt__", "__hash__", "__init__", "__le__", "__lt__", "__new__", "__repr__"})
+"""Methods that the standard library writes: of data classes and named tuples."""
 
 
 def is_recording() -> bool:
@@ -51,33 +59,58 @@ def declare_inlined(cls: type) -> None:
 class Session(CallHandlers):
     """All handlers together, and the profile hook."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold: held_back) -> None:
+        """hold: keeps the garbage collector back while the recording goes on."""
         super().__init__()
-        self._hooked = False
-        self._asked = self._check  # unhooking from within the hook must not free what is running
+        self.profile: Any = None  # what sys.getprofile() says while the hook is on
+        self._hold = hold
+        self._asked: Any = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
+            self._hold.end()  # the program may ask whether the collector is on
+
+    def empty(self) -> None:
+        """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
+        self._asked = None
+        for known in list(self.__dict__.values()):
+            if isinstance(known, (list, dict, set)):
+                known.clear()
+
+    def caught(self, error: BaseException | None) -> None:
+        """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""
+        if error is not None and not isinstance(error, Exception):
+            self.stop("interrupted", type(error).__name__)
 
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
-        self._hooked = True
-        watch(self._asked)
+        watch = Watch(self._asked)
+        self.profile = watch.profile
+        watch.begin()
 
     def unhook(self) -> None:
-        if self._hooked:
-            self._hooked = False
-            unwatch()
+        """Watch no more."""
+        profile = self.profile
+        if profile is None:
+            return
+        found = sys.getprofile()
+        if found is profile:
+            sys.setprofile(None)
+        self.profile = None
+        if found is not None and found is not profile:  # another thread has set one for all threads
+            self.stop("profiler_active", repr(found))
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
-        hooked = self._hooked
+        hooked, top = self.profile is not None, state.top
         self.unhook()
         try:
+            state.top = state.base
             return action()
         finally:
+            state.top = top
             if hooked and not self.stopped:
                 self.hook()
 
@@ -87,23 +120,23 @@ class Session(CallHandlers):
             return
         code = frame.f_code
         if is_instrumented(code):
-            allow(code)
+            allow(code, lasting=False)
             return
         name = frame.f_globals.get("__name__", "")
         if is_library_module(name):
             if code.co_filename.startswith(_PACKAGE):  # else its globals may be other ones next time
-                allow(code)
+                allow(code, lasting=True)
             return
         if name in _TRANSPARENT_MODULES:
             return
         if self.native_depth:
             package = name.partition(".")[0]
-            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or code.co_filename.startswith("<"):
+            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names:
+                return
+            if code.co_filename.startswith("<") and (code.co_name in _GENERATED or name.startswith("namedtuple_")):
                 return
             if _is_importing(frame):  # the library needs a module for the first time, and other packages help to find it
                 return
-        if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
-            return  # the collector's, not the program's
         self.stop("implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})")
 
     # -- the start
@@ -112,6 +145,7 @@ class Session(CallHandlers):
         if self.is_outside(function):
             return
         name = self.constant(function)
+        self.compiled.add(name)
         self.register(function, name)
         if type(function) is MethodType:
             if not isinstance(function.__self__, type):
@@ -180,10 +214,63 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _without_recorder(error: BaseException) -> BaseException:
-    """The error as the program would see it: no frames of the recorder in its traceback, nor in those of the errors behind it."""
-    without_handlers(error)
-    return error
+class _Run:
+    """What a recording changes in its thread: put back when the block is left.  Assignments in a row are one step, and a call that follows
+    them is made; so what `__exit__` does is written out there."""
+
+    __slots__ = ("_interpreter", "_previous", "_pushed", "_session", "_top")
+
+    def __init__(self, session: Session, interpreter: RecordingInterpreter) -> None:
+        self._session = session
+        self._interpreter = interpreter
+        self._previous = current.recorder
+        self._top = state.top
+        self._pushed = False
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def begin(self) -> None:
+        """Handlers of instrumented code find the session."""
+        current.recorder = self._session
+
+    def push(self) -> None:
+        """Operations are recorded."""
+        self._pushed = True
+        pushed_anywhere[0] += 1
+        state.top = self._interpreter
+
+    def pop(self) -> None:
+        """They are not."""
+        if self._pushed:
+            self._pushed = False
+            pushed_anywhere[0] -= 1
+            state.top = self._top
+
+    @covers_its_entry
+    def __exit__(self, *exception: object) -> None:
+        try:
+            del exception
+        finally:
+            session = self._session
+            session.stopped = True
+            current.recorder = self._previous
+            if self._pushed:
+                self._pushed = False
+                pushed_anywhere[0] -= 1
+                state.top = self._top
+            try:
+                deque(self._interpreter.restoring, 0)
+            finally:
+                profile, session.profile = session.profile, None
+                if profile is not None:
+                    try:
+                        found = sys.getprofile()
+                    except BaseException:
+                        sys.setprofile(None)
+                        raise
+                    if found is profile:
+                        sys.setprofile(None)
 
 
 def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
@@ -192,29 +279,33 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
-    session = Session()
-    interpreter = RecordingInterpreter(session, next_sequence())
-    grad_enabled = state.grad_enabled
-    previous, current.recorder = current.recorder, session
-    collecting = gc.isenabled()
-    gc.disable()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
     try:
-        session.root(function)
-        positional, named = session.arguments(args, kwargs)
-        with pushed(interpreter):
+        return _recorded(function, args, kwargs)
+    except BaseException as error:
+        without_handlers(error)
+        raise
+
+
+def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
+    grad_enabled = state.grad_enabled
+    hold = held_back()
+    session = Session(hold)
+    try:
+        interpreter = RecordingInterpreter(session, next_sequence())
+        with hold, _Run(session, interpreter) as run:
+            hold.begin()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
+            forget()
+            run.begin()
+            session.root(function)
+            positional, named = session.arguments(args, kwargs)
+            run.push()
             session.hook()
-            try:
-                result = session.call(function, positional, named)
-            finally:
-                session.unhook()
+            result = session.call(function, positional, named)
+            run.pop()
+            session.unhook()
             session.let_go()
             recording = finish(session, interpreter, result, grad_enabled)
-    except BaseException as error:
-        raise _without_recorder(error)  # noqa: B904  (the same error)
+            forget()
+        return recording, session.released(result, set())
     finally:
-        if collecting:
-            gc.enable()
-        session.stopped = True
-        current.recorder = previous
-        interpreter.release()
-    return recording, session.released(result, set())
+        session.empty()

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tracejit.capture.cell import leads_nowhere
 from tracejit.capture.policies import has_plain_state, instance_dictionary, is_a
 from tracejit.codegen import python_api
 from tracejit.codegen.words import instance_words, supported
@@ -153,7 +152,7 @@ class _Splitter:
             return "number"
         value = self.objects[variable]
         if type(value) in _CONTAINERS:
-            return _CONTAINERS[type(value)] if id(value) not in self.changed and leads_nowhere(value) else "object"
+            return _CONTAINERS[type(value)] if id(value) not in self.changed else "object"
         return "tensor" if is_a(value, Tensor) else "instance" if self._is_instance(value) else "object"
 
     def _is_instance(self, value: Any) -> bool:
@@ -237,8 +236,6 @@ class _Splitter:
             found = self._container(node.value)
             if found and found != "tuple" and variable not in self.objects:
                 return False  # a number: likely another one in the next call
-            if found and self._kind(variable) in ("instance", "object"):
-                return False  # a state that held it might keep its root alive
         return self._read(node) or (not isinstance(node, (ast.Constant, ast.Name)) and self._value(node))
 
     def _value(self, node: ast.expr) -> bool:

@@ -8,6 +8,8 @@ recorder like any other read and effect.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress, starmap
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -52,7 +54,10 @@ class RecordingInterpreter(Interpreter):
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self.first_sequence = first_sequence  # nodes of the tape before it were made outside
-        self._patched: list[tuple[Any, tuple[Any, ...]]] = []
+        self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
+        kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
+        self.restoring = starmap(setattr, compress(self._patched, kept))
+        """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
         self._guard = REGISTRY["guard"]
         self.backward_ran = False  # then hooks on leaves would have to run
         self.last_backward = 0  # how many nodes were there when the last backward pass began
@@ -141,8 +146,10 @@ class RecordingInterpreter(Interpreter):
         )
         recorder.native_depth += 1
         try:
+            state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
             result = state.base.bind(op, tuple(map(plain, operands)), attributes)
         finally:
+            state.top = self
             recorder.native_depth -= 1
         if not recorder.stopped:
             self._append(op, operands, recorded, attributes, result)
@@ -174,14 +181,7 @@ class RecordingInterpreter(Interpreter):
         saved = getattr(node, "inputs", ())
         if len(saved) == len(operands):
             node.inputs = tuple(x if is_symbolic(x) else y for x, y in zip(operands, saved, strict=True))
-            self._patched.append((node, saved))
-
-    def release(self) -> None:
-        """The recording is over: the tape gets its plain numbers back."""
-        for node, saved in self._patched:
-            if node.inputs:
-                node.inputs = saved
-        self._patched.clear()
+            self._patched.append((node, "inputs", saved))
 
     # -- values leave the world of tensors
     def take(self, tensor: Tensor) -> Any:

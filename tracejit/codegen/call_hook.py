@@ -1,8 +1,9 @@
 """A profile function in machine code: Python tells it of every call and return, and it asks about calls of code it does not know.
 
-`watch(check)` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which nobody has
-passed to `allow`.  What is allowed is so for the process: code objects are known by address and kept alive.  A function written in Python
-would run for every call and return, those of builtins included, and would take a third of the time of a recording.
+`Watch(check).begin()` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which
+nobody has passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.
+A function written in Python would run for every call and return, those of builtins included, and would take a third of the time of a
+recording.
 
 Where machine code may not look at objects (python_api.supported) it is a function in Python.
 """
@@ -21,15 +22,17 @@ import numpy as np
 from tracejit.codegen import python_api
 from tracejit.codegen.linked import linked
 
-__all__ = ["allow", "unwatch", "watch"]
+__all__ = ["Watch", "allow", "forget"]
 
 Check = Callable[[FrameType], None]
 
 _SYMBOL: Final = "tracejit_call_hook"
 _SIZE: Final = 1 << 13  # words of the table of addresses, a power of two; half of them at most are used
 _DATA: Final = object.__basicsize__  # PyArrayObject.data
-_allowed: dict[int, CodeType] = {}  # by address
-_table = np.zeros(_SIZE, np.int64)  # the same addresses: from the place that an address says on, none is empty before it
+_lasting: dict[int, CodeType] = {}  # allowed code, by address
+_passing: dict[int, CodeType] = {}  # the same, until it is forgotten
+_table = np.zeros(_SIZE, np.int64)  # their addresses: from the place that an address says on, none is empty before it
+_lasting_table = np.zeros(_SIZE, np.int64)  # those of lasting ones
 
 _TEXT: Final = f"""
 {python_api.declaration("PyEval_SetProfile")}
@@ -85,17 +88,31 @@ raise:
 """
 
 
-def allow(code: CodeType) -> None:
-    """Frames of this code need no check."""
+def allow(code: CodeType, lasting: bool) -> None:
+    """Frames of this code need no check; if not `lasting`, until `forget` is called."""
     address = id(code)
-    if address in _allowed:
+    if address in _lasting or address in _passing:
         return
-    _allowed[address] = code
-    if 2 * len(_allowed) <= _SIZE:  # later ones are checked at each call
+    if lasting:
+        _lasting[address] = code
+        _enter(_lasting_table, address)
+    else:
+        _passing[address] = code
+    _enter(_table, address)
+
+
+def _enter(table: np.ndarray[Any, Any], address: int) -> None:
+    if 2 * (len(_lasting) + len(_passing)) <= _SIZE:  # later ones are checked at each call
         place = address >> 4
-        while _table[place % _SIZE]:
+        while table[place % _SIZE]:
             place += 1
-        _table[place % _SIZE] = address
+        table[place % _SIZE] = address
+
+
+def forget() -> None:
+    """What was allowed for a while is to be checked again."""
+    _table[:] = _lasting_table
+    _passing.clear()
 
 
 @cache
@@ -113,20 +130,26 @@ def _installer() -> Callable[[tuple[Any, ...]], None] | None:
     return installer
 
 
-def watch(check: Check) -> None:
-    """From now on `check` is asked in this thread.  What it raises is raised where the call was made, and it is asked no more."""
-    installer = _installer()
-    if installer is not None:
-        installer((_table, check))
-        return
+class Watch:
+    """A profile function that asks `check`.  profile: what sys.getprofile() returns while it is set.  What `check` raises is raised where
+    the call was made, and it is asked no more."""
 
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and id(frame.f_code) not in _allowed:
-            check(frame)
+    __slots__ = ("_set", "profile")
 
-    sys.setprofile(profile)
+    def __init__(self, check: Check) -> None:
+        installer = _installer()
+        if installer is not None:
+            self.profile: Any = (_table, check)
+            self._set: Callable[[Any], None] = installer
+            return
 
+        def profile(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "call" and id(frame.f_code) not in _lasting and id(frame.f_code) not in _passing:
+                check(frame)
 
-def unwatch() -> None:
-    """Nobody is asked any more."""
-    sys.setprofile(None)
+        self.profile = profile
+        self._set = sys.setprofile
+
+    def begin(self) -> None:
+        """From now on it is asked in this thread, until sys.setprofile(None)."""
+        self._set(self.profile)

@@ -31,6 +31,7 @@ from tracejit.codegen.llvm_reduce import Emitter
 from tracejit.codegen.loops import Nest, Scalar
 from tracejit.codegen.steps import Address, Division, GemmCall, Integer, NestCall, NestRun, NumberSlot, ProgramSpec, Slot, Step
 from tracejit.core import dtypes
+from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 
@@ -345,6 +346,20 @@ def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[Call
     return run, compiled
 
 
+def _found_or_compiled(key: str, text: str, writer: _ProgramWriter) -> tuple[Callable[[int, int], int], bool]:
+    """The program, and whether it had to be compiled."""
+    with _lock:
+        run, compiled = _known.get(key), False
+        if run is None:
+            run, compiled = _machine_code(key, text, _imports(writer))
+            _known[key] = run
+            if len(_known) > REMEMBERED:
+                _known.popitem(last=False)
+        else:
+            _known.move_to_end(key)
+    return run, compiled
+
+
 def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
     """Compile, or find by content an identical program of this process or an earlier one.
 
@@ -355,16 +370,8 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
     text = writer.text()
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     seconds = 0.0
-    with _lock:
-        run = _known.get(key)
-        if run is None:
-            run, compiled = _machine_code(key, text, _imports(writer))
-            _known[key] = run
-            if len(_known) > REMEMBERED:
-                _known.popitem(last=False)
-            if compiled:
-                seconds = time.perf_counter() - started
-        else:
-            _known.move_to_end(key)
+    run, compiled = done_aside(lambda: _found_or_compiled(key, text, writer))
+    if compiled:
+        seconds = time.perf_counter() - started
     template = np.array([0] * spec.slots + writer.table, dtype=np.int64)
     return CompiledProgram(run, template, key, text, seconds)

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from tracejit.codegen import machine_code, object_cache, python_api
+from tracejit.core.aside import done_aside
 
 __all__ = ["linked"]
 
@@ -15,9 +16,11 @@ def linked(text: str, symbol: str) -> tuple[int, tuple[Any, ...]]:
 
     Raises RuntimeError for a text that LLVM does not take."""
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
-    found, _ = object_cache.load_or_make(
-        key,
-        lambda object_code: machine_code.link(object_code, python_api.symbols(), symbol),
-        lambda: machine_code.assemble(text),
+    found, _ = done_aside(
+        lambda: object_cache.load_or_make(
+            key,
+            lambda object_code: machine_code.link(object_code, python_api.symbols(), symbol),
+            lambda: machine_code.assemble(text),
+        )
     )
     return found

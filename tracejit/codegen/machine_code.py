@@ -17,6 +17,7 @@ import ctypes
 import itertools
 import platform
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -35,6 +36,7 @@ FORMAT: Final = 3  # of what is made from the text: the entry and the options be
 
 _ENTRY: Final = "tracejit_entry"
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
+LIBRARIES: Final = 64  # a linker takes half a millisecond to make
 FASTCALL: Final = 0x0080  # METH_FASTCALL
 KEYWORDS: Final = 0x0002  # METH_KEYWORDS
 ONE: Final = 0x0008  # METH_O
@@ -96,6 +98,8 @@ class _MethodDefinition(ctypes.Structure):
 
 
 _names = itertools.count()
+_links = itertools.count()
+_linkers: list[Any] = []  # the one in use
 _llvm: Any = getattr(llvm.ffi.lib, "_lock", None)  # llvmlite takes it for each call, for one that frees code, too
 if hasattr(_llvm, "__enter__"):
     hold_over_forks(_llvm.__enter__, lambda: _llvm.__exit__(None, None, None))
@@ -128,9 +132,12 @@ def _fast_target_machine() -> Any:
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**{**_target_options(), "opt": 0})
 
 
-@cache
 def _linker() -> Any:
-    return llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)
+    """The linker for one more library.  LLVM keeps a library's tables of symbols, some 10 KB, as long as the linker that linked it, even
+    when the code is gone; so none links more than LIBRARIES, and it goes with the last of them."""
+    if next(_links) % LIBRARIES == 0 or not _linkers:
+        _linkers[:] = [llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)]
+    return _linkers[0]
 
 
 @cache
@@ -160,6 +167,40 @@ def assemble(text: str) -> bytes:
         return bytes(target_machine.emit_object(module))
 
 
+class _Code:
+    """Keeps machine code loaded while it lives."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Loaded(weakref.ref):  # type: ignore[type-arg]
+    """A reference to such an object, with what owns the machine code.  When the object dies it gets into a list, and no Python code runs:
+    unloading takes some, which nothing may interrupt, so it is left to the next thread that loads something."""
+
+    __slots__ = ("owners",)
+
+    owners: tuple[Any, ...]
+
+
+_loaded: dict[int, _Loaded] = {}
+_unused: list[Any] = []
+
+
+def _keep(*owners: Any) -> _Code:
+    """What keeps machine code loaded."""
+    code = _Code()
+    loaded = _Loaded(code, _unused.append)
+    loaded.owners = owners
+    _loaded[id(loaded)] = loaded
+    return code
+
+
+def _unload() -> None:
+    """Unload what nobody can call any more."""
+    while _unused:
+        del _loaded[id(_unused[-1])], _unused[-1]
+
+
 def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
     """The address of a function in `assemble`'s object code, and the owner of the code.  imports: C symbol -> address; C's own are known.
 
@@ -168,9 +209,10 @@ def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[i
     for name, address in imports.items():
         library.import_symbol(name, address)
     with _lock:
+        _unload()
         linker = _linker()
         tracker = library.link(linker, f"tracejit{next(_names)}")
-    return tracker[symbol], (linker, tracker)  # a tuple lets go of its last item, the code, before the linker
+    return tracker[symbol], (_keep(linker, tracker),)  # a tuple lets go of its last item, the code, before the linker
 
 
 def builtin_function(name: str, address: int, flags: int, own: Any) -> Any:

@@ -9,8 +9,9 @@ The generator here hands over what it compiles as bytes, as Numba's generator fo
 Numba's generator for functions does.  Loading is machine_code.py's business, in this process and in later ones alike: the code that
 runs here is, byte for byte, the code that will run there.
 
-Numba's optimisation level is a global of the process: it is held only under Numba's own compiler lock, and put back.  The text needs no
-passes: explicit vectors and hoisting leave them little to gain.
+No passes run over a module: explicit vectors and hoisting leave them nothing to gain, not even at the lowest level, which takes as long as
+code generation for small programs.  (And each pass manager that Numba makes, two for every function, costs memory for ever: llvmlite
+does not release what LLVM notes for it.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import importlib.util
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.binding
 
@@ -28,10 +29,7 @@ from tracejit.core.lazy import lazy_module
 __all__ = ["compile_module", "identity"]
 
 codegen = lazy_module("numba.core.codegen")
-numba_config = lazy_module("numba.core.config")
 compiler_lock = lazy_module("numba.core.compiler_lock")
-
-PASSES: Final = 0  # Numba's optimisation level
 
 
 @cache
@@ -43,34 +41,55 @@ def identity() -> str:
     return Path(specification.origin).with_name("_version.py").read_text(encoding="utf-8")
 
 
-def _generator(options: Mapping[str, Any]) -> Any:
-    """Numba's code generator with a target machine of these options (llvmlite's `create_target_machine`)."""
+@cache
+def _generator_class() -> Any:
+    """A generator whose libraries are emitted as object code, as they are, and are not put into Numba's execution engine."""
+
+    class ObjectLibrary(codegen.AOTCodeLibrary):  # type: ignore[misc, name-defined]
+        """A library that no passes run over."""
+
+        def _optimize_functions(self, module: Any) -> None:
+            module.data_layout = self._codegen._data_layout
+
+        def _optimize_final_module(self) -> None:
+            """There are no passes."""
 
     class ObjectCodegen(codegen.CPUCodegen):  # type: ignore[misc, name-defined]
-        """A generator whose libraries are emitted as object code and are not put into Numba's execution engine."""
+        """A generator of such libraries."""
 
-        _library_class = codegen.AOTCodeLibrary
+        _library_class = ObjectLibrary
+
+        def __init__(self, options: Mapping[str, Any]) -> None:
+            self._options = options
+            super().__init__("tracejit")
 
         def _customize_tm_options(self, given: dict[str, Any]) -> None:
-            given.update(options)
+            given.update(self._options)
 
         def _customize_tm_features(self) -> str:
-            return str(options["features"])
+            return str(self._options["features"])
 
         def _add_module(self, module: Any) -> None:
             """Loading is left to the linker."""
 
-    return ObjectCodegen("tracejit")
+    return ObjectCodegen
+
+
+_generators: dict[tuple[tuple[str, Any], ...], Any] = {}
+
+
+def _generator(options: Mapping[str, Any]) -> Any:
+    """Numba's code generator with a target machine of these options (llvmlite's `create_target_machine`)."""
+    key = tuple(sorted(options.items()))
+    found = _generators.get(key)
+    if found is None:
+        found = _generators[key] = _generator_class()(options)
+    return found
 
 
 def compile_module(text: str, options: Mapping[str, Any]) -> bytes:
     """Object code of a module.  options: of the target machine.  Raises RuntimeError for a text that LLVM does not take."""
     with compiler_lock.global_compiler_lock:
-        level = numba_config.OPT
-        numba_config.OPT = type(level)(PASSES)
-        try:
-            library = _generator(options).create_library("program")
-            library.add_llvm_module(llvmlite.binding.parse_assembly(text))
-            return bytes(library.emit_native_object())
-        finally:
-            numba_config.OPT = level
+        library = _generator(options).create_library("program")
+        library.add_llvm_module(llvmlite.binding.parse_assembly(text))
+        return bytes(library.emit_native_object())

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import struct
 import sys
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tracejit.codegen import python_api
 from tracejit.codegen.llvm_operations import Code
-from tracejit.codegen.python_api import FUNCTIONS, ITEMS, LIST_ITEMS, SIZE, TYPE
+from tracejit.codegen.python_api import FUNCTIONS, ITEMS, LIST_ITEMS, REFERENT, SIZE, TYPE
 from tracejit.codegen.reference_counts import counting
 from tracejit.codegen.separation import PROBING
 
@@ -216,6 +217,21 @@ class ObjectCode:
         self.unless(self.code.op(f"icmp slt i32 {number}, 0"), self.failed)
         return number
 
+    def clear_unless_traced(self, label: str) -> None:
+        """Forget the exception that is set; but if it has a traceback, because it came through a Python function, go to `label` with it."""
+        parts = self.array(["null"] * 3)
+        places = [self.at(parts, 8 * k) for k in range(3)]
+        self.call("PyErr_Fetch", *places)
+        kind, value, traceback = (self.code.op(f"load ptr, ptr {place}") for place in places)
+        traced, plain = self.code.label("traced"), self.code.label("plain")
+        self.branch(self.code.op(f"icmp eq ptr {traceback}, null"), plain, traced)
+        self.code.begin(traced)
+        self.call("PyErr_Restore", kind, value, traceback)
+        self.jump(label)
+        self.code.begin(plain)
+        self.xdecref(value)
+        self.xdecref(kind)
+
     def array(self, values: list[str]) -> str:
         """The values in a row, until the next array."""
         self._scratch = max(self._scratch, len(values))
@@ -313,6 +329,33 @@ class ObjectCode:
         """function(*arguments)"""
         row = self.array([a.text for a in arguments])
         return self.made("PyObject_Vectorcall", function.text, row, str(len(arguments)), "null")
+
+    def referent(self, value: Value) -> Value:
+        """value(), where value most likely is a weak reference: what it refers to, or None."""
+        weak, live, gone, other, join = map(self.code.label, ("weak", "live", "gone", "other", "join"))
+        none = self.constant(None)
+        self.branch(self.code.op(f"icmp eq ptr {self.type_of(value)}, {self.constant(weakref.ref).text}"), weak, other)
+        self.code.begin(weak)
+        found = self.load(value.text, REFERENT)
+        count = self.code.op(f"load i64, ptr {found}")  # 0: it is about to go
+        self.branch(self.code.op(f"icmp sgt i64 {count}, 0"), live, gone)
+        self.code.begin(gone)
+        self.jump(live)
+        self.code.begin(live)
+        kept = self.joined((found, weak), (none.text, gone))
+        self.incref(kept)
+        self.jump(join)
+        self.code.begin(other)
+        self.incref(value.text)
+        got = self.call("PyObject_Vectorcall", value.text, "null", "0", "null")
+        self.call("Py_DecRef", value.text)
+        on = self.code.label("on")
+        failed = self.code.op(f"icmp eq ptr {got}, null")
+        self.branch(failed, self.failed, on)
+        self.code.begin(on)
+        self.jump(join)
+        self.code.begin(join)
+        return self.own(self.joined((kept, live), (got, on)))
 
     def tuple_of(self, parts: list[tuple[Value, bool]]) -> Value:
         """A tuple of values; those with True are tuples, whose items stand for them."""

@@ -8,8 +8,10 @@ the first use, and says no on an interpreter whose objects look otherwise (anoth
 from __future__ import annotations
 
 import ctypes
+import platform
 import sys
 import sysconfig
+import weakref
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, MemberDescriptorType
@@ -18,11 +20,14 @@ from typing import Any, Final
 import numpy as np
 
 __all__ = [
-    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "SIZE", "TYPE", "address_of_new",
+    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TYPE", "VERIFIED",
+    "address_of_new",
     "declaration", "dictionary_version", "immortal_objects", "mro_offset", "new_array", "slot_offsets", "supported", "symbols",
-    "word",
+    "unsupported", "word",
 ]  # fmt: skip
 
+VERIFIED: Final = ((3, 11), (3, 12), (3, 13))
+"""Versions of CPython on which the tests of what is made of this module have run; `.ci/run` runs them on those that it finds."""
 TYPE: Final = 8  # PyObject.ob_type; ob_refcnt comes first
 SIZE: Final = 16  # PyVarObject.ob_size
 ITEMS: Final = tuple.__basicsize__  # PyTupleObject.ob_item
@@ -32,6 +37,7 @@ MAPPING: Final = 16  # mappingproxyobject.mapping
 CELL: Final = 16  # PyCellObject.ob_ref
 METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
 METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
+REFERENT: Final = 16  # PyWeakReference.wr_object: None when it is gone
 
 FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
@@ -39,7 +45,9 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyDict_SetItem": ("i32", ("ptr", "ptr", "ptr")),
     "PyErr_Clear": ("void", ()),
     "PyErr_ExceptionMatches": ("i32", ("ptr",)),
+    "PyErr_Fetch": ("void", ("ptr", "ptr", "ptr")),
     "PyErr_Occurred": ("ptr", ()),
+    "PyErr_Restore": ("void", ("ptr", "ptr", "ptr")),
     "PyEval_SetProfile": ("void", ("ptr", "ptr")),
     "PyFloat_AsDouble": ("double", ("ptr",)),
     "PyFrame_GetCode": ("ptr", ("ptr",)),
@@ -149,28 +157,48 @@ class _Slotted:
 
 
 @cache
-def supported() -> bool:
-    """Whether this interpreter's objects look as this module says."""
-    known = (3, 11) <= sys.version_info[:2] <= (3, 13) and sys.implementation.name == "cpython" and object.__basicsize__ == 16
-    if not known or hasattr(sys, "gettotalrefcount") or sysconfig.get_config_var(_GIL):
-        return False
+def unsupported() -> str:
+    """What speaks against machine code that looks at this interpreter's objects; empty if nothing does."""
+    version = f"{sys.implementation.name} {platform.python_version()}"
+    if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERIFIED:
+        verified = ", ".join(f"{major}.{minor}" for major, minor in VERIFIED)
+        return f"objects of {version}: it was tested on CPython {verified}"
+    if hasattr(sys, "gettotalrefcount") or sysconfig.get_config_var(_GIL) or object.__basicsize__ != 16:
+        return f"objects of a debug, free-threaded or 32-bit build of {version}"
     try:
         mro_offset()
         found = symbols()
     except (RuntimeError, AttributeError, KeyError):  # no such field, function or module of NumPy
-        return False
+        return f"objects of this build of {version}, or of NumPy {np.__version__}: they have other fields"
+    return (
+        "" if all(found.values()) and _is_as_expected() else f"objects of this build of {version}: they lie otherwise in memory"
+    )
+
+
+def supported() -> bool:
+    """Whether this interpreter's objects look as this module says."""
+    return not unsupported()
+
+
+def _is_as_expected() -> bool:
+    """The same, asked of living objects."""
     items, marker = ["a", 2.5], object()
     pair, append = (marker, 1), items.append
     cell = _cell(marker)
     proxy = _Probe.__dict__
     slotted = _Slotted()
     slotted.second = marker
+    referred = _Probe()
+    reference = weakref.ref(referred)
+    alive = word(id(reference) + REFERENT) == id(referred)
+    del referred
     before = word(id(marker))
     other = marker
     counted = word(id(marker)) == before + 1 and word(id(slotted) + slot_offsets(_Slotted)["second"]) == id(marker)
     del other
     return (
-        counted and all(found.values()) and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
+        counted and alive and word(id(reference) + REFERENT) == id(None)
+        and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
         and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
         and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5
         and word(id(cell) + CELL) == id(marker) and word(id(pair) + ITEMS) == id(marker)

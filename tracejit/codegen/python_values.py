@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -294,6 +295,8 @@ class Expressions:
             raise Untranslatable(f"a call of {ast.unparse(function)}")
         if function.id not in self.variables:
             known = self._object(function.id)
+            if type(known) is weakref.ref and not arguments:
+                return self.out.referent(self.out.constant(known))
             if known is type and len(arguments) == 1:
                 return Value(self.out.type_of(self.out.secured(self._value(arguments[0]))))
             if known is id and len(arguments) == 1:
@@ -307,6 +310,8 @@ class Expressions:
                 return self.out.made("tracejit_new_object", self.out.constant(cls).text, empty.text, "null", known=cls)
             if type(known) is MethodWrapperType and known.__name__ == "__next__" and not arguments:
                 return self.out.made("PyIter_Next", self.out.constant(known.__self__).text)
+        elif not arguments:  # most likely a weak reference
+            return self.out.referent(self._name(function.id))
         return self.out.invoked(self._name(function.id), self._all(arguments))
 
     def _length(self, node: ast.expr) -> str:

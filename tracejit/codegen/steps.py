@@ -11,7 +11,9 @@ once with its code, so a scheduler puts the steps that write user storage last. 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tracejit.codegen.loops import Nest
 from tracejit.core.dtypes import DType
@@ -30,6 +32,8 @@ __all__ = [
     "Step",
     "array_slot",
 ]
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +173,11 @@ class ProgramSpec:
     slots: int
     disjoint: tuple[int, ...] = ()
     resident: tuple[int, ...] = ()
+
+    def in_call(self, items: Sequence[_Item], key: _Item, together: Callable[[list[_Item]], _Item]) -> list[_Item]:
+        """The items of a call's tuple: what stands for the arrays, in their order; `together` makes a tuple of the resident ones."""
+        if not self.resident:
+            return list(items)
+        resident = frozenset(self.resident)
+        others = [item for i, item in enumerate(items) if i not in resident]
+        return [key, together([items[i] for i in self.resident]), *others]

@@ -29,9 +29,11 @@ from tracejit.codegen.object_code import Value
 from tracejit.codegen.python_api import ITEMS, NUMBER
 from tracejit.codegen.python_values import Expressions, Untranslatable
 
-__all__ = ["RUN", "Run", "Untranslatable", "translate"]
+__all__ = ["RUN", "SENT", "Run", "Untranslatable", "translate"]
 
 RUN: Final = "p_run"
+SENT: Final = "if error.__traceback__.tb_next is not None"
+"""The condition under which `error`, which a handler in a translated function caught, was raised in a Python function that it called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +84,18 @@ class _Translator(Expressions):
             self.out.leave(self.out.constant(None))
 
     def _guards(self, statement: ast.Try) -> None:
-        """`try: guards; except errors: return MISS`, at the top."""
+        """`try: guards; except errors as error: if SENT: raise; return MISS`, at the top."""
         handler = statement.handlers[0]
         if (
             statement.orelse
             or statement.finalbody
             or len(statement.handlers) != 1
             or handler.type is None
-            or len(handler.body) != 1
+            or len(handler.body) != 2
+            or ast.unparse(handler.body[0]) != f"{SENT}:\n    raise"
         ):
             raise Untranslatable("a try statement of another form")
-        answer = handler.body[0]
+        answer = handler.body[1]
         self.guarding = True
         self.missing = ast.dump(answer.value) if isinstance(answer, ast.Return) and answer.value is not None else None
         self.out.failed, self.out.missed = "caught", "missed"
@@ -106,10 +109,10 @@ class _Translator(Expressions):
         names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         errors = tuple([self._object(n.id) for n in names if isinstance(n, ast.Name)])
         matches = self.out.call("PyErr_ExceptionMatches", self.out.constant(errors).text)
-        cleared = self.code.label("cleared")
-        self.out.branch(self.code.op(f"icmp ne i32 {matches}, 0"), cleared, "raised")
-        self.code.begin(cleared)
-        self.out.call("PyErr_Clear")
+        caught = self.code.label("caught")
+        self.out.branch(self.code.op(f"icmp ne i32 {matches}, 0"), caught, "raised")
+        self.code.begin(caught)
+        self.out.clear_unless_traced("raised")
         self.out.jump("missed")
         self.code.begin("missed")
         self._statement(answer)

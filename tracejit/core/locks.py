@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 
-__all__ = ["Turn", "hold_over_forks", "lock_held_over_forks"]
+__all__ = ["Ticket", "Turn", "hold_over_forks", "lock_held_over_forks"]
 
 _FORKS = hasattr(os, "register_at_fork")
 
@@ -33,30 +34,51 @@ def hold_over_forks(acquire: Callable[[], object], release: Callable[[], object]
         os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
 
 
-class Turn:
-    """What one thread at a time may do, and nobody waits for.  For the whole life of the process: in a forked child nobody has it, unless
-    the thread that forked did."""
+class Ticket:
+    """What a thread has to show for its turn.  `over = True` ends it: an assignment, so that nothing can come in between where it is the
+    first thing in a `finally`."""
 
-    __slots__ = ("_lock", "_owner")
+    __slots__ = ("__weakref__", "over", "thread")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
+        self.over = False
+        self.thread = threading.get_ident()
+
+
+class Turn:
+    """What one thread at a time may do, and nobody waits for.  For the whole life of the process: in a forked child nobody has it, unless
+    the thread that forked did; and who has died has it no more.
+
+    `take` may be interrupted anywhere, so a caller has made the ticket, and ends it in any case:
+
+        ticket = Ticket()
+        try:
+            if turn.take(ticket):
+                ...
+        finally:
+            ticket.over = True
+    """
+
+    __slots__ = ("_holder",)
+
+    def __init__(self) -> None:
+        self._holder: weakref.ref[Ticket] | None = None
         if _FORKS:
             os.register_at_fork(after_in_child=self._forked)
 
-    def take(self) -> bool:
-        """Whether it is this thread's turn now; if so it must `give_back`."""
-        if not self._lock.acquire(blocking=False):
+    def take(self, ticket: Ticket) -> bool:
+        """Whether it is the turn of this ticket now."""
+        mine = weakref.ref(ticket)
+        before = self._holder
+        holder = None if before is None else before()
+        if holder is not None and not holder.over:
             return False
-        self._owner = threading.get_ident()
-        return True
-
-    def give_back(self) -> None:
-        """Let others have their turn."""
-        self._owner = 0
-        self._lock.release()
+        if self._holder is before:  # with the next line one step: there is no call between them, so no other thread either
+            self._holder = mine
+            return True
+        return False
 
     def _forked(self) -> None:
-        if self._owner != threading.get_ident():
-            self._lock = threading.Lock()
+        holder = None if self._holder is None else self._holder()
+        if holder is not None and holder.thread != threading.get_ident():
+            self._holder = None

@@ -35,7 +35,7 @@ class Stats:
 
     def retire(self, executable: Any) -> None:
         """Let go of an executable that will not be called again."""
-        self.executables.remove(executable)
+        self.executables = [other for other in self.executables if other is not executable]
         served, exits, *_ = executable.counter
         counts = {"compiled_calls": served, "programs_compiled": 1, "machine_calls": executable.machine_calls, "exits": exits}
         for name, count in counts.items():

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.codegen.driver import compile_program
+from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.lower import Lowered
 from tracejit.codegen.steps import GemmCall, NestCall, NestRun
 from tracejit.runtime.frame import Frame
@@ -54,11 +55,16 @@ def step_times(lowered: Lowered, arrays: Sequence[Any], scalars: Sequence[Any], 
     made: list[Any] = [np.empty(a.shape, a.dtype.numpy) for a in lowered.fresh]
     if lowered.slab_size is not None:
         made.append(np.empty(lowered.slab_size, np.uint8))
-    bound = (*arrays, *made)
+    bound = tuple(lowered.spec.in_call([*arrays, *made], NO_KEY, tuple))
     for frame in frames:  # each has the data table of its step; they share an arena
         frame.table[lowered.arena_slot] = frames[0].arena_address
         for (slot, python_type), value in zip(lowered.scalars, scalars, strict=True):
-            (frame.floats if python_type is float else frame.integers)[slot] = value
+            try:
+                (frame.floats if python_type is float else frame.integers)[slot] = value
+            except ValueError:
+                raise RuntimeError(
+                    f"step_times(): the number {value} has no 64 bits; give one that the program can take"
+                ) from None
     best = [float("inf")] * len(programs)
     for _ in range(rounds):
         for k, (program, frame) in enumerate(zip(programs, frames, strict=True)):

@@ -150,11 +150,9 @@ def _fragment(
 
     environment["p_new"] = new_frame
     lines = ["try:", "    p_frame = p_pop()", "except IndexError:", "    p_frame = p_new()"]
-    bound, resident = list(arrays), lowered.spec.resident
-    if resident:
-        environment["p_no_key"] = NO_KEY
-        key, together = held or ("p_no_key", f"({''.join(f'{arrays[i]}, ' for i in resident)})")
-        bound = [key, together, *[a for i, a in enumerate(arrays) if i not in resident]]
+    environment["p_no_key"] = NO_KEY
+    key, together = held or ("p_no_key", None)
+    bound = lowered.spec.in_call(arrays, key, lambda held: together or f"({''.join(f'{array}, ' for array in held)})")
     names = {}
     fresh: list[tuple[str, tuple[int, ...], np.dtype[Any]]] = []
     for k, aval in enumerate(lowered.fresh):

@@ -51,7 +51,8 @@ class Tensor:
     Made by tensor(), zeros(), from_numpy() ...; the constructor takes anything `tensor` takes, without a dtype."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_array", "_base", "_chain", "_grad", "_hooks", "_index", "_node", "_requires_grad", "_seen", "_storage",
+        "__dict__", "__weakref__", "_array", "_base", "_chain", "_grad", "_held", "_hooks", "_index", "_node", "_requires_grad", "_seen",
+        "_storage",
     )  # fmt: skip
     __array_priority__ = 1000
     __hash__ = object.__hash__
@@ -60,6 +61,7 @@ class Tensor:
     _base: Tensor | None
     _chain: tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
     _grad: Tensor | None
+    _held: dict[int, Any]  # what compiled functions keep for as long as this tensor lives; unset where there is nothing
     _hooks: dict[int, Callable[[Any], Any]] | None
     _node: tape.Node | None
     _seen: int

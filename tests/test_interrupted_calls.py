@@ -1,0 +1,255 @@
+"""Exceptions that come in the middle of recording, compiling and calling: the program gets its own, and nothing else changes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracejit as T
+from tracejit.codegen import machine_code, numba_codegen
+from tracejit.config import override
+from tracejit.core.interpreter import state
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
+
+
+class Stop(Exception):
+    """What the program's handler raises."""
+
+
+def stop(number: int, frame: Any) -> None:
+    raise Stop
+
+
+@contextmanager
+def handling(handler: Any, number: int = signal.SIGALRM) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nothing_is_lost_or_left_behind_when_exceptions_come_at_random_times(seed: int) -> None:
+    script = Path(__file__).with_name("stress_interrupts.py")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRACEJIT_CACHE": "0"}
+    command = [sys.executable, "-X", "faulthandler", str(script), "--rounds", "80", "--seed", str(1000 + seed)]
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert said.returncode == 0, said.stdout[-3000:] + said.stderr[-3000:]
+
+
+def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
+    """A signal comes while `module.name` works."""
+    before, calls = getattr(module, name), []
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        calls.append(threading.get_ident())
+        if len(calls) == 1:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            time.sleep(0.2)
+        return before(*arguments, **keywords)
+
+    monkeypatch.setattr(module, name, slow)
+    return calls
+
+
+PLACES = [(numba_codegen, "compile_module"), (machine_code, "load"), (machine_code, "assemble"), (machine_code, "link")]
+
+
+@pytest.mark.parametrize(("module", "name"), PLACES, ids=lambda place: place if isinstance(place, str) else "")
+def test_the_exception_of_a_handler_while_code_is_made_is_the_programs(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    number = 0.5 + len(name) / 100
+    function = T.compile(lambda x: (x * number + number).tanh().sum())
+    x = T.linspace(0, 1, 5, requires_grad=True) if name != "load" else T.linspace(0, 1, 6, requires_grad=True)
+    met = 0
+    with handling(stop), override(hot_calls=2):
+        calls = interrupting(monkeypatch, module, name)
+        for _ in range(12):
+            try:
+                function(x).backward()
+            except Stop as error:
+                met += 1
+                assert error.__cause__ is error.__context__ is None
+    assert met == 1 and threading.get_ident() not in calls
+    expected = T.autograd.grad(function.__wrapped__(x), x)[0].tolist()
+    x.grad = None
+    function(x).backward()
+    assert x.grad.tolist() == pytest.approx(expected, rel=1e-4) and function.stats.compiled_calls > 3
+    assert not [r for r in function.reasons if r.code == "internal_error"]
+    assert gc.isenabled() and sys.getprofile() is None
+
+
+def test_ctrl_c_in_a_recorded_function_ends_the_call_and_later_ones_are_recorded() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        signal.raise_signal(signal.SIGINT)
+        return y
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            compiled(T.ones(2))
+        names = [entry.name for entry in caught.traceback]
+        assert names[-1] == "function" and not any("/capture/" in str(entry.path) for entry in caught.traceback)
+    fresh = T.compile(lambda x: x * 2 + 1)
+    for _ in range(3):
+        assert fresh(T.ones(2)).tolist() == [3.0, 3.0]
+    assert fresh.stats.compiled_calls == 2 and gc.isenabled() and sys.getprofile() is None and state.top is state.base
+
+
+SUPPRESSING = """
+class Suppress:
+    def __enter__(self): return self
+    def __exit__(self, *error): return True
+
+
+def wait(x):
+    for k in range(10**6):
+        x = x + k * 0
+    return x
+"""
+SWALLOWS = {
+    "except": "try:\n        y = wait(x)\n    except BaseException:\n        y = x",
+    "a bare except": "try:\n        y = wait(x)\n    except:\n        y = x",
+    "finally": "for k in range(1):\n        y = x\n        try:\n            y = wait(x)\n        finally:\n            break",
+    "a context manager": "y = x\n    with Suppress():\n        y = wait(x)",
+}
+
+
+@pytest.mark.parametrize("how", SWALLOWS)
+def test_a_program_that_goes_on_after_an_interrupt_is_not_recorded(how: str, tmp_path: Path) -> None:
+    """It came in the middle of anything: of the recorder, too."""
+    file = tmp_path / "program.py"
+    file.write_text(f"{SUPPRESSING}\n\ndef f(x):\n    {SWALLOWS[how]}\n    return y * 2\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec", dont_inherit=True), namespace)
+    function = T.compile(namespace["f"])
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with handling(signal.default_int_handler):
+        assert function(T.ones(2)).tolist() == [2.0, 2.0]
+    assert [r.code for r in function.reasons] == ["interrupted"] and function.stats.compiled_calls == 0
+    assert gc.isenabled() and sys.getprofile() is None
+
+
+def test_the_collector_is_on_for_who_asks() -> None:
+    asked: list[bool] = []
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        asked.append(gc.isenabled())
+        return y
+
+    function(T.ones(2))
+    compiled = T.compile(function)
+    for _ in range(3):
+        compiled(T.ones(2))
+    assert asked == [True] * 4 and gc.isenabled()
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_program_that_turns_the_collector_on_or_off_finds_it_so_afterwards(on: bool) -> None:
+    compiled = T.compile(lambda x: (x * 2, gc.enable() if on else gc.disable()))
+    (gc.disable if on else gc.enable)()
+    try:
+        compiled(T.ones(2))
+        assert gc.isenabled() is on
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("way", ["recorded", "cold", "hot"])
+def test_what_finalizers_do_in_the_middle_of_a_call_is_done_once_and_is_no_part_of_it(way: str) -> None:
+    total = T.zeros(2)
+
+    class Finalised:
+        def __del__(self) -> None:
+            total.add_(T.ones(2))
+
+    def function(x: Any, box: list[Any]) -> Any:
+        y = x * 2
+        box.clear()  # the last reference goes
+        return y + 1
+
+    compiled = T.compile(function)
+    with override(hot_calls=2):
+        for _ in range({"recorded": 0, "cold": 1, "hot": 6}[way]):
+            compiled(T.ones(2), [])
+        before = total.tolist()
+        for k in range(1, 4):
+            assert compiled(T.ones(2), [Finalised()]).tolist() == [3.0, 3.0]
+            assert total.tolist() == [before[0] + k] * 2
+
+
+def test_a_handler_in_the_middle_of_a_recording_is_no_part_of_it_and_what_it_does_is_not_lost() -> None:
+    seen, inner, outside = [], T.compile(lambda x: x * 5), T.zeros(2)
+
+    def handler(number: int, frame: Any) -> None:
+        seen.append(inner(T.ones(2)).tolist())
+        outside.add_(1)
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        signal.raise_signal(signal.SIGUSR1)
+        return y + 1
+
+    compiled = T.compile(function)
+    with handling(handler, signal.SIGUSR1):
+        for k in range(1, 6):
+            assert compiled(T.ones(2)).tolist() == [3.0, 3.0]
+            assert seen == [[5.0, 5.0]] * k and outside.tolist() == [k, k]
+
+
+class Odd(ValueError):
+    """What guards take for one of their own."""
+
+
+def odd(number: int, frame: Any) -> None:
+    raise Odd
+
+
+@pytest.mark.parametrize("hot_calls", [0, 2], ids=["cold", "hot"])
+def test_an_error_that_guards_would_catch_is_raised_where_a_handler_raises_it(hot_calls: int) -> None:
+    class Leaf:
+        def __init__(self, k: int) -> None:
+            self.k, self.w, self.other = k, T.ones(2), T.ones(2)
+
+    leaves = [Leaf(k) for k in range(20)]
+
+    def function(x: Any) -> Any:
+        for leaf in leaves:
+            x = x * leaf.w + leaf.k
+        return x
+
+    compiled, x = T.compile(function), T.ones(2)
+    with override(hot_calls=hot_calls):
+        for _ in range(4):
+            compiled(x)
+        traces, lost = compiled.stats.traces, 0
+        with handling(odd):
+            for k in range(300):
+                try:
+                    until = time.perf_counter() + 0.3
+                    signal.setitimer(signal.ITIMER_REAL, 2e-5 + 1e-6 * (k % 97))
+                    while time.perf_counter() < until:
+                        leaf = leaves[k % 20]
+                        leaf.w, leaf.other = leaf.other, leaf.w  # so guards are looked at one by one
+                        compiled(x)
+                except Odd:
+                    continue
+                lost += 1
+    assert lost == 0 and compiled.stats.traces == traces
