@@ -1,7 +1,7 @@
 """Exceptions: the program's own, as eager raises them.
 
-Each entry of the tables is wrong in its own way.  Type, text, arguments, notes, the chain of causes and contexts, and the lines of the program
-in the traceback are the same whether the call is eager, recorded or made again, and no frame of capture stands between them.
+Each entry of the tables is wrong in its own way.  Type, text, arguments, notes, the chain of causes and contexts, and the lines of the
+program in the traceback are the same whether the call is eager, recorded or made again, and no frame of capture stands between them.
 """
 
 from __future__ import annotations

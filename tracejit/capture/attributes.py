@@ -24,6 +24,7 @@ from tracejit.capture.policies import (
     instance_dictionary,
     is_a,
     is_changeable,
+    is_empty,
     is_heap_type,
     is_library_module,
 )
@@ -82,10 +83,14 @@ class AttributeHandlers(EffectHandlers):
     def lookup(self, cls: type, name: str) -> tuple[Any, str]:
         """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is empty where no such class can
         change.  Data has still to be read, by whoever needs it."""
-        mro = _class_mro(cls)
+        return self._lookup_in(self.read_mro(cls), name)
+
+    def read_mro(self, cls: type) -> tuple[type, ...]:
+        """The classes that `cls` inherits from, guarded."""
+        mro: tuple[type, ...] = _class_mro(cls)
         if is_heap_type(cls) and self.first_time("mro", cls):
             self.miss_if(f"{self.constant(cls)}.__mro__ is not {self.constant(mro)}")
-        return self._lookup_in(mro, name)
+        return mro
 
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, str]:
         for cls in classes:
@@ -196,18 +201,33 @@ class AttributeHandlers(EffectHandlers):
         getter, _ = self.lookup(type(found), "__get__")
         if type(getter) is types.FunctionType:
             return self.call(getter, (found, owner, type(owner)), {})
-        value = object.__getattribute__(owner, name)
         key = (id(owner), name)
+        expression = self.sources.get(id(owner))
+        try:
+            value = object.__getattribute__(owner, name)
+        except AttributeError:  # an empty slot; the program may catch it
+            if expression is not None and key not in self.written:
+                self.namespace["is_empty"] = is_empty
+                self.miss_if(f"not is_empty({self.constant(found)}, {expression})")
+            raise
         if key in self.stored:
             return self.stored[key]
-        expression = self.sources.get(id(owner))
         if expression is None:
-            return self.made(value) if type(value) is tuple else value
+            if name == "__context__" and is_a(owner, BaseException):
+                self._guard_context()
+            return self.made(value) if type(value) is tuple or name == "__dict__" else value
         if name == "__dict__":
             if not self.is_outside(value):
                 self.register(value, _dictionary_text(type(owner), expression))
             return value
         return value if key in self.written else self.read(value, f"{expression}.{name}", symbolic=True)
+
+    def _guard_context(self) -> None:
+        """The context of an exception is read: what was being handled around the call is part of it."""
+        if self.handled is not None:
+            self.stop("impure_call", "the context of an exception, inside an exception handler,")
+        self.namespace["handled"] = sys.exception
+        self.miss_if("handled() is not None")
 
     def _bound(self, found: Any, text: str, owner: Any, cls: type) -> Any:
         """What `found`, an attribute of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class itself)."""
@@ -304,8 +324,7 @@ class AttributeHandlers(EffectHandlers):
         instance = proxy.instance
         of_class = is_a(instance, type) and issubclass(instance, proxy.cls)
         cls = instance if of_class else type(instance)
-        mro = _class_mro(cls)
-        self.lookup(cls, "__class__")  # guards the MRO
+        mro = self.read_mro(cls)
         found, text = ABSENT, ""
         if name != "__class__" and proxy.cls in mro:
             found, text = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
@@ -319,7 +338,7 @@ class AttributeHandlers(EffectHandlers):
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
-        owner = concrete(owner)
+        owner, value = concrete(owner), self.for_place(value)
         cls = type(owner)
         if type(cls.__setattr__) is types.FunctionType and not is_a(owner, Tensor):
             self.call(self.lookup(cls, "__setattr__")[0], (owner, name, value), {})
@@ -357,6 +376,7 @@ class AttributeHandlers(EffectHandlers):
             self.stop("descriptor", f"{type(owner).__name__}.{name}")
             setattr(owner, name, plain(value))
             return
+        self._note_instance(owner)
         object.__setattr__(owner, name, plain(value))
         self.note_attribute(owner, name, value)
 
@@ -383,5 +403,12 @@ class AttributeHandlers(EffectHandlers):
             self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
         elif self.is_outside(owner) and name in instance:
             self.instance_attribute(owner, name, fallback=False)
+        self._note_instance(owner)
         object.__delattr__(owner, name)
         self.note_attribute(owner, name, ABSENT)
+
+    def _note_instance(self, owner: Any) -> None:
+        """An attribute of `owner` is about to be changed."""
+        instance = instance_dictionary(owner) if self.is_outside(owner) else None
+        if instance is not None:
+            self.note_change(instance)

@@ -7,12 +7,16 @@ the recording, and runs.
 from __future__ import annotations
 
 import _abc
+import abc
 import builtins
 import collections
 import datetime
+import decimal
 import functools
+import itertools
 import operator
 import re
+import string
 from types import FunctionType, GeneratorType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
@@ -21,13 +25,16 @@ import numpy as np
 from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import (
     BINARY,
+    BUILTIN_CONTAINERS,
     CALLED_BACK,
     CALLED_BY_NAME,
     COMPUTED_NUMBERS,
     IMPURE,
     IN_PLACE,
+    PREDICATES,
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
+    SHAREABLE,
     bound_to,
     is_a,
     is_user_instance,
@@ -47,6 +54,10 @@ _VALUE_TYPES: tuple[type, ...] = (
 _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
 """Methods of dates that ask for the time, the time zone or the locale."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
+
+
+def _is_number(value: Any) -> bool:
+    return is_symbolic(value) or type(value) in (int, float, bool)
 
 
 class BuiltinCallHandlers(IterationHandlers):
@@ -150,9 +161,17 @@ class BuiltinCallHandlers(IterationHandlers):
         if is_a(owner, re.Pattern):  # the replacement may be a function
             arguments = tuple(map(self.guarded_callback, arguments))
         arguments = tuple(self.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
-        for value in (*arguments, *keywords.values()):
-            if function.__name__ in ("format", "format_map", "__format__"):
+        values = (*arguments, *keywords.values())
+        if function.__name__ in ("format", "format_map") and is_a(owner, str):
+            for value in values:
                 self.check_text(value)
+            parts = self.unwatched(lambda: list(string.Formatter().parse(owner)))
+            reaches = any("." in name or "[" in name for _, name, _, _ in parts if name)
+            if reaches and not all(type(value) in (*PRIMITIVE_TYPES, *BUILTIN_CONTAINERS) for value in values):
+                self.stop("object_text", "what str.format() finds in an object")
+            if any(is_a(value, decimal.Decimal) for value in values):
+                self.stop("impure_call", "a format that depends on the decimal context")
+        for value in values:
             self.read_content(value, deep=True)
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
@@ -171,25 +190,34 @@ class BuiltinCallHandlers(IterationHandlers):
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
+        called = self.guarded_predicate if function in PREDICATES else self.guarded_callback
         places = CALLED_BACK.get(function, ())
-        arguments = tuple(self.guarded_callback(a) if i in places else a for i, a in enumerate(arguments))
-        return arguments, {k: self.guarded_callback(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
+        arguments = tuple(called(a) if i in places else a for i, a in enumerate(arguments))
+        return arguments, {k: called(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
+
+    def guarded_predicate(self, value: Any) -> Any:
+        """The same of a callable, or None, of whose results C code asks the truth."""
+        if value is None:
+            return self.truth
+        call = self.guarded_callback(value)
+        return (lambda *arguments: self.truth(call(*arguments))) if callable(call) else call
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
+            return self._extreme(function, arguments, keywords)
+        if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
+            elements = list(self.iterate(arguments[0]))
+            return self.made(self.in_order(elements, **keywords))
         arguments, keywords = self.with_callbacks(function, arguments, keywords)
         if function is functools.reduce and len(arguments) > 1:
             arguments = (arguments[0], self.iterate(arguments[1]), *arguments[2:])
-        if function in _CONSUMERS and arguments:
-            if len(arguments) == 1:
-                consumed = self.consumable(arguments[0])
-                arguments = (consumed if is_a(consumed, (list, tuple, dict, set)) else self.made(list(consumed)),)
-            if any(is_a(a, Tensor) or is_user_instance(a) for a in self._compared(arguments)):
-                return self._consume(function, arguments, keywords)
         if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
             name = "__abs__" if function is builtins.abs else "__round__"
             return self.call(self.lookup(type(arguments[0]), name)[0], arguments, keywords)
         if function in _PROTOCOLS and any(map(is_user_instance, arguments)):
             self.stop("unknown_call", f"{function.__name__}() of an object")
+        if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
+            self.stop("impure_call", f"{function.__name__}() by the decimal context")
         if any(type(a) is ObjectIdentity for a in arguments):
             self.stop("object_identity", f"{function.__name__}() of an id()")
         if function in (builtins.format, builtins.repr, builtins.ascii):
@@ -202,33 +230,58 @@ class BuiltinCallHandlers(IterationHandlers):
             return self._numpy_scalars(lambda: function(*arguments, **keywords))
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
-    @staticmethod
-    def _compared(arguments: tuple[Any, ...]) -> Any:
-        return arguments[0] if len(arguments) == 1 else arguments
-
-    def _consume(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """all, any, max, min, sorted over objects: their comparisons and truth values go through the recorder."""
-        elements = list(self._compared(arguments))
-        if function is builtins.all:
-            return all(self.truth(e) for e in elements)
-        if function is builtins.any:
-            return any(self.truth(e) for e in elements)
-        if keywords or function is builtins.sorted or any(is_user_instance(e) and not is_a(e, Tensor) for e in elements):
-            return self.made(self.native(lambda: function(*arguments, **keywords)))
-        best = elements[0]
-        for element in elements[1:]:
-            if self.truth(self.binary(">" if function is builtins.max else "<", element, best)):
-                best = element
+    def _extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """max and min: keys and comparisons come in Python's order, between the elements."""
+        if len(arguments) > 1 and "default" in keywords:
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
+        key = keywords.get("key")
+        if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
+            return function(values, **keywords)
+        symbol = ">" if function is builtins.max else "<"
+        found = False
+        best = best_key = None
+        for value in values:
+            value_key = value if key is None else self.call(key, (value,), {})
+            if not found or self.truth(self.binary(symbol, value_key, best_key)):
+                found, best, best_key = True, value, value_key
+        if not found:
+            return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
         return best
+
+    # -- builtins with a handler of their own
+    def _any(self, values: Any) -> bool:
+        return any(self.truth(value) for value in self.iterate(values))
+
+    def _all(self, values: Any) -> bool:
+        return all(self.truth(value) for value in self.iterate(values))
 
     # -- builtins with a handler of their own
     def _sum(self, values: Any, start: Any = 0) -> Any:
         if is_a(start, (str, bytes, bytearray)):
             return sum(values, start)  # it raises what is to be raised
-        total = start
-        for value in self.iterate(values):
+        elements = iter(self.iterate(values))
+        numbers, rest = [], []
+        if _is_number(start):
+            for value in elements:
+                if not _is_number(value):
+                    rest.append(value)
+                    break
+                numbers.append(value)
+        total = self._sum_of_numbers(numbers, start) if numbers else start
+        for value in itertools.chain(rest, elements):
             total = self.binary("+", total, value)
         return total
+
+    def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
+        """Not one addition after the other: Python may carry the errors of floating-point additions along."""
+        result = sum(map(plain, numbers), plain(start))
+        if not any(map(is_symbolic, (start, *numbers))):
+            return result
+        if type(result) not in (int, float) or result != result:
+            return sum(map(concrete, numbers), concrete(start))
+        first, *texts = [n._text if is_symbolic(n) else self.number_text(n) for n in (start, *numbers)]
+        return self.define_number(f"sum(({''.join(f'{text}, ' for text in texts)}), {first})", result, check_type=True)
 
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         name = concrete(name)
@@ -252,7 +305,10 @@ class BuiltinCallHandlers(IterationHandlers):
         self.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
-        return ObjectIdentity(value)
+        if is_symbolic(value) or is_a(value, (*PRIMITIVE_TYPES, *SHAREABLE)):  # guards do not tell which object it is
+            self.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
+            return id(plain(value))
+        return ObjectIdentity(value, self)
 
     def _hash(self, value: Any) -> int:
         value = concrete(value)
@@ -270,15 +326,26 @@ class BuiltinCallHandlers(IterationHandlers):
         return self._class_test(builtins.issubclass, value, classes)
 
     def _class_test(self, function: Any, value: Any, classes: Any) -> bool:
-        self.read_content(classes, deep=True)
-        candidates = classes if is_a(classes, tuple) else (classes,)
-        if any(type(c) is not type for c in candidates):  # abstract classes: registrations count
-            self.namespace["abstract_token"] = _abc.get_cache_token
+        if is_a(classes, tuple):
+            self.read_content(classes)
+            return any(self._class_test(function, value, candidate) for candidate in classes)
+        value = plain(value)
+        kind = type(classes)
+        if kind is type:
+            self.read_mro(type(value))
+            if is_a(value, type):
+                self.read_mro(value)
+        elif not (function is builtins.isinstance and type(value) is classes):
+            name = f"__{'instance' if function is builtins.isinstance else 'subclass'}check__"
+            check = self.lookup(kind, name)[0]
+            if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
+                return self.truth(self.call(check, (classes, value), {}))
+            self.namespace["abstract_token"] = _abc.get_cache_token  # abstract classes: registrations count
             self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
-        return bool(self.native(lambda: function(plain(value), classes)))
+        return bool(self.native(lambda: function(value, classes)))
 
     def _callable(self, value: Any) -> bool:
-        return callable(plain(value))
+        return self.lookup(type(plain(value)), "__call__")[0] is not ABSENT
 
     def _repr(self, value: Any) -> str:
         return self.formatted(value, ord("r"), "")
@@ -320,10 +387,13 @@ class BuiltinCallHandlers(IterationHandlers):
         if cls in (map, filter) or cls.__module__ == "itertools":
             arguments, keywords = self.with_callbacks(cls, arguments, {k: self.settled(v) for k, v in keywords.items()})
             places = CALLED_BACK.get(cls, ())
+            depths = (0, 1) if cls is itertools.starmap else (0,) * len(arguments)
             arguments = tuple(
-                self.iterate(a) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
-                for i, a in enumerate(arguments)
+                self.iterate(a, depth) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
+                for i, (a, depth) in enumerate(zip(arguments, depths, strict=False))
             )
+            if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
+                arguments = (arguments[0], map(self.truth, arguments[1]))
             return cls(*arguments, **keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
@@ -337,7 +407,9 @@ class BuiltinCallHandlers(IterationHandlers):
             if method is not None:
                 return self.call(method, (arguments[0],), {})
         if cls is collections.defaultdict and arguments:
-            arguments = (arguments[0], *(self.consumable(a) for a in arguments[1:]))
+            arguments = (arguments[0], *map(self.pairs, arguments[1:]))
+        elif issubclass(cls, dict) and cls is not collections.Counter:
+            arguments = tuple(map(self.pairs, arguments))
         elif cls in _COLLECTIONS:
             arguments = tuple(self.consumable(a) if hasattr(type(a), "__iter__") else a for a in arguments)
         else:
@@ -352,7 +424,7 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 _COLLECTIONS = frozenset(
     {
-        list, tuple, set, frozenset, enumerate, zip, dict, collections.OrderedDict, collections.deque, collections.Counter,
+        list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter,
     }
 )  # fmt: skip
 _PROTOCOLS = frozenset(
@@ -363,9 +435,12 @@ _PROTOCOLS = frozenset(
     }
 )  # fmt: skip
 """Functions that ask special methods of their arguments."""
-_CONSUMERS = frozenset({builtins.all, builtins.any, builtins.max, builtins.min, builtins.sorted})
+_ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.pow})
+"""Functions that round numbers as their context says."""
 _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments
     builtins.sum: (BuiltinCallHandlers._sum, 1, 2),
+    builtins.any: (BuiltinCallHandlers._any, 1, 1),
+    builtins.all: (BuiltinCallHandlers._all, 1, 1),
     builtins.getattr: (BuiltinCallHandlers._getattr, 2, 3),
     builtins.hasattr: (BuiltinCallHandlers._hasattr, 2, 2),
     builtins.setattr: (BuiltinCallHandlers._setattr, 3, 3),

@@ -9,17 +9,21 @@ from __future__ import annotations
 import decimal
 import enum
 import functools
-from types import CellType, FunctionType, GeneratorType, MethodType
+import sys
+import warnings
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.builtin_calls import BuiltinCallHandlers
-from tracejit.capture.convert import CAPTURE, convert
+from tracejit.capture.convert import CAPTURE, convert, is_instrumented
+from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
     C_CALLABLES,
+    FRAME_FUNCTIONS,
     INLINED_TYPES,
     PURE_TYPES,
     REFUSED_LIBRARY,
@@ -30,10 +34,20 @@ from tracejit.capture.policies import (
     is_python_class,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
 __all__ = ["CallHandlers"]
+
+
+def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments for `cls`: a new class belongs to the module of the program, which Python takes from the frame that calls."""
+    if not issubclass(cls, type) or len(arguments) != 3 or not is_a(arguments[2], dict):
+        return arguments
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not is_instrumented(frame.f_code):
+        frame = frame.f_back
+    return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
 
 
 class CallHandlers(BuiltinCallHandlers):
@@ -56,6 +70,9 @@ class CallHandlers(BuiltinCallHandlers):
             return self._calling(function) if converted is None else MethodType(converted, owner)
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
+        if function in FRAME_FUNCTIONS if type(function) is BuiltinFunctionType else False:
+            self.stop("impure_call" if function is warnings.warn else "frame_access", function.__name__)
+            return function  # called from the instrumented frame, which is what it looks at
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted
 
@@ -67,7 +84,9 @@ class CallHandlers(BuiltinCallHandlers):
         return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        return None if self._runs_natively(function) else self.prepare(function)
+        if self._runs_natively(function) or function.__code__.co_filename == "<string>":
+            return None
+        return self.prepare(function)
 
     @staticmethod
     def _runs_natively(function: FunctionType) -> bool:
@@ -84,6 +103,11 @@ class CallHandlers(BuiltinCallHandlers):
         if cls is FunctionType:
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
+            method = dataclass_method(function, arguments)
+            if method is not None:
+                if not self.is_made(function):
+                    self._guard_function(function)
+                return method(self, function, arguments, keywords)
             return self.prepare(function)(*arguments, **keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
@@ -152,7 +176,7 @@ class CallHandlers(BuiltinCallHandlers):
     def guarded_callback(self, value: Any) -> Any:
         """A callable that is handed to C code: calls of it come back to the recorder."""
         value = concrete(value)
-        if not callable(value) or is_a(value, Tensor) or (is_a(value, type) and not is_python_class(value)):
+        if not callable(value) or is_a(value, Tensor):
             return value
         return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
 
@@ -203,7 +227,7 @@ class CallHandlers(BuiltinCallHandlers):
                 return self.fixed(type(arguments[0]))
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            return cls(*arguments, **keywords)
+            return cls(*_class_arguments(cls, arguments), **keywords)
         if self.lookup(cls, "__del__")[0] is not ABSENT:  # it would not run when a program takes the object's place
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
             arguments, keywords = self._plain_arguments(arguments, keywords)
@@ -247,7 +271,7 @@ class CallHandlers(BuiltinCallHandlers):
         elif getattr(create, "__self__", None) is base and base in (list, dict, set):
             instance = self.made(create(cls))
             if type(initialise) is not FunctionType:
-                arguments = tuple(self.consumable(self.settled(a)) for a in arguments)
+                arguments = tuple((self.pairs if base is dict else self.consumable)(self.settled(a)) for a in arguments)
                 keywords = {k: self.settled(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
@@ -257,15 +281,13 @@ class CallHandlers(BuiltinCallHandlers):
             instance = self.made(self.native(lambda: create(cls, *given, **keywords)))
         else:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
-            return cls(*arguments, **keywords)
+            return cls(*_class_arguments(cls, arguments), **keywords)
         if cls not in type(instance).__mro__:
             return instance
         if type(initialise) is FunctionType:
-            if initialise.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-                arguments, keywords = self._plain_arguments(arguments, keywords)
-                self.native(lambda: initialise(instance, *arguments, **keywords))
-            else:
-                self.call(initialise, (instance, *arguments), keywords)
+            result = self.call(initialise, (instance, *arguments), keywords)
+            if result is not None:
+                raise TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}")
         elif base in (list, dict, set) and (arguments or keywords):
             self.native(lambda: base.__init__(instance, *arguments, **keywords))
         return instance

@@ -1,13 +1,16 @@
 """Reading and changing lists, tuples, dicts and sets.
 
 Of an outside container only what the run looks at is guarded: one item, the length, presence of a key, or the whole content with its
-order.  A container that was changed before its content was known cannot be guarded as a whole any more.
+order.  Guards speak of what was there before the run changed anything.
 """
 
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
 import enum
+import math
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -17,7 +20,6 @@ import numpy as np
 from tracejit.capture.attributes import AttributeHandlers
 from tracejit.capture.effects import ItemStore, MethodCall
 from tracejit.capture.policies import (
-    CALLED_BY_NAME,
     CHANGING_METHODS,
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -31,8 +33,9 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
-from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.recorder import ABSENT, Recorder, Said
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
@@ -43,10 +46,38 @@ _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
-def _is_table(value: Any) -> bool:
+_COMPARING_METHODS = frozenset(
+    {
+        "index", "count", "remove", "__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "discard", "pop",
+        "setdefault",
+    }
+)  # fmt: skip
+"""Methods that look into elements or arguments."""
+_CONSUMING_METHODS = frozenset(
+    {
+        "extend", "update", "difference_update", "intersection_update", "symmetric_difference_update", "__iadd__", "__ior__", "__iand__",
+        "__isub__", "__ixor__", "extendleft",
+    }
+)  # fmt: skip
+
+
+class _Ordered:
+    """A sort key whose comparisons go through the recorder."""
+
+    __slots__ = ("_key", "_recorder")
+
+    def __init__(self, recorder: Recorder, key: Any) -> None:
+        self._recorder = recorder
+        self._key = key
+
+    def __lt__(self, other: _Ordered) -> bool:
+        return self._recorder.truth(self._recorder.binary("<", self._key, other._key))
+
+
+def _is_table(cls: type, value: Any) -> bool:
     """A longer list or tuple of values that `==` and their types tell apart: guarded in one go."""
     return (
-        type(value) in (list, tuple)
+        cls in (list, tuple)
         and len(value) > _LONG
         and all(type(v) in _SIMPLE_KEYS or (type(v) is float and v == v and v != 0.0) for v in value)
     )
@@ -71,6 +102,13 @@ def _elements(cls: type, text: str) -> str:
     return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_heap_type(cls) else f"list({text})"
 
 
+def _has_stable_hash(value: Any) -> bool:
+    """Whether the hash of an object is the same in every call that its guards let through."""
+    if is_a(value, (tuple, frozenset)) and not is_user_instance(value):
+        return all(map(_has_stable_hash, value))
+    return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType, decimal.Decimal, datetime.date))
+
+
 class ContainerHandlers(AttributeHandlers):
     """Items, membership, length, whole contents, and the methods of containers."""
 
@@ -78,9 +116,14 @@ class ContainerHandlers(AttributeHandlers):
     def _key_text(self, key: Any) -> str | None:
         """An expression for a key of an outside dictionary; None where there is none."""
         if type(key) in _SIMPLE_KEYS:
-            return repr(key)
-        if type(key) is tuple and all(type(k) in _SIMPLE_KEYS for k in key):
-            return repr(key)
+            return self.number_text(key) if type(key) is int else repr(key)
+        if (
+            type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
+        ):  # else equal keys are not the same, or NaN
+            return self.number_text(key)
+        if type(key) is tuple:
+            texts = [self._key_text(part) for part in key]
+            return None if None in texts else f"({''.join(f'{text}, ' for text in texts)})"
         if id(key) in self.sources and type(key).__hash__ is object.__hash__:
             return self.sources[id(key)]
         if is_a(key, IDENTITY_TYPES):
@@ -117,30 +160,25 @@ class ContainerHandlers(AttributeHandlers):
 
     def _guard_content(self, value: Any, cls: type) -> None:
         if is_a(value, (list, tuple, set, frozenset, dict)):
-            if id(value) in self.changed_unread:
-                self.stop("read_after_change", f"a {cls.__name__}")
-                return
+            self._check_grown(value)
             self.content_known.add(id(value))
             self.keep.append(value)
             text = self.sources[id(value)]
-            self.miss_if(f"{_length(cls, text)} != {len(value)}")
-            if _is_table(value):
-                self.miss_if(
-                    f"{text} != {self.constant(cls(value))} or list(map(type, {text})) != {self.constant(list(map(type, value)))}"
-                )
-            elif is_a(value, list):
-                for i, item in enumerate(list.__iter__(value)):
-                    self.read(item, _item(cls, text, str(i)))
-            elif is_a(value, tuple):
-                for i, item in enumerate(tuple.__iter__(value)):
-                    self.read(item, _item(cls, text, str(i)))
-            elif is_a(value, dict):
-                self._guard_dict(value, text)
-            elif all(type(k) in PRIMITIVE_TYPES and k == k for k in value):
-                types = self.constant([type(k) for k in value])
-                self.miss_if(f"{_elements(cls, text)} != {list(value)!r} or list(map(type, {text})) != {types}")
+            content = self.originals.get(id(value), value)
+            self.miss_if(f"{_length(cls, text)} != {len(content)}")
+            if is_a(value, dict):
+                self._guard_dict(value, content, text)
+            elif is_a(value, (set, frozenset)):
+                if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
+                    self.stop("container", "a set of objects")
+                types = self.constant([type(k) for k in content])
+                self.miss_if(f"{_elements(cls, text)} != {list(content)!r} or list(map(type, {_elements(cls, text)})) != {types}")
+            elif _is_table(cls, content):
+                types = self.constant(list(map(type, content)))
+                self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
             else:
-                self.stop("container", "a set of objects")
+                for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
+                    self.read(item, _item(cls, text, str(i)))
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
@@ -153,8 +191,13 @@ class ContainerHandlers(AttributeHandlers):
         ):  # fmt: skip
             self.stop("container", f"a {cls.__module__}.{cls.__name__}")
 
-    def _guard_dict(self, value: dict[Any, Any], text: str) -> None:
-        texts = {key: self._key_text(key) for key in dict.__iter__(value)}
+    def _check_grown(self, value: Any) -> None:
+        """Stop where a list is looked at that has got new elements: its guards would not hold for the next call."""
+        if is_a(value, list) and id(value) in self.originals:
+            self.stop("read_after_change", f"a {type(value).__name__}")
+
+    def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str) -> None:
+        texts = {key: self._key_text(key) for key in dict.__iter__(content)}
         if None in texts.values():
             self.stop("container", "a dict with unusual keys")
             return
@@ -165,22 +208,33 @@ class ContainerHandlers(AttributeHandlers):
         for key, key_text in texts.items():
             place = (id(value), key)
             if place not in self.written:
-                self.read(dict.__getitem__(value, key), _item(type(value), text, str(key_text)))
+                self.read(dict.__getitem__(content, key), _item(type(value), text, str(key_text)))
 
     def settled(self, value: Any) -> Any:
-        """`value` for C code: symbolic numbers in it, and in local containers in it, replaced by guarded plain ones."""
+        """`value` for C code, or to be kept anywhere but in a variable: symbolic numbers in it, and in local containers in it, replaced by
+        guarded plain ones."""
         if is_symbolic(value):
             return concrete(value)
+        return self._settled(value, set()) if type(value) in (tuple, list, dict) else value
+
+    def _settled(self, value: Any, seen: set[int]) -> Any:
         cls = type(value)
-        if cls is tuple and not self.is_outside(value):
-            new = tuple(self.settled(v) for v in value)
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-        if cls is list and not self.is_outside(value) and any(map(is_symbolic, value)):
-            value[:] = [concrete(v) for v in value]
-        elif cls is dict and not self.is_outside(value) and any(map(is_symbolic, value.values())):
-            for key in value:
-                value[key] = concrete(value[key])
+        if cls is SymbolicNumber:
+            return concrete(value)
+        if cls not in (tuple, list, dict) or self.is_outside(value) or id(value) in seen:
+            return value
+        seen.add(id(value))
+        if cls is tuple:
+            new = tuple([self._settled(v, seen) for v in value])
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else self._known_as_made(new)
+        for key, item in enumerate(value) if cls is list else value.items():
+            if (other := self._settled(item, seen)) is not item:
+                value[key] = other
         return value
+
+    def for_place(self, value: Any) -> Any:
+        """`value`, to be stored in a place: a symbolic number stays one."""
+        return value if is_symbolic(value) else self.settled(value)
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
@@ -232,14 +286,16 @@ class ContainerHandlers(AttributeHandlers):
                     return self.stored[place]
                 if place in self.written:
                     return owner[key]
-                if key in owner:
+                if dict.__contains__(owner, key):
                     return self.read(base.__getitem__(owner, key), _item(cls, text, key_text), symbolic=True)
                 self._guard_absence(text, key_text)
-                if cls is collections.defaultdict and owner.default_factory is not None:
+                if base is collections.defaultdict and owner.default_factory is not None:
                     factory = self.get_attribute(owner, "default_factory")
                     self.set_item(self.call(factory, (), {}), owner, key)
                 return owner[key]
-        elif cls is list and type(key) is int and id(owner) not in self.changed_unread and 0 <= key < len(owner):
+            if base is collections.defaultdict and not dict.__contains__(owner, key):
+                self.stop("container", f"a {cls.__name__} that gets an item of its own")
+        elif cls is list and type(key) is int and id(owner) not in self.originals and 0 <= key < len(owner):
             if id(owner) in self.content_known:
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
@@ -273,21 +329,26 @@ class ContainerHandlers(AttributeHandlers):
         if not self.is_outside(owner):
             if base not in (list, *_DICT_TYPES):
                 self.stop("container", f"a {cls.__name__}")
-                owner[key] = concrete(value)
+                owner[key] = self.settled(value)
             else:
-                base.__setitem__(owner, key, concrete(value))
+                base.__setitem__(owner, key, self.settled(value))
             return
+        if not hasattr(base, "__setitem__"):
+            owner[key] = value  # it raises what is to be raised
         if cls in _DICT_TYPES and self._key_text(key) is not None:
+            value = self.for_place(value)
             self.note_change(owner)
             owner[key] = plain(value)
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif cls is list and type(key) is int:
+        elif cls is list and (place := self._settled_key(key)) is not None:
             self.read_content(owner)
-            owner[key] = value = concrete(value)
-            self.note_method(MethodCall(owner, "__setitem__", (key, value)))
+            value = self.settled(value)
+            if type(place) is slice and hasattr(type(value), "__iter__"):
+                value = self.made(list(self.iterate(value)))
+            self._change(owner, "__setitem__", place, value)
         else:
             self.stop("container", f"a {cls.__name__}")
-            owner[key] = concrete(value)
+            owner[key] = self.settled(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         owner, key = concrete(owner), concrete(key)
@@ -309,12 +370,13 @@ class ContainerHandlers(AttributeHandlers):
                 del owner[key]
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
-            if cls is list and type(key) is int:
+            if cls is list and (place := self._settled_key(key)) is not None:
                 self.read_content(owner)
-                del owner[key]
-                self.note_method(MethodCall(owner, "__delitem__", (key,)))
+                self._change(owner, "__delitem__", place)
                 return
-        if self.is_outside(owner) or base not in (list, *_DICT_TYPES):
+        if not hasattr(base, "__delitem__"):
+            del owner[key]  # it raises what is to be raised
+        elif self.is_outside(owner) or base not in (list, *_DICT_TYPES):
             self.stop("container", f"a {cls.__name__}")
             del owner[key]
         else:
@@ -349,14 +411,18 @@ class ContainerHandlers(AttributeHandlers):
                 return element in container
         elif not is_a(container, (*_CONTAINERS, *DICT_VIEWS, str, bytes, range)):
             self.stop("container", f"a {type(container).__name__} (operator in)")
+        if type(element) is ObjectIdentity and self.is_outside(container):
+            self.stop("object_identity", "an id() among numbers from outside")
         self.read_content(container, deep=True)
         self.read_content(element, deep=True)
         self.inspect_all((element,))
+        if is_a(container, (list, tuple)) and self._has_objects(container, element):
+            return self._place_of(container, element) is not None
         return self.native(lambda: element in container)
 
     def check_order(self, value: Any) -> None:
         """Stop where the order of a set depends on where its elements lie in memory."""
-        if is_a(value, (set, frozenset)) and len(value) > 1 and any(type(v).__hash__ is object.__hash__ for v in value):
+        if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(_has_stable_hash, value)):
             self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
     def native(self, action: Callable[[], Any]) -> Any:
@@ -385,10 +451,9 @@ class ContainerHandlers(AttributeHandlers):
                 return len(Said(self.call(method, (value,), {})))
         if self.is_outside(value) and is_a(value, (list, dict, set)):
             if id(value) not in self.content_known and self.first_time("len", id(value)):
-                if id(value) in self.changed_unread:
-                    self.stop("read_after_change", f"the length of a {type(value).__name__}")
-                else:
-                    self.miss_if(f"{_length(type(value), self.sources[id(value)])} != {len(value)}")
+                self._check_grown(value)
+                before = self.originals.get(id(value), value)
+                self.miss_if(f"{_length(type(value), self.sources[id(value)])} != {len(before)}")
         else:
             self.read_content(value)
             if not is_a(value, (*_CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
@@ -406,10 +471,7 @@ class ContainerHandlers(AttributeHandlers):
             return self.made(self._reading_method(function, name, owner, outside, arguments, keywords))
         elif name in CHANGING_METHODS:
             if not outside:
-                if name in ("extend", "update"):
-                    arguments = tuple(self.consumable(a) for a in arguments)
-                keywords = {k: self.guarded_callback(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
-                return self.made(self.native(lambda: function(*arguments, **keywords)))
+                return self.made(self._change_of_its_own(function, name, owner, arguments, keywords))
             return self.made(self._changing_method(function, name, owner, arguments, keywords))
         else:
             self.stop("container", f"{type(owner).__name__}.{name}")
@@ -424,6 +486,39 @@ class ContainerHandlers(AttributeHandlers):
             return value
         return self.iterate(value)
 
+    def pairs(self, value: Any) -> Any:
+        """A mapping, or an iterable of pairs, for C code that makes a dictionary of it."""
+        value = concrete(value)
+        if is_a(value, dict) or hasattr(type(value), "keys"):
+            return self.mapping(value)
+        return self.iterate(value, 2) if hasattr(type(value), "__iter__") else value
+
+    def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
+        """sorted(elements, key=key, reverse=reverse): comparisons of anything but plain values go through the recorder."""
+        keys = elements if key is None else [self.call(key, (element,), {}) for element in elements]
+        plain_keys = [self.settled(k) for k in keys]
+        if not all(type(k) in PRIMITIVE_TYPES for k in plain_keys):
+            plain_keys = [_Ordered(self, k) for k in plain_keys]
+        order = sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=concrete(reverse))
+        return [elements[i] for i in order]
+
+    def _has_objects(self, *values: Any) -> bool:
+        """Whether comparing these, or what is in them, may be up to methods of the program."""
+        return any(
+            is_user_instance(v) or (is_a(v, (list, tuple, dict)) and self._has_objects(*(v.values() if is_a(v, dict) else v)))
+            for v in values
+            if type(v) not in PRIMITIVE_TYPES and not is_a(v, Tensor)
+        )
+
+    def _equal(self, left: Any, right: Any) -> bool:
+        """Whether a container takes two objects for the same."""
+        return left is right or self.truth(self.binary("==", left, right))
+
+    def _place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
+        """The first place of something equal; None if there is none."""
+        items = list(builtin_base(type(container)).__iter__(container))
+        return next((i for i in range(*slice(start, stop).indices(len(items))) if self._equal(items[i], element)), None)
+
     def _reading_method(
         self, function: Any, name: str, owner: Any, outside: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
@@ -433,13 +528,52 @@ class ContainerHandlers(AttributeHandlers):
             return arguments[1] if len(arguments) > 1 else None
         if name == "__getitem__" and len(arguments) == 1 and not keywords:
             return self.plain_item(owner, arguments[0])
+        if name == "__contains__" and len(arguments) == 1:
+            return self.plain_contains(arguments[0], owner)
+        if name in _COMPARING_METHODS:
+            self.read_content(owner, deep=True)
+            if is_a(owner, (list, tuple, collections.deque)) and self._has_objects(owner, *arguments):
+                if name == "count" and len(arguments) == 1:
+                    return sum(self._equal(item, arguments[0]) for item in builtin_base(type(owner)).__iter__(owner))
+                if name == "index" and arguments and (place := self._place_of(owner, *arguments)) is not None:
+                    return place
         self.read_content(owner)
         for argument in arguments:
             self.read_content(argument, deep=True)
         return self.native(lambda: function(*arguments, **keywords))
 
+    def _change_of_its_own(
+        self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """A method changes a container that this run made."""
+        if name == "sort" and is_a(owner, list) and not arguments and keywords.keys() <= {"key", "reverse"}:
+            list.__setitem__(owner, slice(None), self.in_order(list(list.__iter__(owner)), **keywords))
+            return None
+        if name == "remove" and is_a(owner, list) and len(arguments) == 1:
+            self.read_content(owner, deep=True)
+            if self._has_objects(owner, *arguments) and (place := self._place_of(owner, arguments[0])) is not None:
+                list.__delitem__(owner, place)
+                return None
+        if name in _CONSUMING_METHODS:
+            arguments = tuple(map(self.pairs if is_a(owner, dict) else self.consumable, arguments))
+        elif name in _COMPARING_METHODS:
+            for argument in arguments:
+                self.read_content(argument, deep=True)
+        return self.native(lambda: function(*arguments, **keywords))
+
     def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method changes a container from outside."""
         count = len(arguments)
+        if name == "sort" and not arguments and keywords.keys() <= {"key", "reverse"}:
+            self.read_content(owner)
+            return self._change(
+                owner, "__setitem__", slice(None), self.made(self.in_order(list(list.__iter__(owner)), **keywords))
+            )
+        if name == "update" and is_a(owner, dict) and count < 2:
+            changes = dict(*map(self.pairs, arguments), **keywords)
+            for key, value in changes.items():
+                self.plain_set_item(value, owner, key)
+            return None
         if keywords:
             self.stop("container", f"{type(owner).__name__}.{name} with keywords")
             return function(*arguments, **keywords)
@@ -451,23 +585,30 @@ class ContainerHandlers(AttributeHandlers):
             return self._dict_method(function, name, owner, *arguments)
         if name in ("append", "add"):
             self.note_change(owner)
-        elif name in ("extend", "update") and count == 1 and is_a(arguments[0], (list, tuple, dict, set)):
-            self.read_content(arguments[0])
-            self.check_order(arguments[0])
+        elif name in ("extend", "update") and count == 1:
+            arguments = (self.made(list(self.consumable(arguments[0]))),)
             self.note_change(owner)
-            arguments = (arguments[0].copy() if not is_a(arguments[0], tuple) else arguments[0],)
-            if is_a(owner, dict):
-                for key, value in dict(arguments[0]).items():
-                    self.plain_set_item(value, owner, key)
-                return None
-            self.made(arguments[0])
         else:
             self.read_content(owner)
             for argument in arguments:
                 self.read_content(argument, deep=True)
-        result = function(*arguments)
+            if name == "remove" and is_a(owner, list) and self._has_objects(owner, *arguments):
+                place = self._place_of(owner, *arguments)
+                if place is not None:
+                    return self._change(owner, "__delitem__", place)
+        return self._change(owner, name, *arguments)
+
+    def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
+        """Call a method of C code that changes a container from outside, and remember it."""
+        result = getattr(builtin_base(type(owner)), name)(owner, *arguments)
         self.note_method(MethodCall(owner, name, arguments))
         return result
+
+    def _settled_key(self, key: Any) -> Any:
+        """An index or a slice of a list, without symbolic numbers; None for anything else."""
+        if type(key) is slice:
+            return slice(*map(concrete, (key.start, key.stop, key.step)))
+        return key if type(key) is int else None
 
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
         present = self.plain_contains(key, owner)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import collections
 import datetime
+import decimal
 import enum
-import functools
 import types
 from collections.abc import Callable
 from types import FunctionType
@@ -24,6 +24,7 @@ from tracejit.capture.policies import (
     DICT_VIEWS,
     IN_PLACE,
     PRIMITIVE_TYPES,
+    SHAREABLE,
     SPECIAL_NAMES,
     SWAPPED,
     TRANSPARENT_TYPES,
@@ -45,8 +46,6 @@ _OPERANDS: tuple[type, ...] = (
     types.FunctionType, types.MethodType, types.ModuleType, *C_CALLABLES,
 )  # fmt: skip
 """Types whose operators, as far as C code has them, depend on nothing but their operands."""
-_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
-"""Types of outside objects that guards do not tell apart from each other."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
@@ -78,6 +77,10 @@ class OperatorHandlers(ContainerHandlers):
         left, right = self.settled(left), self.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
+        if symbol in SWAPPED and is_a(left, (list, tuple)) and self._has_objects(left, right):
+            for kind in (list, tuple):
+                if is_a(left, kind) and is_a(right, kind):
+                    return self._compare_sequences(symbol, left, right)
         for operand in (left, right):
             if not is_a(operand, _OPERANDS) and not (symbol in ("==", "!=") and type(operand).__eq__ is object.__eq__):
                 self.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
@@ -85,6 +88,17 @@ class OperatorHandlers(ContainerHandlers):
         if is_a(left, np.generic) or is_a(right, np.generic):
             return self._numpy_scalars(lambda: compute(left, right))
         return self.made(self.native(lambda: compute(left, right)))
+
+    def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
+        """Lists or tuples with objects of the program: the first elements that differ decide."""
+        self.read_content(left)
+        self.read_content(right)
+        if is_a(left, list) and len(left) != len(right) and symbol in ("==", "!="):
+            return symbol == "!="
+        for one, other in zip(left, right, strict=False):
+            if not self._equal(one, other):
+                return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
+        return BINARY[symbol](len(left), len(right))
 
     def _numpy_scalars(self, compute: Callable[[], Any]) -> Any:
         """An operation of NumPy's scalars.  Where NumPy would warn, each call has to."""
@@ -100,9 +114,11 @@ class OperatorHandlers(ContainerHandlers):
             if left is not right and type(plain(left)) is type(plain(right)):
                 self.stop("object_identity", f"operator {symbol} on numbers")
             left, right = (left, right) if left is right else (plain(left), plain(right))
+        if type(left) is type(right) and _may_be_copied(left) and left == right:
+            self.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
         texts = self.sources.get(id(left)), self.sources.get(id(right))
-        if None not in texts and (is_a(left, _SHAREABLE) or is_a(right, _SHAREABLE)):  # guards tell other objects apart anyway
+        if None not in texts and (is_a(left, SHAREABLE) or is_a(right, SHAREABLE)):  # guards tell other objects apart anyway
             self.miss_if(f"({texts[0]} is {texts[1]}) is not {same}")
         return same is (symbol == "is")
 
@@ -249,6 +265,8 @@ class OperatorHandlers(ContainerHandlers):
         self.check_text(value)
         if specification.endswith("n"):
             self.stop("impure_call", "a format that depends on the locale")
+        if is_a(value, decimal.Decimal) and (specification or "E" in str(value)):
+            self.stop("impure_call", "a format that depends on the decimal context")
         self.read_content(value, deep=True)
         return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
 
@@ -258,6 +276,13 @@ class OperatorHandlers(ContainerHandlers):
         if name == "__format__":
             return format(said, "")
         return format(repr(said) if name == "__repr__" else str(said), specification)
+
+
+def _may_be_copied(value: Any) -> bool:
+    """Whether there may be equal ones of a plain value, which its guard does not tell apart."""
+    if type(value) is int:
+        return not -5 <= value <= 256
+    return type(value) in (float, complex) or (type(value) in (str, bytes) and len(value) > 1)
 
 
 def _has_stable_text(value: Any) -> bool:

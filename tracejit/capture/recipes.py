@@ -56,8 +56,10 @@ class Recipes:
         if known is not None:
             return known
         cls = type(value)
-        if cls in (int, bool, str, type(None)):
+        if cls in (bool, str, type(None)):
             return repr(value)
+        if cls is int:
+            return recorder.number_text(value)
         if is_a(value, Tensor):
             return self._tensor(value)
         if cls is ObjectIdentity:

@@ -50,7 +50,7 @@ from tracejit.capture.policies import (
     is_a,
 )
 from tracejit.capture.reasons import Reason
-from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, concrete
+from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, concrete, settle_closure
 from tracejit.core.dtypes import DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
@@ -69,6 +69,8 @@ _STATELESS = frozenset(
     }
 )  # fmt: skip
 """Types of values that cannot change, and lead nowhere."""
+_BITS = 2048
+"""Integers with more are not written down: Python limits the length of numbers in texts."""
 _PASSING: tuple[type, ...] = (BaseException, GeneratorType, *DICT_VIEWS)
 """Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
 
@@ -136,6 +138,7 @@ class Recorder:
         self.closing = False  # the call has returned; what still runs is not in its place
         self.reason: Reason | None = None
         self.native_depth = 0
+        self.handled = sys.exception()  # around the call
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
@@ -161,10 +164,17 @@ class Recorder:
         if not self.stopped:
             self.stopped = True
             self.reason = reasons.make(code, detail, user_line())
+            self.settle_closures()
+
+    def settle_closures(self) -> None:
+        """From now on functions that this run made may run as they are."""
+        for value in self._made.values():
+            settle_closure(value)
 
     def let_go(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
         recording, since it would have run earlier: a generator that was not used up, in a local list."""
+        self.settle_closures()
         self.closing = True
         self._made = dict.fromkeys(self._made)
         self.closing = False
@@ -212,7 +222,7 @@ class Recorder:
             self.lines.append(f"if {self._differs(number._text, value)}: return MISS")
 
     def number_text(self, value: int | float) -> str:
-        if is_a(value, float) and not math.isfinite(value):
+        if not math.isfinite(value) if isinstance(value, float) else value.bit_length() > _BITS:
             return self.constant(value)
         return f"({value!r})" if value < 0 or (value == 0 and math.copysign(1.0, value) < 0) else repr(value)
 
@@ -228,6 +238,8 @@ class Recorder:
             return f"{text} != {value!r}"
         if is_a(value, complex):
             return f"repr({text}) != {repr(value)!r}"
+        if is_a(value, int):
+            return f"{text} != {self.number_text(value)}"
         return f"{text} != {value!r}"
 
     # -- reading outside values
@@ -246,7 +258,15 @@ class Recorder:
         return value
 
     def made(self, value: Any) -> Any:
-        """`value` was made by this run, as were the containers in it of which nothing is known yet; returns it."""
+        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it, without symbolic numbers
+        in containers: only variables, and what Python gathers for a starred name, hold those."""
+        return value if type(value) is SymbolicNumber else self._known_as_made(self.settled(value))
+
+    def gathered(self, value: Any) -> Any:
+        """Python has made the tuple, list or dictionary `value` for a starred name; returns it."""
+        return self._known_as_made(value)
+
+    def _known_as_made(self, value: Any) -> Any:
         cls = type(value)
         if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
             return value
@@ -254,12 +274,18 @@ class Recorder:
         if is_a(value, (list, tuple, set, frozenset)):
             for element in builtin_base(cls).__iter__(value):
                 if is_a(element, _CONTAINER_TYPES):
-                    self.made(element)
+                    self._known_as_made(element)
         elif is_a(value, dict):
             for element in dict.values(value):
                 if is_a(element, _CONTAINER_TYPES):
-                    self.made(element)
+                    self._known_as_made(element)
         return value
+
+    def raising(self, error: Any) -> Any:
+        """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
+        if self.is_outside(error) and is_a(error, BaseException):
+            self.stop("raised_again", type(error).__qualname__)
+        return error
 
     def is_made(self, value: Any) -> bool:
         """Whether this run made `value`."""
@@ -417,6 +443,9 @@ class Recorder:
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         raise NotImplementedError
 
+    def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
     def delete_attribute(self, owner: Any, name: str) -> None:
         raise NotImplementedError
 
@@ -444,6 +473,9 @@ class Recorder:
     def iterator(self, value: Any) -> Any:
         raise NotImplementedError
 
+    def mapping(self, value: Any) -> Any:
+        raise NotImplementedError
+
     def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
         raise NotImplementedError
 
@@ -454,6 +486,9 @@ class Recorder:
         raise NotImplementedError
 
     def settled(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def for_place(self, value: Any) -> Any:
         raise NotImplementedError
 
     def guarded_callback(self, value: Any) -> Any:

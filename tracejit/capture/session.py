@@ -21,7 +21,7 @@ from tracejit.capture.entry import Recording
 from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
-from tracejit.capture.symbols import concrete, is_symbolic, plain
+from tracejit.capture.symbols import concrete, released
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.codegen.call_hook import allow, unwatch, watch
@@ -98,7 +98,7 @@ class Session(CallHandlers):
             return
         if self.native_depth:
             package = name.partition(".")[0]
-            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or code.co_filename.startswith("<"):
+            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or package.startswith("namedtuple_"):
                 return
             if _is_importing(frame):  # the library needs a module for the first time, and other packages help to find it
                 return
@@ -143,31 +143,6 @@ class Session(CallHandlers):
         self.read_content(value, deep=True)
         if not isinstance(value, (str, int, float, bool, bytes, tuple, list, dict, type(None), Tensor)):
             self.stop("unsupported_syntax", f"match on a {type(value).__name__}")
-        return value
-
-    def released(self, value: Any, seen: set[int]) -> Any:
-        """A result without symbolic numbers; local containers are changed in place, local tuples made anew."""
-        if is_symbolic(value):
-            return plain(value)
-        if id(value) in seen or self.is_outside(value):
-            return value
-        cls = type(value)
-        if cls is tuple:
-            new = tuple(self.released(v, seen) for v in value)
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-        if cls in (list, dict):
-            seen.add(id(value))
-            for key in range(len(value)) if cls is list else list(value):
-                value[key] = self.released(value[key], seen)
-        elif cls is FunctionType and value.__closure__:
-            seen.add(id(value))
-            for cell in value.__closure__:
-                try:
-                    cell.cell_contents = self.released(cell.cell_contents, seen)
-                except ValueError:  # an empty cell
-                    continue
-        elif cls is MethodType:
-            self.released(value.__func__, seen)
         return value
 
 
@@ -215,6 +190,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         if collecting:
             gc.enable()
         session.stopped = True
+        session.settle_closures()
         current.recorder = previous
         interpreter.release()
-    return recording, session.released(result, set())
+    return recording, released(result, session.is_outside)
