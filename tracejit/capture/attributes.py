@@ -9,6 +9,7 @@ what Python code of the program could have to say in it has been dealt with.
 from __future__ import annotations
 
 import enum
+import functools
 import sys
 import threading
 import types
@@ -241,6 +242,10 @@ class AttributeHandlers(EffectHandlers):
         getter, _ = self.lookup(kind, "__get__")
         if getter is ABSENT:
             return self.read(found, text, symbolic=True) if text else self.fixed(found)
+        if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
+            value = self.call(self.fixed(found.func), (owner,), {})
+            self.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
+            return value
         if type(getter) is types.FunctionType:
             return self.call(getter, (found, owner, cls), {})
         value = found.__get__(owner, cls)
@@ -340,8 +345,9 @@ class AttributeHandlers(EffectHandlers):
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         owner, value = concrete(owner), self.for_place(value)
         cls = type(owner)
-        if type(cls.__setattr__) is types.FunctionType and not is_a(owner, Tensor):
-            self.call(self.lookup(cls, "__setattr__")[0], (owner, name, value), {})
+        store, _ = self.lookup(cls, "__setattr__")
+        if type(store) is types.FunctionType and not is_a(owner, Tensor):
+            self.call(store, (owner, name, value), {})
         elif _stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
         else:
@@ -383,8 +389,9 @@ class AttributeHandlers(EffectHandlers):
     def delete_attribute(self, owner: Any, name: str) -> None:
         owner = concrete(owner)
         cls = type(owner)
-        if type(cls.__delattr__) is types.FunctionType:
-            self.call(self.lookup(cls, "__delattr__")[0], (owner, name), {})
+        delete, _ = self.lookup(cls, "__delattr__")
+        if type(delete) is types.FunctionType:
+            self.call(delete, (owner, name), {})
         elif _stores_as_usual(cls) and type(name) is str:
             self.plain_delete_attribute(owner, name)
         else:

@@ -14,6 +14,7 @@ import datetime
 import decimal
 import functools
 import itertools
+import math
 import operator
 import re
 import string
@@ -35,6 +36,7 @@ from tracejit.capture.policies import (
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
     SHAREABLE,
+    UNARY,
     bound_to,
     is_a,
     is_user_instance,
@@ -47,6 +49,7 @@ __all__ = ["BuiltinCallHandlers"]
 
 _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
+_UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
 _VALUE_TYPES: tuple[type, ...] = (
     *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
@@ -54,6 +57,10 @@ _VALUE_TYPES: tuple[type, ...] = (
 _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
 """Methods of dates that ask for the time, the time zone or the locale."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
+
+
+def _is_iterable(value: Any) -> bool:
+    return hasattr(type(value), "__iter__") or (hasattr(type(value), "__getitem__") and is_user_instance(value))
 
 
 def _is_number(value: Any) -> bool:
@@ -88,6 +95,8 @@ class BuiltinCallHandlers(IterationHandlers):
         if function in _OPERATORS and not keywords and len(arguments) == 2:
             symbol, in_place = _OPERATORS[function]
             return self.binary(symbol, *arguments, in_place=in_place)
+        if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
+            return self.unary(_UNARY_OPERATORS[function], *arguments)
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
         if is_a(owner, _CONTAINER_TYPES):
@@ -214,6 +223,10 @@ class BuiltinCallHandlers(IterationHandlers):
         if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
             name = "__abs__" if function is builtins.abs else "__round__"
             return self.call(self.lookup(type(arguments[0]), name)[0], arguments, keywords)
+        if function in _UNARY_METHODS and arguments and is_user_instance(arguments[0]):
+            method = self.method(arguments[0], _UNARY_METHODS[function])
+            if method is not None:
+                return self.call(method, arguments, keywords)
         if function in _PROTOCOLS and any(map(is_user_instance, arguments)):
             self.stop("unknown_call", f"{function.__name__}() of an object")
         if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
@@ -375,9 +388,9 @@ class BuiltinCallHandlers(IterationHandlers):
         """int(x), list(x), zip(a, b), str(x) ..."""
         return self.made(self._call_pure_type(cls, arguments, keywords))
 
-    def _converted_by(self, cls: Any, method: Any, value: Any) -> Any:
-        """`cls(value)` by the special method of the program."""
-        return cls(Said.by(method.__name__, self.call(method, (value,), {})))
+    def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
+        """`cls(value)` by the special method `name` of the program."""
+        return cls(Said.by(name, self.call(method, (value,), {})))
 
     def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if cls is bool and len(arguments) == 1 and not keywords:
@@ -398,10 +411,10 @@ class BuiltinCallHandlers(IterationHandlers):
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
-            found = [self.lookup(type(arguments[0]), name)[0] for name in _CONVERSIONS[cls]]
-            method = next((m for m in found if m is not ABSENT), None)
+            found = [(name, self.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
+            name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))
             if type(method) is FunctionType:
-                return self._converted_by(cls, method, arguments[0])
+                return self._converted_by(cls, name, method, arguments[0])
         if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
             method = self.method(arguments[0], "__reversed__")
             if method is not None:
@@ -411,8 +424,10 @@ class BuiltinCallHandlers(IterationHandlers):
         elif issubclass(cls, dict) and cls is not collections.Counter:
             arguments = tuple(map(self.pairs, arguments))
         elif cls in _COLLECTIONS:
-            arguments = tuple(self.consumable(a) if hasattr(type(a), "__iter__") else a for a in arguments)
+            arguments = tuple(self.consumable(a) if _is_iterable(a) else a for a in arguments)
         else:
+            if cls in (range, slice):
+                arguments = tuple(map(self.index, arguments))
             for argument in (*arguments, *keywords.values()):
                 self.read_content(argument, deep=True)
         return self.native(lambda: cls(*arguments, **keywords))
@@ -435,6 +450,9 @@ _PROTOCOLS = frozenset(
     }
 )  # fmt: skip
 """Functions that ask special methods of their arguments."""
+_UNARY_METHODS = {
+    builtins.abs: "__abs__", builtins.round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__",
+}  # fmt: skip
 _ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.pow})
 """Functions that round numbers as their context says."""
 _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments

@@ -11,6 +11,7 @@ import datetime
 import decimal
 import enum
 import math
+import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -90,6 +91,13 @@ def _item(cls: type, text: str, key: str) -> str:
 
 def _length(cls: type, text: str) -> str:
     return f"{builtin_base(cls).__name__}.__len__({text})" if is_heap_type(cls) else f"len({text})"
+
+
+def _membership(cls: type, text: str, key: str, negation: str = "") -> str:
+    """A test whether a dictionary has a key, or has not."""
+    if is_heap_type(cls):
+        return f"{negation.strip()} dict.__contains__({text}, {key})".strip()
+    return f"{key}{negation} in {text}"
 
 
 def _get(container: Any, key: Any) -> Any:
@@ -173,12 +181,13 @@ class ContainerHandlers(AttributeHandlers):
                     self.stop("container", "a set of objects")
                 types = self.constant([type(k) for k in content])
                 self.miss_if(f"{_elements(cls, text)} != {list(content)!r} or list(map(type, {_elements(cls, text)})) != {types}")
-            elif _is_table(cls, content):
+            elif _is_table(cls, content) and not any((id(value), i) in self.written for i in range(len(content))):
                 types = self.constant(list(map(type, content)))
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
             else:
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    self.read(item, _item(cls, text, str(i)))
+                    if (id(value), i) not in self.written:
+                        self.read(item, _item(cls, text, str(i)))
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
@@ -258,6 +267,12 @@ class ContainerHandlers(AttributeHandlers):
         base = builtin_base(type(owner))
         if not hasattr(base, "__getitem__"):
             return owner[key]  # it raises what is to be raised
+        if is_a(owner, dict):
+            missing = self.method(owner, "__missing__") if is_user_instance(owner) else None
+            if missing is not None and not self.plain_contains(key, owner):
+                return self.call(missing, (owner, key), {})
+        elif is_user_instance(key) or type(key) is slice:
+            key = self.index(key)
         if self.is_outside(owner):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in self.stored:
@@ -267,45 +282,49 @@ class ContainerHandlers(AttributeHandlers):
         value = _get(owner, key)
         return self.made(value) if type(key) is slice else value
 
-    def _overrides(self, cls: type) -> bool:
-        """Whether a subclass of dict looks items up in its own way."""
-        methods = ("__getitem__", "__missing__", "__contains__")
-        return is_heap_type(cls) and any(type(self.lookup(cls, name)[0]) is FunctionType for name in methods)
-
     def _outside_item(self, owner: Any, key: Any) -> Any:
         text = self.sources[id(owner)]
         cls: Any = type(owner)
         base = builtin_base(cls)
         if type(key) is ObjectIdentity:
             self.stop("object_identity", "an item at id()")
-        if base in _DICT_TYPES and not self._overrides(cls):
+        if base in _DICT_TYPES:
             key_text = self._key_text(key)
             if key_text is not None:
                 place = (id(owner), key)
                 if place in self.stored:
                     return self.stored[place]
                 if place in self.written:
-                    return owner[key]
+                    return base.__getitem__(owner, key)
                 if dict.__contains__(owner, key):
+                    self._guard_presence(owner, text, key_text)
                     return self.read(base.__getitem__(owner, key), _item(cls, text, key_text), symbolic=True)
-                self._guard_absence(text, key_text)
+                self._guard_absence(owner, text, key_text)
                 if base is collections.defaultdict and owner.default_factory is not None:
                     factory = self.get_attribute(owner, "default_factory")
-                    self.set_item(self.call(factory, (), {}), owner, key)
-                return owner[key]
+                    self.plain_set_item(self.call(factory, (), {}), owner, key)
+                return base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 self.stop("container", f"a {cls.__name__} that gets an item of its own")
         elif cls is list and type(key) is int and id(owner) not in self.originals and 0 <= key < len(owner):
-            if id(owner) in self.content_known:
+            place = (id(owner), key)
+            if place in self.stored:
+                return self.stored[place]
+            if place in self.written or id(owner) in self.content_known:
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
         self.read_content(owner)
         value = _get(owner, key)
         return self.made(value) if type(key) is slice else value
 
-    def _guard_absence(self, text: str, key_text: str) -> None:
-        if self.first_time("absent", text, key_text):
-            self.miss_if(f"{key_text} in {text}")
+    def _guard_absence(self, owner: Any, text: str, key_text: str) -> None:
+        if id(owner) not in self.content_known and self.first_time("absent", text, key_text):
+            self.miss_if(_membership(type(owner), text, key_text))
+
+    def _guard_presence(self, owner: Any, text: str, key_text: str) -> None:
+        """Of an instance of a subclass: that it has the key, since its class may have a way to make up items."""
+        if is_heap_type(type(owner)) and id(owner) not in self.content_known and self.first_time("present", text, key_text):
+            self.miss_if(_membership(type(owner), text, key_text, " not"))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         if is_a(owner, Tensor):
@@ -324,8 +343,10 @@ class ContainerHandlers(AttributeHandlers):
 
     def plain_set_item(self, value: Any, owner: Any, key: Any) -> None:
         """The `__setitem__` of a built-in container, past that of a subclass."""
-        cls = type(owner)
+        cls: Any = type(owner)
         base = builtin_base(cls)
+        if not is_a(owner, dict) and (is_user_instance(key) or type(key) is slice):
+            key = self.index(key)
         if not self.is_outside(owner):
             if base not in (list, *_DICT_TYPES):
                 self.stop("container", f"a {cls.__name__}")
@@ -335,17 +356,22 @@ class ContainerHandlers(AttributeHandlers):
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
-        if cls in _DICT_TYPES and self._key_text(key) is not None:
+        if base in _DICT_TYPES and self._key_text(key) is not None:
             value = self.for_place(value)
             self.note_change(owner)
-            owner[key] = plain(value)
+            base.__setitem__(owner, key, plain(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif cls is list and (place := self._settled_key(key)) is not None:
+        elif cls is list and type(key) is int and -self.length(owner) <= key < len(owner):
+            value = self.for_place(value)
+            index = key % len(owner)
+            owner[index] = plain(value)
+            self.note_store((id(owner), index), ItemStore(owner, index, value))
+        elif cls is list and type(key) in (int, slice):
             self.read_content(owner)
             value = self.settled(value)
-            if type(place) is slice and hasattr(type(value), "__iter__"):
+            if type(key) is slice and hasattr(type(value), "__iter__"):
                 value = self.made(list(self.iterate(value)))
-            self._change(owner, "__setitem__", place, value)
+            self._change(owner, "__setitem__", key, value)
         else:
             self.stop("container", f"a {cls.__name__}")
             owner[key] = self.settled(value)
@@ -364,15 +390,16 @@ class ContainerHandlers(AttributeHandlers):
         cls = type(owner)
         base = builtin_base(cls)
         if self.is_outside(owner):
-            if cls in _DICT_TYPES and self._key_text(key) is not None:
-                self.plain_item(owner, key)
+            if base in _DICT_TYPES and self._key_text(key) is not None:
+                if self.plain_contains(key, owner):
+                    self.plain_item(owner, key)
                 self.note_change(owner)
-                del owner[key]
+                base.__delitem__(owner, key)
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
-            if cls is list and (place := self._settled_key(key)) is not None:
+            if cls is list and type(key) in (int, slice):
                 self.read_content(owner)
-                self._change(owner, "__delitem__", place)
+                self._change(owner, "__delitem__", key)
                 return
         if not hasattr(base, "__delitem__"):
             del owner[key]  # it raises what is to be raised
@@ -400,15 +427,15 @@ class ContainerHandlers(AttributeHandlers):
     def plain_contains(self, element: Any, container: Any) -> bool:
         """The `__contains__` of a built-in container, past that of a subclass."""
         if self.is_outside(container):
-            key_text = self._key_text(element) if type(container) in _DICT_TYPES else None
+            key_text = self._key_text(element) if builtin_base(type(container)) in _DICT_TYPES else None
             if key_text is not None:
                 if (id(container), element) not in self.written:
                     text = self.sources[id(container)]
-                    if element not in container:
-                        self._guard_absence(text, key_text)
-                    elif self.first_time("present", text, key_text):
-                        self.miss_if(f"{key_text} not in {text}")
-                return element in container
+                    if not dict.__contains__(container, element):
+                        self._guard_absence(container, text, key_text)
+                    elif id(container) not in self.content_known and self.first_time("present", text, key_text):
+                        self.miss_if(_membership(type(container), text, key_text, " not"))
+                return dict.__contains__(container, element)
         elif not is_a(container, (*_CONTAINERS, *DICT_VIEWS, str, bytes, range)):
             self.stop("container", f"a {type(container).__name__} (operator in)")
         if type(element) is ObjectIdentity and self.is_outside(container):
@@ -604,11 +631,13 @@ class ContainerHandlers(AttributeHandlers):
         self.note_method(MethodCall(owner, name, arguments))
         return result
 
-    def _settled_key(self, key: Any) -> Any:
-        """An index or a slice of a list, without symbolic numbers; None for anything else."""
+    def index(self, key: Any) -> Any:
+        """An index or a slice as numbers: objects of the program are asked for theirs."""
         if type(key) is slice:
-            return slice(*map(concrete, (key.start, key.stop, key.step)))
-        return key if type(key) is int else None
+            return slice(*map(self.index, (key.start, key.stop, key.step)))
+        key = concrete(key)
+        method = self.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
+        return key if method is None else operator.index(Said.by("__index__", self.call(method, (key,), {})))
 
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
         present = self.plain_contains(key, owner)

@@ -74,8 +74,12 @@ class ItemStore:
     value: Any
 
     def statement(self, values: ValueText) -> str:
-        place = f"{values.source(self.container)}[{values.text(self.key)}]"
-        return f"del {place}" if self.value is ABSENT else f"{place} = {values.text(self.value)}"
+        owner, key = values.source(self.container), values.text(self.key)
+        cls = type(self.container)
+        if is_heap_type(cls):  # past the methods of a subclass: their code has been recorded itself
+            method, *stored = ("__delitem__",) if self.value is ABSENT else ("__setitem__", values.text(self.value))
+            return f"{builtin_base(cls).__name__}.{method}({', '.join([owner, key, *stored])})"
+        return f"del {owner}[{key}]" if self.value is ABSENT else f"{owner}[{key}] = {values.text(self.value)}"
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from tracejit.capture.policies import (
     TRANSPARENT_TYPES,
     UNARY,
     is_a,
+    is_heap_type,
     is_library_module,
     is_user_instance,
 )
@@ -103,8 +104,7 @@ class OperatorHandlers(ContainerHandlers):
     def _numpy_scalars(self, compute: Callable[[], Any]) -> Any:
         """An operation of NumPy's scalars.  Where NumPy would warn, each call has to."""
         try:
-            with np.errstate(all="raise"):
-                return self.native(compute)
+            return self.native(lambda: _without_warnings(compute))
         except FloatingPointError:
             self.stop("impure_call", "a warning of NumPy")
         return compute()
@@ -161,6 +161,7 @@ class OperatorHandlers(ContainerHandlers):
         return IN_PLACE[symbol](left, right)
 
     def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """What the special methods of two objects come to; ABSENT where there is one that nothing is known of."""
         name = SPECIAL_NAMES[symbol]
         comparison = symbol in SWAPPED
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if comparison else f"r{name}"
@@ -173,27 +174,47 @@ class OperatorHandlers(ContainerHandlers):
             candidates.reverse()
         if in_place:
             candidates.insert(0, (self.lookup(type(left), f"__i{name}__")[0], left, right))
+        concatenated = symbol in ("+", "*") and [(m, o, other) for m, o, other in candidates if _is_of_sequences(m)]
         for method, owner, other in candidates:
-            if method is ABSENT:
+            if method is ABSENT or method is None or (concatenated and _is_of_sequences(method)):
                 continue
-            if type(method) is FunctionType:
-                result = self.call(method, (owner, other), {})
-            elif type(method) in C_CALLABLES and (
-                method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, str, int, float))
-            ):
-                self.read_content(owner, deep=True)
-                self.read_content(other, deep=True)
-                result = self.native(lambda: method(owner, other))  # noqa: B023  (called at once)
-            elif method is None:
-                continue
-            else:
-                self.stop("unknown_callable", type(method).__name__)
+            result = self._special_method(method, owner, other)
+            if result is ABSENT:
                 return ABSENT
             if result is not NotImplemented:
                 return self.made(result)
         if symbol in ("==", "!="):
             return (left is right) is (symbol == "==")
+        if concatenated:  # Python asks sequences last
+            return self._concatenated(symbol, *concatenated[0])
+        raise TypeError(_unsupported(symbol, left, right, in_place))
+
+    def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
+        """What one special method says; ABSENT where nothing is known of it."""
+        if type(method) is FunctionType:
+            return self.call(method, (owner, other), {})
+        if method is object.__ne__:
+            equal = self.lookup(type(owner), "__eq__")[0]
+            result = NotImplemented if equal is None else self._special_method(equal, owner, other)
+            return result if result is NotImplemented or result is ABSENT else not self.truth(result)
+        if type(method) in C_CALLABLES and (
+            method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, frozenset, str, bytes, int, float))
+        ):
+            self.read_content(owner, deep=True)
+            self.read_content(other, deep=True)
+            return self.native(lambda: method(owner, other))
+        self.stop("unknown_callable", type(method).__name__)
         return ABSENT
+
+    def _concatenated(self, symbol: str, method: Any, owner: Any, other: Any) -> Any:
+        """sequence + other, or sequence * other."""
+        if symbol == "*":
+            if self.lookup(type(other), "__index__")[0] is ABSENT:
+                raise TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}")
+            other = self.index(other)
+        self.read_content(owner)
+        self.read_content(other)
+        return self.made(self.native(lambda: method(owner, other)))
 
     def _has_own(self, base: type, name: str, method: Any) -> bool:
         """Whether `method`, of a subclass, is not what `base` has: then it is asked first."""
@@ -276,6 +297,31 @@ class OperatorHandlers(ContainerHandlers):
         if name == "__format__":
             return format(said, "")
         return format(repr(said) if name == "__repr__" else str(said), specification)
+
+
+def _is_of_sequences(method: Any) -> bool:
+    """Whether this is how C code adds or multiplies sequences, which are no numbers."""
+    return getattr(method, "__objclass__", None) in (list, tuple, str, bytes, collections.deque)
+
+
+def _type_name(value: Any) -> str:
+    """The name of the type of a value in messages of C code."""
+    cls = type(value)
+    return cls.__name__ if is_heap_type(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+
+
+def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:
+    """The message for operands that have no such operator."""
+    if symbol in SWAPPED:
+        return f"{symbol!r} not supported between instances of {_type_name(left)!r} and {_type_name(right)!r}"
+    operator = f"{symbol}=" if in_place else "** or pow()" if symbol == "**" else symbol
+    return f"unsupported operand type(s) for {operator}: {_type_name(left)!r} and {_type_name(right)!r}"
+
+
+def _without_warnings(compute: Callable[[], Any]) -> Any:
+    """What NumPy comes to.  Raises FloatingPointError where it would warn."""
+    with np.errstate(all="raise"):
+        return compute()
 
 
 def _may_be_copied(value: Any) -> bool:
