@@ -24,6 +24,7 @@ from tracejit.capture.policies import (
     instance_dictionary,
     is_a,
     is_empty,
+    is_python_class,
 )
 from tracejit.capture.symbols import ObjectIdentity, is_symbolic
 from tracejit.capture.tensors import RecordingInterpreter
@@ -180,4 +181,5 @@ class Recipes:
 
 def _slots(cls: type) -> list[tuple[str, Any]]:
     """Names and descriptors of the slots of instances."""
-    return [(v.__name__, v) for base in cls.__mro__ for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
+    classes = [base for base in cls.__mro__ if is_python_class(base)]
+    return [(v.__name__, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
