@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -637,7 +637,10 @@ class ContainerHandlers(AttributeHandlers):
             return slice(*map(self.index, (key.start, key.stop, key.step)))
         key = concrete(key)
         method = self.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
-        return key if method is None else operator.index(cast(Any, Said.by("__index__", self.call(method, (key,), {}))))
+        if method is None:
+            return key
+        said: Any = Said.by("__index__", self.call(method, (key,), {}))
+        return operator.index(said)
 
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
         present = self.plain_contains(key, owner)
