@@ -65,7 +65,7 @@ def _looks_up_as_usual(cls: type) -> bool:
 
 def _stores_as_usual(cls: type) -> bool:
     """The same of storing attributes."""
-    return not issubclass(cls, (*_SHARED, threading.local)) and _looks_up_as_usual(cls)
+    return not issubclass(cls, (type, types.ModuleType, threading.local)) and _looks_up_as_usual(cls)
 
 
 def _is_data_descriptor(found: Any) -> bool:
@@ -215,20 +215,13 @@ class AttributeHandlers(EffectHandlers):
             return self.stored[key]
         if expression is None:
             if name == "__context__" and is_a(owner, BaseException):
-                self._guard_context()
-            return self.made(value) if type(value) is tuple or name == "__dict__" else value
+                self.read_handled()
+            return self.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
         if name == "__dict__":
             if not self.is_outside(value):
                 self.register(value, _dictionary_text(type(owner), expression))
             return value
         return value if key in self.written else self.read(value, f"{expression}.{name}", symbolic=True)
-
-    def _guard_context(self) -> None:
-        """The context of an exception is read: what was being handled around the call is part of it."""
-        if self.handled is not None:
-            self.stop("impure_call", "the context of an exception, inside an exception handler,")
-        self.namespace["handled"] = sys.exception
-        self.miss_if("handled() is not None")
 
     def _bound(self, found: Any, text: str, owner: Any, cls: type) -> Any:
         """What `found`, an attribute of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class itself)."""
@@ -363,6 +356,9 @@ class AttributeHandlers(EffectHandlers):
 
     def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
+        if is_a(owner, types.FunctionType) and self.is_made(owner):
+            setattr(owner, name, self.settled(value))
+            return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
             setattr(owner, name, plain(value))

@@ -18,12 +18,12 @@ import math
 import operator
 import re
 import string
-from types import FunctionType, GeneratorType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+import sys
+from types import FunctionType, GeneratorType, MethodDescriptorType, MethodType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
-from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import (
     BINARY,
     BUILTIN_CONTAINERS,
@@ -38,10 +38,12 @@ from tracejit.capture.policies import (
     SHAREABLE,
     UNARY,
     bound_to,
+    builtin_base,
     is_a,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
+from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
@@ -56,6 +58,8 @@ _VALUE_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
 """Methods of dates that ask for the time, the time zone or the locale."""
+_OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
+"""Methods of exceptions that do nothing but what they are for."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
@@ -67,7 +71,7 @@ def _is_number(value: Any) -> bool:
     return is_symbolic(value) or type(value) in (int, float, bool)
 
 
-class BuiltinCallHandlers(IterationHandlers):
+class BuiltinCallHandlers(StandardCallHandlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -87,6 +91,9 @@ class BuiltinCallHandlers(IterationHandlers):
         if is_a(owner, Tensor):
             self.inspect_all((owner, *arguments))
             return self.made(self.native(lambda: function(*arguments, **keywords)))
+        standard = self.standard_call(function)
+        if standard is not None:
+            return standard(self, function, arguments, keywords)
         handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
@@ -108,6 +115,8 @@ class BuiltinCallHandlers(IterationHandlers):
             return self._static_method(function, made_by, arguments, keywords)
         if is_a(owner, GeneratorType) and not self.is_outside(owner):
             return function(*arguments, **keywords)
+        if is_a(owner, BaseException) and not self.is_outside(owner):
+            return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
         name = getattr(function, "__name__", repr(function))
         if name in IMPURE:
             self.stop("impure_call", f"{name}()")
@@ -149,6 +158,16 @@ class BuiltinCallHandlers(IterationHandlers):
                 return None
             if name in ("__eq__", "__ne__") and count == 2:
                 return function(*map(concrete, arguments))
+        if name == "__get__" and cls is FunctionType and count in (2, 3) and arguments[1] is not None and not keywords:
+            return self.made(MethodType(owner, arguments[1]))
+        if (
+            issubclass(cls, BaseException)
+            and is_a(owner, BaseException)
+            and not self.is_outside(owner)
+            and name in _OF_EXCEPTIONS
+        ):
+            keywords = {k: self.settled(v) for k, v in keywords.items()}
+            return self.native(lambda: function(*map(self.settled, arguments), **keywords))
         if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes) and isinstance(plain(owner), cls):
             return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
         self.stop("unknown_call", f"{cls.__name__}.{name}()")
@@ -374,6 +393,16 @@ class BuiltinCallHandlers(IterationHandlers):
     def _next(self, iterator: Any, *default: Any) -> Any:
         return self.advance(iterator, *default)
 
+    def _handled(self) -> Any:
+        """sys.exception()"""
+        self.read_handled()
+        return sys.exception()
+
+    def _handled_parts(self) -> Any:
+        """sys.exc_info()"""
+        self.read_handled()
+        return self.made(sys.exc_info())
+
     def _set_item(self, owner: Any, key: Any, value: Any) -> None:
         self.set_item(value, owner, key)
 
@@ -456,6 +485,8 @@ _UNARY_METHODS = {
 _ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.pow})
 """Functions that round numbers as their context says."""
 _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments
+    sys.exception: (BuiltinCallHandlers._handled, 0, 0),
+    sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),
     builtins.sum: (BuiltinCallHandlers._sum, 1, 2),
     builtins.any: (BuiltinCallHandlers._any, 1, 1),
     builtins.all: (BuiltinCallHandlers._all, 1, 1),

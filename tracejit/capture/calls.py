@@ -34,7 +34,8 @@ from tracejit.capture.policies import (
     is_python_class,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.standard_calls import GETTERS
+from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released
 from tracejit.tensor import Tensor
 
 __all__ = ["CallHandlers"]
@@ -108,7 +109,10 @@ class CallHandlers(BuiltinCallHandlers):
                 if not self.is_made(function):
                     self._guard_function(function)
                 return method(self, function, arguments, keywords)
-            return self.prepare(function)(*arguments, **keywords)
+            converted = self.prepare(function)
+            if self.stopped:  # it may be the function itself
+                return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
+            return converted(*arguments, **keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
             return self.call(unbound, (owner, *arguments), keywords)
@@ -120,6 +124,8 @@ class CallHandlers(BuiltinCallHandlers):
             return self._call_class(function, arguments, keywords)
         if is_a(function, C_CALLABLES):
             return self.call_builtin(function, arguments, keywords)
+        if cls in GETTERS:
+            return self.call_getter(function, arguments, keywords)
         if is_symbolic(function):
             return concrete(function)()
         method, _ = self.lookup(cls, "__call__")
@@ -128,10 +134,13 @@ class CallHandlers(BuiltinCallHandlers):
         self.stop("unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
-    def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _parts_of_partial(self, function: Any) -> None:
         for name in ("func", "args", "keywords"):
             self.admitted(self.get_attribute(function, name))
         self.read_content(function.keywords)
+
+    def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        self._parts_of_partial(function)
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
@@ -220,11 +229,13 @@ class CallHandlers(BuiltinCallHandlers):
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
             super(*arguments)  # it raises what is to be raised
             return SuperProxy(*arguments)
-        if cls is functools.partial or (issubclass(cls, BaseException) and not is_python_class(cls)):
+        if cls is functools.partial or cls in GETTERS or (issubclass(cls, BaseException) and not is_python_class(cls)):
             return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
                 return self.fixed(type(arguments[0]))
+            if cls is MethodType:
+                return self.made(cls(*arguments, **keywords))
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*_class_arguments(cls, arguments), **keywords)
@@ -249,6 +260,8 @@ class CallHandlers(BuiltinCallHandlers):
 
     def _call_constructor(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A constructor that only keeps what it is given."""
+        if cls is functools.partial and arguments and type(arguments[0]) is functools.partial:  # it keeps the parts of that one
+            self._parts_of_partial(arguments[0])
         made = self.made(self.native(lambda: cls(*arguments, **keywords)))
         if cls is functools.partial:
             self.made(made.args)
@@ -268,6 +281,9 @@ class CallHandlers(BuiltinCallHandlers):
             if (arguments or keywords) and type(initialise) is not FunctionType:
                 return cls(*arguments, **keywords)  # it raises what is to be raised
             instance = self.made(object.__new__(cls))
+        elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
+            arguments, keywords = self._plain_arguments(arguments, keywords)
+            instance = create(cls, *arguments, **keywords)
         elif getattr(create, "__self__", None) is base and base in (list, dict, set):
             instance = self.made(create(cls))
             if type(initialise) is not FunctionType:

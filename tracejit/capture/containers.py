@@ -43,7 +43,7 @@ __all__ = ["ContainerHandlers"]
 
 _DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 _LONG = 8
-_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
@@ -129,6 +129,8 @@ class ContainerHandlers(AttributeHandlers):
             type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
         ):  # else equal keys are not the same, or NaN
             return self.number_text(key)
+        if type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key):
+            return self.constant(key)
         if type(key) is tuple:
             texts = [self._key_text(part) for part in key]
             return None if None in texts else f"({''.join(f'{text}, ' for text in texts)})"
@@ -158,7 +160,7 @@ class ContainerHandlers(AttributeHandlers):
             for key, item in list(value.items()):
                 self._read_content(key, True, seen)
                 self._read_content(item, True, seen)
-        elif deep and is_a(value, (list, tuple, set, frozenset)):
+        elif deep and is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for item in list(value):
                 self._read_content(item, True, seen)
 
@@ -167,12 +169,14 @@ class ContainerHandlers(AttributeHandlers):
             concrete(self.stored.pop(place))
 
     def _guard_content(self, value: Any, cls: type) -> None:
-        if is_a(value, (list, tuple, set, frozenset, dict)):
+        if is_a(value, _CONTAINERS):
             self._check_grown(value)
             self.content_known.add(id(value))
             self.keep.append(value)
             text = self.sources[id(value)]
             content = self.originals.get(id(value), value)
+            if is_a(value, collections.deque):
+                self.miss_if(f"{text}.maxlen != {value.maxlen}")
             self.miss_if(f"{_length(cls, text)} != {len(content)}")
             if is_a(value, dict):
                 self._guard_dict(value, content, text)
@@ -192,17 +196,21 @@ class ContainerHandlers(AttributeHandlers):
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
                 self.read(getattr(value, name), f"{text}.{name}")
+        elif is_a(value, BaseException):
+            self.read(value.args, f"{self.sources[id(value)]}.args")
         elif hasattr(cls, "__next__"):
             self.stop("external_iterator", f"a {cls.__name__}")
         elif not (
             cls in TRANSPARENT_TYPES or is_a(value, IDENTITY_TYPES) or has_plain_state(cls)
-            or is_a(value, (int, float, str, bytes, BaseException, FunctionType))
+            or is_a(value, (int, float, str, bytes, FunctionType))
         ):  # fmt: skip
             self.stop("container", f"a {cls.__module__}.{cls.__name__}")
 
     def _check_grown(self, value: Any) -> None:
         """Stop where a list is looked at that has got new elements: its guards would not hold for the next call."""
-        if is_a(value, list) and id(value) in self.originals:
+        if id(value) not in self.originals or not is_a(value, (list, collections.deque)):
+            return
+        if is_a(value, list) or value.maxlen != len(self.originals[id(value)]):
             self.stop("read_after_change", f"a {type(value).__name__}")
 
     def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str) -> None:
@@ -277,7 +285,7 @@ class ContainerHandlers(AttributeHandlers):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in self.stored:
             return self.stored[id(owner), key]
-        if not is_a(owner, (list, tuple, dict, str, range, bytes, np.generic)):
+        if not is_a(owner, (list, tuple, dict, str, range, bytes, collections.deque, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
         value = _get(owner, key)
         return self.made(value) if type(key) is slice else value
@@ -306,7 +314,7 @@ class ContainerHandlers(AttributeHandlers):
                 return base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 self.stop("container", f"a {cls.__name__} that gets an item of its own")
-        elif cls is list and type(key) is int and id(owner) not in self.originals and 0 <= key < len(owner):
+        elif cls in (list, collections.deque) and type(key) is int and id(owner) not in self.originals and 0 <= key < len(owner):
             place = (id(owner), key)
             if place in self.stored:
                 return self.stored[place]
@@ -348,7 +356,7 @@ class ContainerHandlers(AttributeHandlers):
         if not is_a(owner, dict) and (is_user_instance(key) or type(key) is slice):
             key = self.index(key)
         if not self.is_outside(owner):
-            if base not in (list, *_DICT_TYPES):
+            if base not in (list, collections.deque, *_DICT_TYPES):
                 self.stop("container", f"a {cls.__name__}")
                 owner[key] = self.settled(value)
             else:
@@ -361,7 +369,7 @@ class ContainerHandlers(AttributeHandlers):
             self.note_change(owner)
             base.__setitem__(owner, key, plain(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif cls is list and type(key) is int and -self.length(owner) <= key < len(owner):
+        elif cls in (list, collections.deque) and type(key) is int and -self.length(owner) <= key < len(owner):
             value = self.for_place(value)
             index = key % len(owner)
             owner[index] = plain(value)
@@ -403,7 +411,7 @@ class ContainerHandlers(AttributeHandlers):
                 return
         if not hasattr(base, "__delitem__"):
             del owner[key]  # it raises what is to be raised
-        elif self.is_outside(owner) or base not in (list, *_DICT_TYPES):
+        elif self.is_outside(owner) or base not in (list, collections.deque, *_DICT_TYPES):
             self.stop("container", f"a {cls.__name__}")
             del owner[key]
         else:
@@ -443,7 +451,7 @@ class ContainerHandlers(AttributeHandlers):
         self.read_content(container, deep=True)
         self.read_content(element, deep=True)
         self.inspect_all((element,))
-        if is_a(container, (list, tuple)) and self._has_objects(container, element):
+        if is_a(container, (list, tuple, collections.deque)) and self._has_objects(container, element):
             return self._place_of(container, element) is not None
         return self.native(lambda: element in container)
 
@@ -476,7 +484,7 @@ class ContainerHandlers(AttributeHandlers):
             method = self.method(value, "__len__")
             if method is not None:
                 return len(Said(self.call(method, (value,), {})))
-        if self.is_outside(value) and is_a(value, (list, dict, set)):
+        if self.is_outside(value) and is_a(value, (list, dict, set, collections.deque)):
             if id(value) not in self.content_known and self.first_time("len", id(value)):
                 self._check_grown(value)
                 before = self.originals.get(id(value), value)
@@ -492,7 +500,7 @@ class ContainerHandlers(AttributeHandlers):
         """A C method of a list, dict, set or deque."""
         name = function.__name__
         outside = self.is_outside(owner)
-        if outside and builtin_base(type(owner)) not in (list, set, *_DICT_TYPES):
+        if outside and builtin_base(type(owner)) not in (list, set, collections.deque, *_DICT_TYPES):
             self.stop("container", f"a {type(owner).__name__}")
         elif name in READING_METHODS:
             return self.made(self._reading_method(function, name, owner, outside, arguments, keywords))
@@ -610,7 +618,7 @@ class ContainerHandlers(AttributeHandlers):
             return self.plain_delete_item(owner, arguments[0])
         if is_a(owner, dict) and name in ("setdefault", "pop") and count in (1, 2) and self._key_text(arguments[0]) is not None:
             return self._dict_method(function, name, owner, *arguments)
-        if name in ("append", "add"):
+        if name in ("append", "appendleft", "add"):
             self.note_change(owner)
         elif name in ("extend", "update") and count == 1:
             arguments = (self.made(list(self.consumable(arguments[0]))),)

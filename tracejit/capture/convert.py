@@ -115,7 +115,7 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
         node.body = rewriter.visit(node.body)
         inner = rewriter.place(ast.Return(node), node)
     elif isinstance(node, ast.FunctionDef):
-        node.body = rewriter.body(node.body)
+        node.body = rewriter.function_body(node)
         node.decorator_list, node.returns, node.name = [], None, name
         inner = node
     else:

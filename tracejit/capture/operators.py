@@ -50,6 +50,9 @@ _OPERANDS: tuple[type, ...] = (
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
+_SET_METHODS = {"|": "update", "&": "intersection_update", "-": "difference_update", "^": "symmetric_difference_update"}
+
+
 class OperatorHandlers(ContainerHandlers):
     """`a + b`, `a += b`, `-a`, `a < b`, `a in b`, `bool(a)`, f"{a}"."""
 
@@ -73,7 +76,7 @@ class OperatorHandlers(ContainerHandlers):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
                 return result
-        if in_place and is_a(left, (list, dict, set)) and self.is_outside(left):
+        if in_place and is_a(left, (list, dict, set, collections.deque)) and self.is_outside(left):
             return self._in_place_container(symbol, left, right)
         left, right = self.settled(left), self.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
@@ -151,11 +154,14 @@ class OperatorHandlers(ContainerHandlers):
         return self.native(lambda: compute(left, right))
 
     def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
-        if is_a(left, list) and symbol == "+":
+        if is_a(left, (list, collections.deque)) and symbol == "+":
             self.call(left.extend, (list(self.iterate(right)),), {})
             return left
         if is_a(left, dict) and symbol == "|":
             self.call(left.update, (right,), {})
+            return left
+        if is_a(left, set) and symbol in _SET_METHODS and is_a(right, (set, frozenset)):
+            self.call(getattr(left, _SET_METHODS[symbol]), (right,), {})
             return left
         self.stop("container", f"operator {symbol}= on a {type(left).__name__}")
         return IN_PLACE[symbol](left, right)
@@ -253,7 +259,7 @@ class OperatorHandlers(ContainerHandlers):
                 return bool(result)
             if self.method(value, "__len__") is not None:
                 return bool(self.length(value))
-        if is_a(value, (list, tuple, dict, set, frozenset)):
+        if is_a(value, (list, tuple, dict, set, frozenset, collections.deque)):
             return bool(self.length(value) > 0)
         if hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
             if not is_a(value, (np.generic, enum.Enum, range, datetime.timedelta, *DICT_VIEWS)):
@@ -340,7 +346,7 @@ def _has_stable_text(value: Any) -> bool:
     if is_a(value, (list, tuple, set, frozenset)):
         return (not is_user_instance(value) and all(map(_has_stable_text, value))) or _is_record(value)
     if is_a(value, BaseException):
-        return type(value).__module__ == "builtins" and all(map(_has_stable_text, value.args))
+        return all(map(_has_stable_text, value.args))
     return is_a(value, (Tensor, np.generic, np.dtype, DType, enum.Enum, type, types.ModuleType)) or is_symbolic(value)
 
 

@@ -18,6 +18,7 @@ import itertools
 import math
 import operator
 import os
+import re
 import sys
 import types
 import unicodedata
@@ -73,6 +74,7 @@ C_CALLABLES: tuple[type, ...] = (
     types.WrapperDescriptorType,
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
+    type(re.compile("").search),  # another type, for C functions that know the class they belong to
 )
 IDENTITY_TYPES: tuple[type, ...] = (
     *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
@@ -84,7 +86,7 @@ DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.item
 TRANSPARENT_TYPES: frozenset[type] = frozenset(
     {
         *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, collections.OrderedDict, collections.defaultdict, range, slice,
-        decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
+        decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
     }
 )  # fmt: skip
 """Types whose whole state the recorder guards, or that cannot change."""

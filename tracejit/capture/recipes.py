@@ -83,7 +83,7 @@ class Recipes:
         if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
             return recorder.constant(value)
         build = self._builder(value, cls)
-        if build is None or not recorder.is_made(value):
+        if build is None or not (recorder.is_made(value) or (cls in (tuple, frozenset) and not value)):
             recorder.stop("unknown_origin" if build else "unbuildable", cls.__name__)
             return "None"
         return build(value, cls)

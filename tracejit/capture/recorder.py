@@ -21,6 +21,7 @@ import decimal
 import enum
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import (
@@ -32,6 +33,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
     SimpleNamespace,
+    TracebackType,
 )
 from typing import Any
 
@@ -60,18 +62,20 @@ __all__ = ["ABSENT", "Recorder", "Said", "TensorSource", "user_line"]
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
 _PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
-_CONTAINER_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict)
+_CONTAINER_TYPES: tuple[type, ...] = (
+    list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
+)  # fmt: skip
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
 _STATELESS = frozenset(
     {
         *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, SuperProxy, range, CodeType, DType, decimal.Decimal,
-        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
+        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
     }
 )  # fmt: skip
 """Types of values that cannot change, and lead nowhere."""
 _BITS = 2048
 """Integers with more are not written down: Python limits the length of numbers in texts."""
-_PASSING: tuple[type, ...] = (BaseException, GeneratorType, *DICT_VIEWS)
+_PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
 """Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
 
 
@@ -87,6 +91,11 @@ def user_line(fallback: str = "") -> str:
             found = found or place
         frame = frame.f_back  # type: ignore[assignment]
     return found
+
+
+def _is_shared(value: Any) -> bool:
+    """Whether Python has one such object, whoever makes one."""
+    return (type(value) is tuple or type(value) is frozenset) and not value
 
 
 class Said:
@@ -270,8 +279,10 @@ class Recorder:
         cls = type(value)
         if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
             return value
+        if _is_shared(value):
+            return value
         self._made[id(value)] = value
-        if is_a(value, (list, tuple, set, frozenset)):
+        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for element in builtin_base(cls).__iter__(value):
                 if is_a(element, _CONTAINER_TYPES):
                     self._known_as_made(element)
@@ -280,6 +291,13 @@ class Recorder:
                 if is_a(element, _CONTAINER_TYPES):
                     self._known_as_made(element)
         return value
+
+    def read_handled(self) -> None:
+        """The program asks what is being handled: the exception around the call is part of the answer."""
+        if self.handled is not None:
+            self.stop("impure_call", "asking for the exception that is handled around the call")
+        self.namespace["handled"] = sys.exception
+        self.miss_if("handled() is not None")
 
     def raising(self, error: Any) -> Any:
         """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
@@ -314,7 +332,7 @@ class Recorder:
 
     def _explains_itself(self, value: Any) -> bool:
         cls: Any = type(value)
-        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls):
+        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls) or _is_shared(value):
             return True
         if is_a(value, (enum.Enum, type, ModuleType)):  # of which there is one, whatever leads to it
             self.fixed(value)

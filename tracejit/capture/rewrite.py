@@ -402,7 +402,8 @@ class Rewriter(ast.NodeTransformer):
             if isinstance(part, ast.Starred):
                 part.value = visit(part.value, True)
                 return part
-            if isinstance(part, ast.Name) and part.id not in self.globals | self.nonlocals and not after:
+            shared = part.id in self.globals | self.nonlocals if isinstance(part, ast.Name) else True
+            if isinstance(part, ast.Name) and not (shared or after or (starred and self.mangle(part.id) in self.captured)):
                 return part
             name = self.temporary()
             value: ast.expr = ast.Name(name, ast.Load())
@@ -453,6 +454,13 @@ class Rewriter(ast.NodeTransformer):
         return statements
 
     # -- statements
+    def function_body(self, node: ast.FunctionDef) -> list[ast.stmt]:
+        """The body of the function, after what makes known the containers of starred arguments that nested functions read."""
+        names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a and self.mangle(a.arg) in self.captured]
+        first = node.body[0]
+        known = [self.statement(self.handler("gathered", ast.Name(name, ast.Load())), first) for name in names]
+        return [*known, *self.body(node.body)]
+
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
