@@ -56,7 +56,9 @@ class CallHandlers(BuiltinCallHandlers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prepared: dict[int, tuple[FunctionType, Any]] = {}  # by the id of the function -> (that, the instrumented one)
+        self._prepared: dict[
+            int, tuple[FunctionType, Any, Any]
+        ] = {}  # by the id of the function -> that, its code, the instrumented one
 
     def let_go(self) -> None:
         self.closing = True
@@ -146,9 +148,10 @@ class CallHandlers(BuiltinCallHandlers):
     # -- Python functions
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
-        _, known = self._prepared.get(id(function), (None, None))
-        if known is not None and known.__defaults__ is function.__defaults__ and known.__kwdefaults__ is function.__kwdefaults__:
-            return known
+        _, original, known = self._prepared.get(id(function), (None, None, None))
+        if original is function.__code__ and known.__defaults__ is function.__defaults__:
+            if known.__kwdefaults__ is function.__kwdefaults__:
+                return known
         if not self.is_made(function):
             self._guard_function(function)
         try:
@@ -161,7 +164,8 @@ class CallHandlers(BuiltinCallHandlers):
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
-        self._prepared[id(function)] = function, converted
+        converted.__qualname__ = function.__qualname__
+        self._prepared[id(function)] = function, function.__code__, converted
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:

@@ -35,7 +35,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Recorder, Said
-from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain, released
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -251,7 +251,20 @@ class ContainerHandlers(AttributeHandlers):
 
     def for_place(self, value: Any) -> Any:
         """`value`, to be stored in a place: a symbolic number stays one."""
-        return value if is_symbolic(value) else self.settled(value)
+        if is_symbolic(value):
+            return value
+        if self._holds_identity(value, set()):
+            self.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
+            return released(value, self.is_outside)
+        return self.settled(value)
+
+    def _holds_identity(self, value: Any, seen: set[int]) -> bool:
+        """Whether there is an id() in a container that this run made."""
+        if type(value) not in (tuple, list, dict, set) or self.is_outside(value) or id(value) in seen:
+            return False
+        seen.add(id(value))
+        parts = [*value, *value.values()] if type(value) is dict else value
+        return any(type(part) is ObjectIdentity or self._holds_identity(part, seen) for part in parts)
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
@@ -382,7 +395,7 @@ class ContainerHandlers(AttributeHandlers):
             self._change(owner, "__setitem__", key, value)
         else:
             self.stop("container", f"a {cls.__name__}")
-            owner[key] = self.settled(value)
+            owner[released(key)] = self.settled(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         owner, key = concrete(owner), concrete(key)

@@ -84,6 +84,11 @@ class Frame:
         recorder = active()
         return plain(value) if recorder is None else recorder.write_cell(self._cells[name], value)
 
+    def importing(self, module: str, name: str | None = None) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.importing(module, name)
+
     def imported(self, module: str, name: str | None = None) -> None:
         recorder = active()
         if recorder is not None:

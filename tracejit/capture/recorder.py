@@ -301,6 +301,8 @@ class Recorder:
 
     def raising(self, error: Any) -> Any:
         """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
+        if is_a(error, type) and issubclass(error, BaseException):
+            return self.call(error, (), {})
         if self.is_outside(error) and is_a(error, BaseException):
             self.stop("raised_again", type(error).__qualname__)
         return error

@@ -546,14 +546,23 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         self.refuse_shared_names([(a.asname or a.name).split(".")[0] for a in node.names], "an import")
-        return [node, *(self.statement(self.handler("imported", ast.Constant(a.name)), node) for a in node.names)]
+        statements: list[ast.stmt] = []
+        for alias in node.names:
+            name = ast.Constant(alias.name)
+            statements += [
+                self.statement(self.handler("importing", name), node),
+                self.place(ast.Import([alias]), node),
+                self.statement(self.handler("imported", name), node),
+            ]
+        return statements
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
         if node.level or any(a.name == "*" for a in node.names):
             raise NotConvertible("unsupported_syntax", "a relative import inside a function")
         self.refuse_shared_names([a.asname or a.name for a in node.names], "an import")
-        module = ast.Constant(node.module)
-        return [node, *(self.statement(self.handler("imported", module, ast.Constant(a.name)), node) for a in node.names)]
+        module, names = ast.Constant(node.module), [ast.Constant(a.name) for a in node.names]
+        before = [self.statement(self.handler("importing", module, name), node) for name in names]
+        return [*before, node, *(self.statement(self.handler("imported", module, name), node) for name in names)]
 
     def visit_Global(self, node: ast.stmt) -> ast.stmt:
         return node

@@ -54,6 +54,7 @@ class Session(CallHandlers):
     def __init__(self) -> None:
         super().__init__()
         self._hooked = False
+        self._missing: dict[tuple[str, str | None], str] = {}  # imports under way, or failed -> what must not hold
         self._asked = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
@@ -131,8 +132,23 @@ class Session(CallHandlers):
         return positional, {k: self.read(a, f"kwargs[{k!r}]", symbolic=True, argument=True) for k, a in kwargs.items()}
 
     # -- the rest of the handlers
+    def importing(self, name: str, attribute: str | None) -> None:
+        """An import statement follows.  It may fail, and the program may catch that."""
+        module = sys.modules.get(name)
+        if module is None:
+            self._missing[name, None] = f"{name!r} in {self.constant(sys.modules)}"
+        elif attribute is not None and attribute not in module.__dict__:
+            self._missing[name, attribute] = f"{attribute!r} in {self.constant(module.__dict__)}"
+
+    def let_go(self) -> None:
+        for condition in self._missing.values():
+            self.miss_if(condition)
+        super().let_go()
+
     def imported(self, module: ModuleType, name: str, attribute: str | None) -> None:
         """An import statement bound a module, or one of its attributes, to a local name."""
+        self._missing.pop((name, None), None)
+        self._missing.pop((name, attribute), None)
         self.read(module, f"{self.constant(sys.modules)}[{name!r}]")
         if attribute is not None and attribute in module.__dict__:
             concrete(self.read_global(module.__dict__, attribute, module.__dict__[attribute]))

@@ -71,8 +71,8 @@ def plain(value: Any) -> Any:
 
 
 def released(value: Any, kept: Callable[[Any], bool] = lambda _: False) -> Any:
-    """`value` without stand-ins of numbers in it, and in the containers in it: lists and dictionaries are changed in place, tuples made
-    anew.  kept: of which containers it is known that they have none."""
+    """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries and sets are changed in place, tuples
+    made anew.  kept: of which containers it is known that they have none."""
     return _released(value, kept, set())
 
 
@@ -91,6 +91,10 @@ def _released(value: Any, kept: Callable[[Any], bool], seen: set[int]) -> Any:
     cls = type(value)
     if cls is SymbolicNumber or cls is ObjectIdentity:
         return plain(value)
+    if cls is set and any(type(v) is ObjectIdentity for v in value):
+        members = [plain(v) for v in value]
+        value.clear()
+        value.update(members)
     if cls not in (tuple, list, dict) or id(value) in seen or kept(value):
         return value
     seen.add(id(value))
