@@ -60,6 +60,8 @@ _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "t
 """Methods of dates that ask for the time, the time zone or the locale."""
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
 """Methods of exceptions that do nothing but what they are for."""
+_KEPT = {"append": 0, "setdefault": 1, "__setitem__": 1, "update": 0}
+"""Methods that store an argument, at this position, or (update) their keywords."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
@@ -97,6 +99,8 @@ class BuiltinCallHandlers(StandardCallHandlers):
         handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
+        if is_a(owner, _CONTAINER_TYPES):
+            return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -106,8 +110,6 @@ class BuiltinCallHandlers(StandardCallHandlers):
             return self.unary(_UNARY_OPERATORS[function], *arguments)
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
-        if is_a(owner, _CONTAINER_TYPES):
-            return self.container_method(function, owner, arguments, keywords)
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
             return self._value_method(function, arguments, keywords)
         made_by = getattr(function, "__self__", None)
@@ -176,11 +178,18 @@ class BuiltinCallHandlers(StandardCallHandlers):
     def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A C method of a container or of a value, bound."""
         owner = function.__self__
+        if is_a(owner, _CONTAINER_TYPES):
+            return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
-        if is_a(owner, _CONTAINER_TYPES):
-            return self.container_method(function, owner, arguments, keywords)
         return self._value_method(function, arguments, keywords)
+
+    def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
+        kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
+        into = self.for_place if name == "update" and kept >= 0 else self.settled
+        arguments = tuple([self.for_place(a) if i == kept else self.settled(a) for i, a in enumerate(arguments)])
+        return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""

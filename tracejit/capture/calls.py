@@ -9,6 +9,7 @@ from __future__ import annotations
 import decimal
 import enum
 import functools
+import operator
 import sys
 import warnings
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
@@ -56,9 +57,7 @@ class CallHandlers(BuiltinCallHandlers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prepared: dict[
-            int, tuple[FunctionType, Any, Any]
-        ] = {}  # by the id of the function -> that, its code, the instrumented one
+        self._prepared: dict[int, tuple[Any, ...]] = {}  # id of a function -> it, what it consisted of, the instrumented one
 
     def let_go(self) -> None:
         self.closing = True
@@ -148,10 +147,10 @@ class CallHandlers(BuiltinCallHandlers):
     # -- Python functions
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
-        _, original, known = self._prepared.get(id(function), (None, None, None))
-        if original is function.__code__ and known.__defaults__ is function.__defaults__:
-            if known.__kwdefaults__ is function.__kwdefaults__:
-                return known
+        parts = function.__code__, function.__defaults__, function.__kwdefaults__
+        known = self._prepared.get(id(function))
+        if known is not None and all(map(operator.is_, known[1], parts)):
+            return known[2]
         if not self.is_made(function):
             self._guard_function(function)
         try:
@@ -165,7 +164,7 @@ class CallHandlers(BuiltinCallHandlers):
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
         converted.__qualname__ = function.__qualname__
-        self._prepared[id(function)] = function, function.__code__, converted
+        self._prepared[id(function)] = function, parts, converted
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:

@@ -96,7 +96,7 @@ def _length(cls: type, text: str) -> str:
 def _membership(cls: type, text: str, key: str, negation: str = "") -> str:
     """A test whether a dictionary has a key, or has not."""
     if is_heap_type(cls):
-        return f"{negation.strip()} dict.__contains__({text}, {key})".strip()
+        return f"{negation.strip()} {builtin_base(cls).__name__}.__contains__({text}, {key})".strip()
     return f"{key}{negation} in {text}"
 
 
@@ -216,6 +216,8 @@ class ContainerHandlers(AttributeHandlers):
     def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str) -> None:
         texts = {key: self._key_text(key) for key in dict.__iter__(content)}
         if None in texts.values():
+            texts = self._object_keys(value, content, text)
+        if None in texts.values():
             self.stop("container", "a dict with unusual keys")
             return
         if texts:
@@ -226,6 +228,16 @@ class ContainerHandlers(AttributeHandlers):
             place = (id(value), key)
             if place not in self.written:
                 self.read(dict.__getitem__(content, key), _item(type(value), text, str(key_text)))
+
+    def _object_keys(self, value: Any, content: dict[Any, Any], text: str) -> dict[Any, str | None]:
+        """Expressions of keys that are found by their identity, and of which only their place is known."""
+        keys = self.variable()
+        self.lines.append(f"{keys} = {_elements(type(value), text)}")
+        self.miss_if(f"len({keys}) != {len(content)}")
+        for i, key in enumerate(dict.__iter__(content)):
+            if type(key).__hash__ is object.__hash__ and not self.is_outside(key) and not self.is_made(key):
+                self.read(key, f"{keys}[{i}]")
+        return {key: self._key_text(key) for key in dict.__iter__(content)}
 
     def settled(self, value: Any) -> Any:
         """`value` for C code, or to be kept anywhere but in a variable: symbolic numbers in it, and in local containers in it, replaced by
@@ -448,15 +460,16 @@ class ContainerHandlers(AttributeHandlers):
     def plain_contains(self, element: Any, container: Any) -> bool:
         """The `__contains__` of a built-in container, past that of a subclass."""
         if self.is_outside(container):
-            key_text = self._key_text(element) if builtin_base(type(container)) in _DICT_TYPES else None
+            base = builtin_base(type(container))
+            key_text = self._key_text(element) if base in (set, frozenset, *_DICT_TYPES) else None
             if key_text is not None:
                 if (id(container), element) not in self.written:
                     text = self.sources[id(container)]
-                    if not dict.__contains__(container, element):
+                    if not base.__contains__(self._original(container, base), element):
                         self._guard_absence(container, text, key_text)
                     elif id(container) not in self.content_known and self.first_time("present", text, key_text):
                         self.miss_if(_membership(type(container), text, key_text, " not"))
-                return dict.__contains__(container, element)
+                return bool(base.__contains__(container, element))
         elif not is_a(container, (*_CONTAINERS, *DICT_VIEWS, str, bytes, range)):
             self.stop("container", f"a {type(container).__name__} (operator in)")
         if type(element) is ObjectIdentity and self.is_outside(container):
@@ -467,6 +480,11 @@ class ContainerHandlers(AttributeHandlers):
         if is_a(container, (list, tuple, collections.deque)) and self._has_objects(container, element):
             return self._place_of(container, element) is not None
         return self.native(lambda: element in container)
+
+    def _original(self, container: Any, base: Any) -> Any:
+        """A set as it was before this run changed it; the changes of a dictionary are places."""
+        before = self.originals.get(id(container)) if base is set else None
+        return container if before is None else set(before)
 
     def check_order(self, value: Any) -> None:
         """Stop where the order of a set depends on where its elements lie in memory."""
@@ -648,8 +666,11 @@ class ContainerHandlers(AttributeHandlers):
 
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
-        result = getattr(builtin_base(type(owner)), name)(owner, *arguments)
+        place = (id(owner), len(owner))
+        result = getattr(builtin_base(type(owner)), name)(owner, *map(plain, arguments))
         self.note_method(MethodCall(owner, name, arguments))
+        if name == "append":
+            self._remember(place, *arguments)
         return result
 
     def index(self, key: Any) -> Any:
