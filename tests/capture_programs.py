@@ -9,18 +9,28 @@ from __future__ import annotations
 import contextlib
 import io
 
+import programs_collections
 import programs_containers
+import programs_control
 import programs_eager
+import programs_functions
 import programs_language
+import programs_numbers
 import programs_objects
+import programs_order
 import programs_reach
+import programs_records
+import programs_special_methods
+import programs_state
+import programs_tensor_state
 import programs_tensors
 from corpus_facts import facts, rounded
 from registered_programs import PROGRAMS
 
 __all__ = [
-    "PROGRAMS", "programs_containers", "programs_eager", "programs_language", "programs_objects", "programs_reach", "programs_tensors",
-    "run",
+    "PROGRAMS", "programs_collections", "programs_containers", "programs_control", "programs_eager", "programs_functions",
+    "programs_language", "programs_numbers", "programs_objects", "programs_order", "programs_reach", "programs_records",
+    "programs_special_methods", "programs_state", "programs_tensor_state", "programs_tensors", "run",
 ]  # fmt: skip
 
 ROUNDS = 3

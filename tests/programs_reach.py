@@ -735,7 +735,7 @@ def gauss_draws():
     return fn, [lambda f: f(x(1))] * 3, lambda: generator.random()
 
 
-@program(reason="external_iterator")
+@program()
 def elements_of_a_deque():
     box = Scale()
     items = collections.deque([box])
@@ -746,7 +746,7 @@ def elements_of_a_deque():
     return fn, with_change(lambda: setattr(box, "k", box.k + 1)), None
 
 
-@program(reason="container")
+@program()
 def item_of_a_deque():
     items = collections.deque([2.0])
 

@@ -15,6 +15,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from wrong_programs import CALLBACKS, CALLS, CAUGHT, NESTED
 
 import tracejit as T
 from tracejit.config import override
@@ -328,6 +329,9 @@ STATEMENTS = (
 )
 
 
+PROGRAMS = [*(f"z = {e}" for e in (*EXPRESSIONS, *CALLS, *CALLBACKS)), *STATEMENTS, *NESTED, *CAUGHT]
+
+
 def program(name, statements):
     """`prog(x, n, f, st, none)` in a world of its own."""
     lines = ["def prog(x, n=3, f=2.5, st='abc', none=None):", "y = x * 2", *statements.splitlines(), "return y"]
@@ -374,7 +378,7 @@ def state(function):
 
 
 @pytest.mark.parametrize("hot_calls", [0, 1])
-@pytest.mark.parametrize("statements", [*(f"z = {e}" for e in EXPRESSIONS), *STATEMENTS])
+@pytest.mark.parametrize("statements", PROGRAMS)
 def test_an_error_is_the_eager_one(statements, hot_calls):
     eager, function = (program(statements.splitlines()[0][:30], statements) for _ in range(2))
     with override(hot_calls=hot_calls):

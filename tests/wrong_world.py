@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
+import contextlib
 import dataclasses
 import enum
 import functools
+import heapq
+import itertools
 import math
 import operator
+import re
+import sys
+import traceback
 import types
 
 import tracejit as T

@@ -9,6 +9,7 @@ what Python code of the program could have to say in it has been dealt with.
 from __future__ import annotations
 
 import enum
+import functools
 import sys
 import threading
 import types
@@ -24,6 +25,7 @@ from tracejit.capture.policies import (
     instance_dictionary,
     is_a,
     is_changeable,
+    is_empty,
     is_heap_type,
     is_library_module,
 )
@@ -63,7 +65,7 @@ def _looks_up_as_usual(cls: type) -> bool:
 
 def _stores_as_usual(cls: type) -> bool:
     """The same of storing attributes."""
-    return not issubclass(cls, (*_SHARED, threading.local)) and _looks_up_as_usual(cls)
+    return not issubclass(cls, (type, types.ModuleType, threading.local)) and _looks_up_as_usual(cls)
 
 
 def _is_data_descriptor(found: Any) -> bool:
@@ -82,10 +84,14 @@ class AttributeHandlers(EffectHandlers):
     def lookup(self, cls: type, name: str) -> tuple[Any, str]:
         """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is empty where no such class can
         change.  Data has still to be read, by whoever needs it."""
-        mro = _class_mro(cls)
+        return self._lookup_in(self.read_mro(cls), name)
+
+    def read_mro(self, cls: type) -> tuple[type, ...]:
+        """The classes that `cls` inherits from, guarded."""
+        mro: tuple[type, ...] = _class_mro(cls)
         if is_heap_type(cls) and self.first_time("mro", cls):
             self.miss_if(f"{self.constant(cls)}.__mro__ is not {self.constant(mro)}")
-        return self._lookup_in(mro, name)
+        return mro
 
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, str]:
         for cls in classes:
@@ -196,13 +202,21 @@ class AttributeHandlers(EffectHandlers):
         getter, _ = self.lookup(type(found), "__get__")
         if type(getter) is types.FunctionType:
             return self.call(getter, (found, owner, type(owner)), {})
-        value = object.__getattribute__(owner, name)
         key = (id(owner), name)
+        expression = self.sources.get(id(owner))
+        try:
+            value = object.__getattribute__(owner, name)
+        except AttributeError:  # an empty slot; the program may catch it
+            if expression is not None and key not in self.written:
+                self.namespace["is_empty"] = is_empty
+                self.miss_if(f"not is_empty({self.constant(found)}, {expression})")
+            raise
         if key in self.stored:
             return self.stored[key]
-        expression = self.sources.get(id(owner))
         if expression is None:
-            return self.made(value) if type(value) is tuple else value
+            if name == "__context__" and is_a(owner, BaseException):
+                self.read_handled()
+            return self.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
         if name == "__dict__":
             if not self.is_outside(value):
                 self.register(value, _dictionary_text(type(owner), expression))
@@ -221,6 +235,10 @@ class AttributeHandlers(EffectHandlers):
         getter, _ = self.lookup(kind, "__get__")
         if getter is ABSENT:
             return self.read(found, text, symbolic=True) if text else self.fixed(found)
+        if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
+            value = self.call(self.fixed(found.func), (owner,), {})
+            self.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
+            return value
         if type(getter) is types.FunctionType:
             return self.call(getter, (found, owner, cls), {})
         value = found.__get__(owner, cls)
@@ -304,8 +322,7 @@ class AttributeHandlers(EffectHandlers):
         instance = proxy.instance
         of_class = is_a(instance, type) and issubclass(instance, proxy.cls)
         cls = instance if of_class else type(instance)
-        mro = _class_mro(cls)
-        self.lookup(cls, "__class__")  # guards the MRO
+        mro = self.read_mro(cls)
         found, text = ABSENT, ""
         if name != "__class__" and proxy.cls in mro:
             found, text = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
@@ -319,10 +336,11 @@ class AttributeHandlers(EffectHandlers):
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
-        owner = concrete(owner)
+        owner, value = concrete(owner), self.for_place(value)
         cls = type(owner)
-        if type(cls.__setattr__) is types.FunctionType and not is_a(owner, Tensor):
-            self.call(self.lookup(cls, "__setattr__")[0], (owner, name, value), {})
+        store, _ = self.lookup(cls, "__setattr__")
+        if type(store) is types.FunctionType and not is_a(owner, Tensor):
+            self.call(store, (owner, name, value), {})
         elif _stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
         else:
@@ -338,6 +356,9 @@ class AttributeHandlers(EffectHandlers):
 
     def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
+        if is_a(owner, types.FunctionType) and self.is_made(owner):
+            setattr(owner, name, self.settled(value))
+            return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
             setattr(owner, name, plain(value))
@@ -357,14 +378,16 @@ class AttributeHandlers(EffectHandlers):
             self.stop("descriptor", f"{type(owner).__name__}.{name}")
             setattr(owner, name, plain(value))
             return
+        self._note_instance(owner)
         object.__setattr__(owner, name, plain(value))
         self.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         owner = concrete(owner)
         cls = type(owner)
-        if type(cls.__delattr__) is types.FunctionType:
-            self.call(self.lookup(cls, "__delattr__")[0], (owner, name), {})
+        delete, _ = self.lookup(cls, "__delattr__")
+        if type(delete) is types.FunctionType:
+            self.call(delete, (owner, name), {})
         elif _stores_as_usual(cls) and type(name) is str:
             self.plain_delete_attribute(owner, name)
         else:
@@ -383,5 +406,12 @@ class AttributeHandlers(EffectHandlers):
             self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
         elif self.is_outside(owner) and name in instance:
             self.instance_attribute(owner, name, fallback=False)
+        self._note_instance(owner)
         object.__delattr__(owner, name)
         self.note_attribute(owner, name, ABSENT)
+
+    def _note_instance(self, owner: Any) -> None:
+        """An attribute of `owner` is about to be changed."""
+        instance = instance_dictionary(owner) if self.is_outside(owner) else None
+        if instance is not None:
+            self.note_change(instance)

@@ -7,32 +7,43 @@ the recording, and runs.
 from __future__ import annotations
 
 import _abc
+import abc
 import builtins
 import collections
 import datetime
+import decimal
 import functools
+import itertools
+import math
 import operator
 import re
-from types import FunctionType, GeneratorType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+import string
+import sys
+from types import FunctionType, GeneratorType, MethodDescriptorType, MethodType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
-from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import (
     BINARY,
+    BUILTIN_CONTAINERS,
     CALLED_BACK,
     CALLED_BY_NAME,
     COMPUTED_NUMBERS,
     IMPURE,
     IN_PLACE,
+    PREDICATES,
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
+    SHAREABLE,
+    UNARY,
     bound_to,
+    builtin_base,
     is_a,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
+from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.tensor import Tensor
 
@@ -40,16 +51,29 @@ __all__ = ["BuiltinCallHandlers"]
 
 _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
+_UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
 _VALUE_TYPES: tuple[type, ...] = (
     *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
 )  # fmt: skip
 _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
 """Methods of dates that ask for the time, the time zone or the locale."""
+_OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
+"""Methods of exceptions that do nothing but what they are for."""
+_KEPT = {"append": 0, "setdefault": 1, "__setitem__": 1, "update": 0}
+"""Methods that store an argument, at this position, or (update) their keywords."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
-class BuiltinCallHandlers(IterationHandlers):
+def _is_iterable(value: Any) -> bool:
+    return hasattr(type(value), "__iter__") or (hasattr(type(value), "__getitem__") and is_user_instance(value))
+
+
+def _is_number(value: Any) -> bool:
+    return is_symbolic(value) or type(value) in (int, float, bool)
+
+
+class BuiltinCallHandlers(StandardCallHandlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -69,18 +93,23 @@ class BuiltinCallHandlers(IterationHandlers):
         if is_a(owner, Tensor):
             self.inspect_all((owner, *arguments))
             return self.made(self.native(lambda: function(*arguments, **keywords)))
+        standard = self.standard_call(function)
+        if standard is not None:
+            return standard(self, function, arguments, keywords)
         handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
+        if is_a(owner, _CONTAINER_TYPES):
+            return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
             symbol, in_place = _OPERATORS[function]
             return self.binary(symbol, *arguments, in_place=in_place)
+        if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
+            return self.unary(_UNARY_OPERATORS[function], *arguments)
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
-        if is_a(owner, _CONTAINER_TYPES):
-            return self.container_method(function, owner, arguments, keywords)
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
             return self._value_method(function, arguments, keywords)
         made_by = getattr(function, "__self__", None)
@@ -88,6 +117,8 @@ class BuiltinCallHandlers(IterationHandlers):
             return self._static_method(function, made_by, arguments, keywords)
         if is_a(owner, GeneratorType) and not self.is_outside(owner):
             return function(*arguments, **keywords)
+        if is_a(owner, BaseException) and not self.is_outside(owner):
+            return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
         name = getattr(function, "__name__", repr(function))
         if name in IMPURE:
             self.stop("impure_call", f"{name}()")
@@ -129,6 +160,16 @@ class BuiltinCallHandlers(IterationHandlers):
                 return None
             if name in ("__eq__", "__ne__") and count == 2:
                 return function(*map(concrete, arguments))
+        if name == "__get__" and cls is FunctionType and count in (2, 3) and arguments[1] is not None and not keywords:
+            return self.made(MethodType(owner, arguments[1]))
+        if (
+            issubclass(cls, BaseException)
+            and is_a(owner, BaseException)
+            and not self.is_outside(owner)
+            and name in _OF_EXCEPTIONS
+        ):
+            keywords = {k: self.settled(v) for k, v in keywords.items()}
+            return self.native(lambda: function(*map(self.settled, arguments), **keywords))
         if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes) and isinstance(plain(owner), cls):
             return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
         self.stop("unknown_call", f"{cls.__name__}.{name}()")
@@ -137,11 +178,18 @@ class BuiltinCallHandlers(IterationHandlers):
     def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A C method of a container or of a value, bound."""
         owner = function.__self__
+        if is_a(owner, _CONTAINER_TYPES):
+            return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
-        if is_a(owner, _CONTAINER_TYPES):
-            return self.container_method(function, owner, arguments, keywords)
         return self._value_method(function, arguments, keywords)
+
+    def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
+        kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
+        into = self.for_place if name == "update" and kept >= 0 else self.settled
+        arguments = tuple([self.for_place(a) if i == kept else self.settled(a) for i, a in enumerate(arguments)])
+        return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""
@@ -150,9 +198,17 @@ class BuiltinCallHandlers(IterationHandlers):
         if is_a(owner, re.Pattern):  # the replacement may be a function
             arguments = tuple(map(self.guarded_callback, arguments))
         arguments = tuple(self.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
-        for value in (*arguments, *keywords.values()):
-            if function.__name__ in ("format", "format_map", "__format__"):
+        values = (*arguments, *keywords.values())
+        if function.__name__ in ("format", "format_map") and is_a(owner, str):
+            for value in values:
                 self.check_text(value)
+            parts = self.unwatched(lambda: list(string.Formatter().parse(owner)))
+            reaches = any("." in name or "[" in name for _, name, _, _ in parts if name)
+            if reaches and not all(type(value) in (*PRIMITIVE_TYPES, *BUILTIN_CONTAINERS) for value in values):
+                self.stop("object_text", "what str.format() finds in an object")
+            if any(is_a(value, decimal.Decimal) for value in values):
+                self.stop("impure_call", "a format that depends on the decimal context")
+        for value in values:
             self.read_content(value, deep=True)
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
@@ -171,25 +227,38 @@ class BuiltinCallHandlers(IterationHandlers):
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
+        called = self.guarded_predicate if function in PREDICATES else self.guarded_callback
         places = CALLED_BACK.get(function, ())
-        arguments = tuple(self.guarded_callback(a) if i in places else a for i, a in enumerate(arguments))
-        return arguments, {k: self.guarded_callback(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
+        arguments = tuple(called(a) if i in places else a for i, a in enumerate(arguments))
+        return arguments, {k: called(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
+
+    def guarded_predicate(self, value: Any) -> Any:
+        """The same of a callable, or None, of whose results C code asks the truth."""
+        if value is None:
+            return self.truth
+        call = self.guarded_callback(value)
+        return (lambda *arguments: self.truth(call(*arguments))) if callable(call) else call
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
+            return self._extreme(function, arguments, keywords)
+        if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
+            elements = list(self.iterate(arguments[0]))
+            return self.made(self.in_order(elements, **keywords))
         arguments, keywords = self.with_callbacks(function, arguments, keywords)
         if function is functools.reduce and len(arguments) > 1:
             arguments = (arguments[0], self.iterate(arguments[1]), *arguments[2:])
-        if function in _CONSUMERS and arguments:
-            if len(arguments) == 1:
-                consumed = self.consumable(arguments[0])
-                arguments = (consumed if is_a(consumed, (list, tuple, dict, set)) else self.made(list(consumed)),)
-            if any(is_a(a, Tensor) or is_user_instance(a) for a in self._compared(arguments)):
-                return self._consume(function, arguments, keywords)
         if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
             name = "__abs__" if function is builtins.abs else "__round__"
             return self.call(self.lookup(type(arguments[0]), name)[0], arguments, keywords)
+        if function in _UNARY_METHODS and arguments and is_user_instance(arguments[0]):
+            method = self.method(arguments[0], _UNARY_METHODS[function])
+            if method is not None:
+                return self.call(method, arguments, keywords)
         if function in _PROTOCOLS and any(map(is_user_instance, arguments)):
             self.stop("unknown_call", f"{function.__name__}() of an object")
+        if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
+            self.stop("impure_call", f"{function.__name__}() by the decimal context")
         if any(type(a) is ObjectIdentity for a in arguments):
             self.stop("object_identity", f"{function.__name__}() of an id()")
         if function in (builtins.format, builtins.repr, builtins.ascii):
@@ -202,33 +271,58 @@ class BuiltinCallHandlers(IterationHandlers):
             return self._numpy_scalars(lambda: function(*arguments, **keywords))
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
-    @staticmethod
-    def _compared(arguments: tuple[Any, ...]) -> Any:
-        return arguments[0] if len(arguments) == 1 else arguments
-
-    def _consume(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """all, any, max, min, sorted over objects: their comparisons and truth values go through the recorder."""
-        elements = list(self._compared(arguments))
-        if function is builtins.all:
-            return all(self.truth(e) for e in elements)
-        if function is builtins.any:
-            return any(self.truth(e) for e in elements)
-        if keywords or function is builtins.sorted or any(is_user_instance(e) and not is_a(e, Tensor) for e in elements):
-            return self.made(self.native(lambda: function(*arguments, **keywords)))
-        best = elements[0]
-        for element in elements[1:]:
-            if self.truth(self.binary(">" if function is builtins.max else "<", element, best)):
-                best = element
+    def _extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """max and min: keys and comparisons come in Python's order, between the elements."""
+        if len(arguments) > 1 and "default" in keywords:
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
+        key = keywords.get("key")
+        if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
+            return function(values, **keywords)
+        symbol = ">" if function is builtins.max else "<"
+        found = False
+        best = best_key = None
+        for value in values:
+            value_key = value if key is None else self.call(key, (value,), {})
+            if not found or self.truth(self.binary(symbol, value_key, best_key)):
+                found, best, best_key = True, value, value_key
+        if not found:
+            return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
         return best
+
+    # -- builtins with a handler of their own
+    def _any(self, values: Any) -> bool:
+        return any(self.truth(value) for value in self.iterate(values))
+
+    def _all(self, values: Any) -> bool:
+        return all(self.truth(value) for value in self.iterate(values))
 
     # -- builtins with a handler of their own
     def _sum(self, values: Any, start: Any = 0) -> Any:
         if is_a(start, (str, bytes, bytearray)):
             return sum(values, start)  # it raises what is to be raised
-        total = start
-        for value in self.iterate(values):
+        elements = iter(self.iterate(values))
+        numbers, rest = [], []
+        if _is_number(start):
+            for value in elements:
+                if not _is_number(value):
+                    rest.append(value)
+                    break
+                numbers.append(value)
+        total = self._sum_of_numbers(numbers, start) if numbers else start
+        for value in itertools.chain(rest, elements):
             total = self.binary("+", total, value)
         return total
+
+    def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
+        """Not one addition after the other: Python may carry the errors of floating-point additions along."""
+        result = sum(map(plain, numbers), plain(start))
+        if not any(map(is_symbolic, (start, *numbers))):
+            return result
+        if type(result) not in (int, float) or result != result:
+            return sum(map(concrete, numbers), concrete(start))
+        first, *texts = [n._text if is_symbolic(n) else self.number_text(n) for n in (start, *numbers)]
+        return self.define_number(f"sum(({''.join(f'{text}, ' for text in texts)}), {first})", result, check_type=True)
 
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         name = concrete(name)
@@ -252,7 +346,10 @@ class BuiltinCallHandlers(IterationHandlers):
         self.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
-        return ObjectIdentity(value)
+        if is_symbolic(value) or is_a(value, (*PRIMITIVE_TYPES, *SHAREABLE)):  # guards do not tell which object it is
+            self.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
+            return id(plain(value))
+        return ObjectIdentity(value, self)
 
     def _hash(self, value: Any) -> int:
         value = concrete(value)
@@ -270,15 +367,26 @@ class BuiltinCallHandlers(IterationHandlers):
         return self._class_test(builtins.issubclass, value, classes)
 
     def _class_test(self, function: Any, value: Any, classes: Any) -> bool:
-        self.read_content(classes, deep=True)
-        candidates = classes if is_a(classes, tuple) else (classes,)
-        if any(type(c) is not type for c in candidates):  # abstract classes: registrations count
-            self.namespace["abstract_token"] = _abc.get_cache_token
+        if is_a(classes, tuple):
+            self.read_content(classes)
+            return any(self._class_test(function, value, candidate) for candidate in classes)
+        value = plain(value)
+        kind = type(classes)
+        if kind is type:
+            self.read_mro(type(value))
+            if is_a(value, type):
+                self.read_mro(value)
+        elif not (function is builtins.isinstance and type(value) is classes):
+            name = f"__{'instance' if function is builtins.isinstance else 'subclass'}check__"
+            check = self.lookup(kind, name)[0]
+            if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
+                return self.truth(self.call(check, (classes, value), {}))
+            self.namespace["abstract_token"] = _abc.get_cache_token  # abstract classes: registrations count
             self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
-        return bool(self.native(lambda: function(plain(value), classes)))
+        return bool(self.native(lambda: function(value, classes)))
 
     def _callable(self, value: Any) -> bool:
-        return callable(plain(value))
+        return self.lookup(type(plain(value)), "__call__")[0] is not ABSENT
 
     def _repr(self, value: Any) -> str:
         return self.formatted(value, ord("r"), "")
@@ -294,6 +402,16 @@ class BuiltinCallHandlers(IterationHandlers):
     def _next(self, iterator: Any, *default: Any) -> Any:
         return self.advance(iterator, *default)
 
+    def _handled(self) -> Any:
+        """sys.exception()"""
+        self.read_handled()
+        return sys.exception()
+
+    def _handled_parts(self) -> Any:
+        """sys.exc_info()"""
+        self.read_handled()
+        return self.made(sys.exc_info())
+
     def _set_item(self, owner: Any, key: Any, value: Any) -> None:
         self.set_item(value, owner, key)
 
@@ -308,9 +426,9 @@ class BuiltinCallHandlers(IterationHandlers):
         """int(x), list(x), zip(a, b), str(x) ..."""
         return self.made(self._call_pure_type(cls, arguments, keywords))
 
-    def _converted_by(self, cls: Any, method: Any, value: Any) -> Any:
-        """`cls(value)` by the special method of the program."""
-        return cls(Said.by(method.__name__, self.call(method, (value,), {})))
+    def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
+        """`cls(value)` by the special method `name` of the program."""
+        return cls(Said.by(name, self.call(method, (value,), {})))
 
     def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if cls is bool and len(arguments) == 1 and not keywords:
@@ -320,27 +438,34 @@ class BuiltinCallHandlers(IterationHandlers):
         if cls in (map, filter) or cls.__module__ == "itertools":
             arguments, keywords = self.with_callbacks(cls, arguments, {k: self.settled(v) for k, v in keywords.items()})
             places = CALLED_BACK.get(cls, ())
+            depths = (0, 1) if cls is itertools.starmap else (0,) * len(arguments)
             arguments = tuple(
-                self.iterate(a) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
-                for i, a in enumerate(arguments)
+                self.iterate(a, depth) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
+                for i, (a, depth) in enumerate(zip(arguments, depths, strict=False))
             )
+            if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
+                arguments = (arguments[0], map(self.truth, arguments[1]))
             return cls(*arguments, **keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
-            found = [self.lookup(type(arguments[0]), name)[0] for name in _CONVERSIONS[cls]]
-            method = next((m for m in found if m is not ABSENT), None)
+            found = [(name, self.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
+            name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))
             if type(method) is FunctionType:
-                return self._converted_by(cls, method, arguments[0])
+                return self._converted_by(cls, name, method, arguments[0])
         if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
             method = self.method(arguments[0], "__reversed__")
             if method is not None:
                 return self.call(method, (arguments[0],), {})
         if cls is collections.defaultdict and arguments:
-            arguments = (arguments[0], *(self.consumable(a) for a in arguments[1:]))
+            arguments = (arguments[0], *map(self.pairs, arguments[1:]))
+        elif issubclass(cls, dict) and cls is not collections.Counter:
+            arguments = tuple(map(self.pairs, arguments))
         elif cls in _COLLECTIONS:
-            arguments = tuple(self.consumable(a) if hasattr(type(a), "__iter__") else a for a in arguments)
+            arguments = tuple(self.consumable(a) if _is_iterable(a) else a for a in arguments)
         else:
+            if cls in (range, slice):
+                arguments = tuple(map(self.index, arguments))
             for argument in (*arguments, *keywords.values()):
                 self.read_content(argument, deep=True)
         return self.native(lambda: cls(*arguments, **keywords))
@@ -352,7 +477,7 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 _COLLECTIONS = frozenset(
     {
-        list, tuple, set, frozenset, enumerate, zip, dict, collections.OrderedDict, collections.deque, collections.Counter,
+        list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter,
     }
 )  # fmt: skip
 _PROTOCOLS = frozenset(
@@ -363,9 +488,17 @@ _PROTOCOLS = frozenset(
     }
 )  # fmt: skip
 """Functions that ask special methods of their arguments."""
-_CONSUMERS = frozenset({builtins.all, builtins.any, builtins.max, builtins.min, builtins.sorted})
+_UNARY_METHODS = {
+    builtins.abs: "__abs__", builtins.round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__",
+}  # fmt: skip
+_ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.pow})
+"""Functions that round numbers as their context says."""
 _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments
+    sys.exception: (BuiltinCallHandlers._handled, 0, 0),
+    sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),
     builtins.sum: (BuiltinCallHandlers._sum, 1, 2),
+    builtins.any: (BuiltinCallHandlers._any, 1, 1),
+    builtins.all: (BuiltinCallHandlers._all, 1, 1),
     builtins.getattr: (BuiltinCallHandlers._getattr, 2, 3),
     builtins.hasattr: (BuiltinCallHandlers._hasattr, 2, 2),
     builtins.setattr: (BuiltinCallHandlers._setattr, 3, 3),

@@ -9,17 +9,22 @@ from __future__ import annotations
 import decimal
 import enum
 import functools
-from types import CellType, FunctionType, GeneratorType, MethodType
+import operator
+import sys
+import warnings
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.builtin_calls import BuiltinCallHandlers
-from tracejit.capture.convert import CAPTURE, convert
+from tracejit.capture.convert import CAPTURE, convert, is_instrumented
+from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
     C_CALLABLES,
+    FRAME_FUNCTIONS,
     INLINED_TYPES,
     PURE_TYPES,
     REFUSED_LIBRARY,
@@ -30,10 +35,21 @@ from tracejit.capture.policies import (
     is_python_class,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.standard_calls import GETTERS
+from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released
 from tracejit.tensor import Tensor
 
 __all__ = ["CallHandlers"]
+
+
+def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments for `cls`: a new class belongs to the module of the program, which Python takes from the frame that calls."""
+    if not issubclass(cls, type) or len(arguments) != 3 or not is_a(arguments[2], dict):
+        return arguments
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not is_instrumented(frame.f_code):
+        frame = frame.f_back
+    return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
 
 
 class CallHandlers(BuiltinCallHandlers):
@@ -41,7 +57,7 @@ class CallHandlers(BuiltinCallHandlers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prepared: dict[int, tuple[FunctionType, Any]] = {}  # by the id of the function -> (that, the instrumented one)
+        self._prepared: dict[int, tuple[Any, ...]] = {}  # id of a function -> it, what it consisted of, the instrumented one
 
     def let_go(self) -> None:
         self.closing = True
@@ -56,6 +72,9 @@ class CallHandlers(BuiltinCallHandlers):
             return self._calling(function) if converted is None else MethodType(converted, owner)
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
+        if function in FRAME_FUNCTIONS if type(function) is BuiltinFunctionType else False:
+            self.stop("impure_call" if function is warnings.warn else "frame_access", function.__name__)
+            return function  # called from the instrumented frame, which is what it looks at
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted
 
@@ -67,7 +86,9 @@ class CallHandlers(BuiltinCallHandlers):
         return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        return None if self._runs_natively(function) else self.prepare(function)
+        if self._runs_natively(function) or function.__code__.co_filename == "<string>":
+            return None
+        return self.prepare(function)
 
     @staticmethod
     def _runs_natively(function: FunctionType) -> bool:
@@ -84,7 +105,15 @@ class CallHandlers(BuiltinCallHandlers):
         if cls is FunctionType:
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
-            return self.prepare(function)(*arguments, **keywords)
+            method = dataclass_method(function, arguments)
+            if method is not None:
+                if not self.is_made(function):
+                    self._guard_function(function)
+                return method(self, function, arguments, keywords)
+            converted = self.prepare(function)
+            if self.stopped:  # it may be the function itself
+                return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
+            return converted(*arguments, **keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
             return self.call(unbound, (owner, *arguments), keywords)
@@ -96,6 +125,8 @@ class CallHandlers(BuiltinCallHandlers):
             return self._call_class(function, arguments, keywords)
         if is_a(function, C_CALLABLES):
             return self.call_builtin(function, arguments, keywords)
+        if cls in GETTERS:
+            return self.call_getter(function, arguments, keywords)
         if is_symbolic(function):
             return concrete(function)()
         method, _ = self.lookup(cls, "__call__")
@@ -104,18 +135,22 @@ class CallHandlers(BuiltinCallHandlers):
         self.stop("unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
-    def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _parts_of_partial(self, function: Any) -> None:
         for name in ("func", "args", "keywords"):
             self.admitted(self.get_attribute(function, name))
         self.read_content(function.keywords)
+
+    def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        self._parts_of_partial(function)
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
-        _, known = self._prepared.get(id(function), (None, None))
-        if known is not None and known.__defaults__ is function.__defaults__ and known.__kwdefaults__ is function.__kwdefaults__:
-            return known
+        parts = function.__code__, function.__defaults__, function.__kwdefaults__
+        known = self._prepared.get(id(function))
+        if known is not None and all(map(operator.is_, known[1], parts)):
+            return known[2]
         if not self.is_made(function):
             self._guard_function(function)
         try:
@@ -128,7 +163,8 @@ class CallHandlers(BuiltinCallHandlers):
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
-        self._prepared[id(function)] = function, converted
+        converted.__qualname__ = function.__qualname__
+        self._prepared[id(function)] = function, parts, converted
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:
@@ -152,7 +188,7 @@ class CallHandlers(BuiltinCallHandlers):
     def guarded_callback(self, value: Any) -> Any:
         """A callable that is handed to C code: calls of it come back to the recorder."""
         value = concrete(value)
-        if not callable(value) or is_a(value, Tensor) or (is_a(value, type) and not is_python_class(value)):
+        if not callable(value) or is_a(value, Tensor):
             return value
         return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
 
@@ -196,14 +232,16 @@ class CallHandlers(BuiltinCallHandlers):
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
             super(*arguments)  # it raises what is to be raised
             return SuperProxy(*arguments)
-        if cls is functools.partial or (issubclass(cls, BaseException) and not is_python_class(cls)):
+        if cls is functools.partial or cls in GETTERS or (issubclass(cls, BaseException) and not is_python_class(cls)):
             return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
                 return self.fixed(type(arguments[0]))
+            if cls is MethodType:
+                return self.made(cls(*arguments, **keywords))
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            return cls(*arguments, **keywords)
+            return cls(*_class_arguments(cls, arguments), **keywords)
         if self.lookup(cls, "__del__")[0] is not ABSENT:  # it would not run when a program takes the object's place
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
             arguments, keywords = self._plain_arguments(arguments, keywords)
@@ -225,6 +263,8 @@ class CallHandlers(BuiltinCallHandlers):
 
     def _call_constructor(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A constructor that only keeps what it is given."""
+        if cls is functools.partial and arguments and type(arguments[0]) is functools.partial:  # it keeps the parts of that one
+            self._parts_of_partial(arguments[0])
         made = self.made(self.native(lambda: cls(*arguments, **keywords)))
         if cls is functools.partial:
             self.made(made.args)
@@ -244,10 +284,13 @@ class CallHandlers(BuiltinCallHandlers):
             if (arguments or keywords) and type(initialise) is not FunctionType:
                 return cls(*arguments, **keywords)  # it raises what is to be raised
             instance = self.made(object.__new__(cls))
+        elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
+            arguments, keywords = self._plain_arguments(arguments, keywords)
+            instance = create(cls, *arguments, **keywords)
         elif getattr(create, "__self__", None) is base and base in (list, dict, set):
             instance = self.made(create(cls))
             if type(initialise) is not FunctionType:
-                arguments = tuple(self.consumable(self.settled(a)) for a in arguments)
+                arguments = tuple((self.pairs if base is dict else self.consumable)(self.settled(a)) for a in arguments)
                 keywords = {k: self.settled(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
@@ -257,15 +300,13 @@ class CallHandlers(BuiltinCallHandlers):
             instance = self.made(self.native(lambda: create(cls, *given, **keywords)))
         else:
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
-            return cls(*arguments, **keywords)
+            return cls(*_class_arguments(cls, arguments), **keywords)
         if cls not in type(instance).__mro__:
             return instance
         if type(initialise) is FunctionType:
-            if initialise.__code__.co_filename == "<string>" and hasattr(cls, "__dataclass_fields__"):
-                arguments, keywords = self._plain_arguments(arguments, keywords)
-                self.native(lambda: initialise(instance, *arguments, **keywords))
-            else:
-                self.call(initialise, (instance, *arguments), keywords)
+            result = self.call(initialise, (instance, *arguments), keywords)
+            if result is not None:
+                raise TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}")
         elif base in (list, dict, set) and (arguments or keywords):
             self.native(lambda: base.__init__(instance, *arguments, **keywords))
         return instance

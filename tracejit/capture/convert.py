@@ -13,12 +13,14 @@ from types import CodeType
 from typing import Any
 
 from tracejit.capture.locate import NotConvertible, locate, nested_codes, source_extent
-from tracejit.capture.rewrite import CAPTURE, Rewriter
+from tracejit.capture.rewrite import CAPTURE, CELLS, Rewriter
 from tracejit.core.weak_table import WeakTable
 
 __all__ = ["CAPTURE", "convert", "is_instrumented"]
 
-_FRAME_FUNCTIONS = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "_getframe", "currentframe", "__import__"})
+_FRAME_FUNCTIONS = frozenset(
+    {"locals", "eval", "exec", "vars", "dir", "globals", "_getframe", "_getframemodulename", "currentframe", "__import__"}
+)
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
@@ -80,7 +82,7 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
         if isinstance(constant, CodeType):
             if constant.co_name in _INLINE:
                 constant = _with_originals(constant, originals)
-            else:
+            elif CELLS not in constant.co_varnames:
                 original = originals.get(source_extent(constant))
                 if original is None or original.co_freevars != constant.co_freevars:
                     raise NotConvertible("unsupported_syntax", f"the nested definition {constant.co_name}")
@@ -113,7 +115,7 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
         node.body = rewriter.visit(node.body)
         inner = rewriter.place(ast.Return(node), node)
     elif isinstance(node, ast.FunctionDef):
-        node.body = rewriter.body(node.body)
+        node.body = rewriter.function_body(node)
         node.decorator_list, node.returns, node.name = [], None, name
         inner = node
     else:

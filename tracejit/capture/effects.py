@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_heap_type
 from tracejit.capture.recorder import ABSENT, Recorder
-from tracejit.capture.symbols import is_symbolic, plain
+from tracejit.capture.symbols import STAND_INS, plain
 
 __all__ = [
     "AttributeStore",
@@ -74,8 +74,12 @@ class ItemStore:
     value: Any
 
     def statement(self, values: ValueText) -> str:
-        place = f"{values.source(self.container)}[{values.text(self.key)}]"
-        return f"del {place}" if self.value is ABSENT else f"{place} = {values.text(self.value)}"
+        owner, key = values.source(self.container), values.text(self.key)
+        cls = type(self.container)
+        if is_heap_type(cls):  # past the methods of a subclass: their code has been recorded itself
+            method, *stored = ("__delitem__",) if self.value is ABSENT else ("__setitem__", values.text(self.value))
+            return f"{builtin_base(cls).__name__}.{method}({', '.join([owner, key, *stored])})"
+        return f"del {owner}[{key}]" if self.value is ABSENT else f"{owner}[{key}] = {values.text(self.value)}"
 
 
 @dataclass(slots=True)
@@ -127,7 +131,9 @@ class EffectHandlers(Recorder):
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
         self.content_known: set[int] = set()  # containers whose whole content is guarded
-        self.changed_unread: set[int] = set()  # containers changed while their content was not
+        self.originals: dict[
+            int, Any
+        ] = {}  # what was in containers that were changed while their content was not: lists or dictionaries
         self.cells: dict[int, str] = {}  # outside closure cells
         self._latest: dict[Place, int] = {}
 
@@ -155,12 +161,16 @@ class EffectHandlers(Recorder):
             del self._latest[place]
 
     def note_change(self, container: Any) -> None:
-        """An outside container is changed: its content can only be guarded if it was read before."""
-        if id(container) not in self.content_known:
-            self.changed_unread.add(id(container))
+        """An outside container is about to be changed: guards look at what is in it now."""
+        if id(container) not in self.content_known and id(container) not in self.originals:
+            base = builtin_base(type(container))
+            self.originals[id(container)] = (
+                dict(base.items(container)) if issubclass(base, dict) else list(base.__iter__(container))
+            )
+            self.keep.append(container)
 
     def _remember(self, place: Place, value: Any) -> None:
-        if is_symbolic(value):
+        if type(value) in STAND_INS:
             self.stored[place] = value
         else:
             self.stored.pop(place, None)
@@ -171,9 +181,6 @@ class EffectHandlers(Recorder):
         slot = instance is None or (name not in instance and value is not ABSENT)
         place: Place = (id(owner) if slot else id(instance), name)
         if self.is_outside(owner):
-            if not slot:
-                self.note_change(instance)
-                self.keep.append(instance)
             self.note_store(place, AttributeStore(owner, name, value))
         else:
             self._remember(place, value)
@@ -205,6 +212,7 @@ class EffectHandlers(Recorder):
         """A global is about to be stored; returns what to store."""
         if not self.is_outside(names):
             self.register(names, self.constant(names))
+        value = self.for_place(value)
         self.note_store((id(names), name), ItemStore(names, name, value))
         return plain(value)
 
@@ -225,5 +233,6 @@ class EffectHandlers(Recorder):
         expression = self.cells.get(id(cell))
         if expression is None:
             return value
+        value = self.for_place(value)
         self.note_store((id(cell), "cell"), CellStore(expression, value))
         return plain(value)

@@ -2,7 +2,7 @@
 
 Each instrumented function has a `Frame` in its free variable `__capture__`.  Its methods hand everything to the recorder of the
 running thread.  Where no recording is active (it stopped, or the code runs on after it: a generator that outlives it) they do what
-Python does, and turn symbolic numbers that are still around into plain ones.
+Python does, and let no stand-in of a number out of the variables that still hold one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import SuperProxy, plain
+from tracejit.capture.symbols import STAND_INS, SuperProxy, plain, released, settle_closure
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
@@ -40,10 +40,6 @@ def active() -> Any:
         recorder.stop("implicit_python", "the end of a generator that was not used up")
         return None
     return recorder
-
-
-def _plain_call(function: Any) -> Any:
-    return lambda *arguments, **keywords: function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
 
 
 class Frame:
@@ -87,6 +83,11 @@ class Frame:
     def store_free(self, name: str, value: Any) -> Any:
         recorder = active()
         return plain(value) if recorder is None else recorder.write_cell(self._cells[name], value)
+
+    def importing(self, module: str, name: str | None = None) -> None:
+        recorder = active()
+        if recorder is not None:
+            recorder.importing(module, name)
 
     def imported(self, module: str, name: str | None = None) -> None:
         recorder = active()
@@ -168,9 +169,9 @@ class Frame:
         if recorder is not None:
             return recorder.admitted(recorder.compare(symbol, left, right))
         if symbol == "in":
-            return plain(left) in right
+            return plain(left) in plain(right)
         if symbol == "not in":
-            return plain(left) not in right
+            return plain(left) not in plain(right)
         return BINARY[symbol](plain(left), plain(right))
 
     def truth(self, value: Any) -> bool:
@@ -203,9 +204,12 @@ class Frame:
     # -- calls
     def callee(self, function: Any) -> Any:
         recorder = active()
-        if recorder is not None:
-            return recorder.callee(function)
-        return function if current.recorder is None else _plain_call(function)
+        return function if recorder is None else recorder.callee(function)
+
+    def argument(self, value: Any) -> Any:
+        """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
+        instrumented."""
+        return plain(value) if type(value) in STAND_INS and active() is None else value
 
     def zero_argument_super(self, cls: type, first: Any) -> Any:
         return super(cls, first) if active() is None else SuperProxy(cls, first)
@@ -224,9 +228,29 @@ class Frame:
         return plain(value) if recorder is None else recorder.mapping(value)
 
     def made(self, value: Any) -> Any:
-        """The value of a display, comprehension or definition, or what Python has gathered in a starred name."""
+        """The value of a display, comprehension or definition."""
         recorder = active()
-        return value if recorder is None else recorder.made(value)
+        if recorder is not None:
+            return recorder.made(value)
+        settle_closure(value)
+        return value
+
+    def gathered(self, value: Any) -> Any:
+        """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
+        recorder = active()
+        return released(value) if recorder is None else recorder.gathered(value)
+
+    def class_body(self, name: str, around: Any) -> None:
+        """The body of a class statement runs as it is; around: a function that has the cells around it in its closure."""
+        recorder = active()
+        if recorder is not None:
+            recorder.stop("implicit_python", f"the body of class {name}")
+        settle_closure(around)
+
+    def raised(self, error: Any) -> Any:
+        """What a raise statement is about to raise."""
+        recorder = active()
+        return error if recorder is None else recorder.raising(error)
 
     def caught(self) -> None:
         """An exception handler begins: the error's traceback is the program's alone."""

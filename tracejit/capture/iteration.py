@@ -6,6 +6,7 @@ an iterator from outside cannot be replayed and stops the recording.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
@@ -20,7 +21,7 @@ from tracejit.tensor import Tensor
 
 __all__ = ["IterationHandlers", "RecordedContext"]
 
-_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
 
 
 class IterationHandlers(OperatorHandlers):
@@ -52,7 +53,7 @@ class IterationHandlers(OperatorHandlers):
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
         for element in iterator:
-            yield self.admitted(self.made(element))
+            yield self.admitted(self.made(element) if type(element) is tuple else element)
 
     def _unpacked(self, values: Any, depth: int) -> Iterator[Any]:
         return (self.unpack(element, depth) for element in values)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import collections
 import datetime
+import decimal
 import enum
-import functools
 import types
 from collections.abc import Callable
 from types import FunctionType
@@ -24,11 +24,13 @@ from tracejit.capture.policies import (
     DICT_VIEWS,
     IN_PLACE,
     PRIMITIVE_TYPES,
+    SHAREABLE,
     SPECIAL_NAMES,
     SWAPPED,
     TRANSPARENT_TYPES,
     UNARY,
     is_a,
+    is_heap_type,
     is_library_module,
     is_user_instance,
 )
@@ -45,9 +47,10 @@ _OPERANDS: tuple[type, ...] = (
     types.FunctionType, types.MethodType, types.ModuleType, *C_CALLABLES,
 )  # fmt: skip
 """Types whose operators, as far as C code has them, depend on nothing but their operands."""
-_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
-"""Types of outside objects that guards do not tell apart from each other."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+
+
+_SET_METHODS = {"|": "update", "&": "intersection_update", "-": "difference_update", "^": "symmetric_difference_update"}
 
 
 class OperatorHandlers(ContainerHandlers):
@@ -73,11 +76,15 @@ class OperatorHandlers(ContainerHandlers):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
                 return result
-        if in_place and is_a(left, (list, dict, set)) and self.is_outside(left):
+        if in_place and is_a(left, (list, dict, set, collections.deque)) and self.is_outside(left):
             return self._in_place_container(symbol, left, right)
         left, right = self.settled(left), self.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
+        if symbol in SWAPPED and is_a(left, (list, tuple)) and self._has_objects(left, right):
+            for kind in (list, tuple):
+                if is_a(left, kind) and is_a(right, kind):
+                    return self._compare_sequences(symbol, left, right)
         for operand in (left, right):
             if not is_a(operand, _OPERANDS) and not (symbol in ("==", "!=") and type(operand).__eq__ is object.__eq__):
                 self.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
@@ -86,11 +93,21 @@ class OperatorHandlers(ContainerHandlers):
             return self._numpy_scalars(lambda: compute(left, right))
         return self.made(self.native(lambda: compute(left, right)))
 
+    def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
+        """Lists or tuples with objects of the program: the first elements that differ decide."""
+        self.read_content(left)
+        self.read_content(right)
+        if is_a(left, list) and len(left) != len(right) and symbol in ("==", "!="):
+            return symbol == "!="
+        for one, other in zip(left, right, strict=False):
+            if not self._equal(one, other):
+                return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
+        return BINARY[symbol](len(left), len(right))
+
     def _numpy_scalars(self, compute: Callable[[], Any]) -> Any:
         """An operation of NumPy's scalars.  Where NumPy would warn, each call has to."""
         try:
-            with np.errstate(all="raise"):
-                return self.native(compute)
+            return self.native(lambda: _without_warnings(compute))
         except FloatingPointError:
             self.stop("impure_call", "a warning of NumPy")
         return compute()
@@ -100,9 +117,11 @@ class OperatorHandlers(ContainerHandlers):
             if left is not right and type(plain(left)) is type(plain(right)):
                 self.stop("object_identity", f"operator {symbol} on numbers")
             left, right = (left, right) if left is right else (plain(left), plain(right))
+        if type(left) is type(right) and _may_be_copied(left) and left == right:
+            self.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
         texts = self.sources.get(id(left)), self.sources.get(id(right))
-        if None not in texts and (is_a(left, _SHAREABLE) or is_a(right, _SHAREABLE)):  # guards tell other objects apart anyway
+        if None not in texts and (is_a(left, SHAREABLE) or is_a(right, SHAREABLE)):  # guards tell other objects apart anyway
             self.miss_if(f"({texts[0]} is {texts[1]}) is not {same}")
         return same is (symbol == "is")
 
@@ -135,16 +154,20 @@ class OperatorHandlers(ContainerHandlers):
         return self.native(lambda: compute(left, right))
 
     def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
-        if is_a(left, list) and symbol == "+":
+        if is_a(left, (list, collections.deque)) and symbol == "+":
             self.call(left.extend, (list(self.iterate(right)),), {})
             return left
         if is_a(left, dict) and symbol == "|":
             self.call(left.update, (right,), {})
             return left
+        if is_a(left, set) and symbol in _SET_METHODS and is_a(right, (set, frozenset)):
+            self.call(getattr(left, _SET_METHODS[symbol]), (right,), {})
+            return left
         self.stop("container", f"operator {symbol}= on a {type(left).__name__}")
         return IN_PLACE[symbol](left, right)
 
     def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """What the special methods of two objects come to; ABSENT where there is one that nothing is known of."""
         name = SPECIAL_NAMES[symbol]
         comparison = symbol in SWAPPED
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if comparison else f"r{name}"
@@ -157,27 +180,47 @@ class OperatorHandlers(ContainerHandlers):
             candidates.reverse()
         if in_place:
             candidates.insert(0, (self.lookup(type(left), f"__i{name}__")[0], left, right))
+        concatenated = symbol in ("+", "*") and [(m, o, other) for m, o, other in candidates if _is_of_sequences(m)]
         for method, owner, other in candidates:
-            if method is ABSENT:
+            if method is ABSENT or method is None or (concatenated and _is_of_sequences(method)):
                 continue
-            if type(method) is FunctionType:
-                result = self.call(method, (owner, other), {})
-            elif type(method) in C_CALLABLES and (
-                method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, str, int, float))
-            ):
-                self.read_content(owner, deep=True)
-                self.read_content(other, deep=True)
-                result = self.native(lambda: method(owner, other))  # noqa: B023  (called at once)
-            elif method is None:
-                continue
-            else:
-                self.stop("unknown_callable", type(method).__name__)
+            result = self._special_method(method, owner, other)
+            if result is ABSENT:
                 return ABSENT
             if result is not NotImplemented:
                 return self.made(result)
         if symbol in ("==", "!="):
             return (left is right) is (symbol == "==")
+        if concatenated:  # Python asks sequences last
+            return self._concatenated(symbol, *concatenated[0])
+        raise TypeError(_unsupported(symbol, left, right, in_place))
+
+    def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
+        """What one special method says; ABSENT where nothing is known of it."""
+        if type(method) is FunctionType:
+            return self.call(method, (owner, other), {})
+        if method is object.__ne__:
+            equal = self.lookup(type(owner), "__eq__")[0]
+            result = NotImplemented if equal is None else self._special_method(equal, owner, other)
+            return result if result is NotImplemented or result is ABSENT else not self.truth(result)
+        if type(method) in C_CALLABLES and (
+            method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, frozenset, str, bytes, int, float))
+        ):
+            self.read_content(owner, deep=True)
+            self.read_content(other, deep=True)
+            return self.native(lambda: method(owner, other))
+        self.stop("unknown_callable", type(method).__name__)
         return ABSENT
+
+    def _concatenated(self, symbol: str, method: Any, owner: Any, other: Any) -> Any:
+        """sequence + other, or sequence * other."""
+        if symbol == "*":
+            if self.lookup(type(other), "__index__")[0] is ABSENT:
+                raise TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}")
+            other = self.index(other)
+        self.read_content(owner)
+        self.read_content(other)
+        return self.made(self.native(lambda: method(owner, other)))
 
     def _has_own(self, base: type, name: str, method: Any) -> bool:
         """Whether `method`, of a subclass, is not what `base` has: then it is asked first."""
@@ -216,7 +259,7 @@ class OperatorHandlers(ContainerHandlers):
                 return bool(result)
             if self.method(value, "__len__") is not None:
                 return bool(self.length(value))
-        if is_a(value, (list, tuple, dict, set, frozenset)):
+        if is_a(value, (list, tuple, dict, set, frozenset, collections.deque)):
             return bool(self.length(value) > 0)
         if hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
             if not is_a(value, (np.generic, enum.Enum, range, datetime.timedelta, *DICT_VIEWS)):
@@ -249,6 +292,8 @@ class OperatorHandlers(ContainerHandlers):
         self.check_text(value)
         if specification.endswith("n"):
             self.stop("impure_call", "a format that depends on the locale")
+        if is_a(value, decimal.Decimal) and (specification or "E" in str(value)):
+            self.stop("impure_call", "a format that depends on the decimal context")
         self.read_content(value, deep=True)
         return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
 
@@ -260,6 +305,38 @@ class OperatorHandlers(ContainerHandlers):
         return format(repr(said) if name == "__repr__" else str(said), specification)
 
 
+def _is_of_sequences(method: Any) -> bool:
+    """Whether this is how C code adds or multiplies sequences, which are no numbers."""
+    return getattr(method, "__objclass__", None) in (list, tuple, str, bytes, collections.deque)
+
+
+def _type_name(value: Any) -> str:
+    """The name of the type of a value in messages of C code."""
+    cls = type(value)
+    return cls.__name__ if is_heap_type(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+
+
+def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:
+    """The message for operands that have no such operator."""
+    if symbol in SWAPPED:
+        return f"{symbol!r} not supported between instances of {_type_name(left)!r} and {_type_name(right)!r}"
+    operator = f"{symbol}=" if in_place else "** or pow()" if symbol == "**" else symbol
+    return f"unsupported operand type(s) for {operator}: {_type_name(left)!r} and {_type_name(right)!r}"
+
+
+def _without_warnings(compute: Callable[[], Any]) -> Any:
+    """What NumPy comes to.  Raises FloatingPointError where it would warn."""
+    with np.errstate(all="raise"):
+        return compute()
+
+
+def _may_be_copied(value: Any) -> bool:
+    """Whether there may be equal ones of a plain value, which its guard does not tell apart."""
+    if type(value) is int:
+        return not -5 <= value <= 256
+    return type(value) in (float, complex) or (type(value) in (str, bytes) and len(value) > 1)
+
+
 def _has_stable_text(value: Any) -> bool:
     """Whether the text of a value depends on its guarded content alone: no addresses, no Python code of the program."""
     if type(value) in TRANSPARENT_TYPES and not is_a(value, (list, tuple, dict, set, frozenset)):
@@ -269,7 +346,7 @@ def _has_stable_text(value: Any) -> bool:
     if is_a(value, (list, tuple, set, frozenset)):
         return (not is_user_instance(value) and all(map(_has_stable_text, value))) or _is_record(value)
     if is_a(value, BaseException):
-        return type(value).__module__ == "builtins" and all(map(_has_stable_text, value.args))
+        return all(map(_has_stable_text, value.args))
     return is_a(value, (Tensor, np.generic, np.dtype, DType, enum.Enum, type, types.ModuleType)) or is_symbolic(value)
 
 

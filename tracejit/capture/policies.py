@@ -17,8 +17,12 @@ import functools
 import itertools
 import math
 import operator
+import os
+import re
+import sys
 import types
 import unicodedata
+import warnings
 import weakref
 from typing import Any
 
@@ -35,15 +39,18 @@ __all__ = [
     "COMPUTED_NUMBERS",
     "C_CALLABLES",
     "DICT_VIEWS",
+    "FRAME_FUNCTIONS",
     "IDENTITY_TYPES",
     "IMPURE",
     "INLINED_TYPES",
     "IN_PLACE",
+    "PREDICATES",
     "PRIMITIVE_TYPES",
     "PURE_FUNCTIONS",
     "PURE_TYPES",
     "READING_METHODS",
     "REFUSED_LIBRARY",
+    "SHAREABLE",
     "SPECIAL_NAMES",
     "SWAPPED",
     "TRANSPARENT_TYPES",
@@ -54,6 +61,7 @@ __all__ = [
     "instance_dictionary",
     "is_a",
     "is_changeable",
+    "is_empty",
     "is_library_module",
     "is_python_class",
     "is_user_instance",
@@ -66,16 +74,19 @@ C_CALLABLES: tuple[type, ...] = (
     types.WrapperDescriptorType,
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
+    type(re.compile("").search),  # another type, for C functions that know the class they belong to
 )
 IDENTITY_TYPES: tuple[type, ...] = (
     *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
 )  # fmt: skip
+SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
+"""Types of outside objects that guards do not tell apart from each other."""
 BUILTIN_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSPARENT_TYPES: frozenset[type] = frozenset(
     {
         *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, collections.OrderedDict, collections.defaultdict, range, slice,
-        decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
+        decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
     }
 )  # fmt: skip
 """Types whose whole state the recorder guards, or that cannot change."""
@@ -86,7 +97,7 @@ PURE_FUNCTIONS: frozenset[Any] = frozenset(
         builtins.abs, builtins.all, builtins.any, builtins.ascii, builtins.bin, builtins.callable, builtins.chr, builtins.divmod,
         builtins.format, builtins.hex, builtins.oct, builtins.ord, builtins.pow, builtins.repr, builtins.round, builtins.sorted,
         builtins.sum, builtins.max, builtins.min, builtins.len, builtins.isinstance, builtins.issubclass, functools.reduce,
-        operator.index, operator.concat, operator.countOf, operator.indexOf,
+        operator.index, operator.concat, operator.countOf, operator.indexOf, os.fspath,
         *(f for module in _PURE_MODULES for f in vars(module).values() if type(f) is types.BuiltinFunctionType),
     }
 )  # fmt: skip
@@ -95,6 +106,8 @@ CALLED_BACK: dict[Any, tuple[int, ...]] = {functools.reduce: (0,), builtins.map:
 CALLED_BACK |= {itertools.starmap: (0,), itertools.takewhile: (0,), itertools.dropwhile: (0,), itertools.filterfalse: (0,)}
 CALLED_BACK |= {itertools.accumulate: (1,), itertools.groupby: (1,)}
 """C functions and types that call what they are given at these positions; everything else that is callable they only pass on."""
+PREDICATES: frozenset[Any] = frozenset({builtins.filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile})
+"""Those of them that ask for the truth of what they get back."""
 CALLED_BY_NAME: frozenset[str] = frozenset({"key", "func"})
 """The keywords of such arguments."""
 PURE_TYPES: frozenset[type] = frozenset(
@@ -112,6 +125,13 @@ COMPUTED_NUMBERS: frozenset[Any] = frozenset(
 )  # fmt: skip
 """Functions of numbers that the prologue can compute again."""
 
+FRAME_FUNCTIONS: frozenset[Any] = frozenset(
+    {
+        builtins.locals, builtins.globals, builtins.vars, builtins.dir, builtins.eval, builtins.exec, builtins.__import__,
+        builtins.breakpoint, warnings.warn, sys._getframe, *filter(None, [getattr(sys, "_getframemodulename", None)]),
+    }
+)  # fmt: skip
+"""Functions that look at the frame that calls them."""
 IMPURE: frozenset[str] = frozenset({"print", "open", "input", "time", "perf_counter", "monotonic", "sleep", "random", "getenv"})
 REFUSED_LIBRARY: dict[str, str] = {
     "manual_seed": "global_state",
@@ -135,7 +155,8 @@ READING_METHODS: frozenset[str] = frozenset(
 CHANGING_METHODS: frozenset[str] = frozenset(
     {
         "append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "sort", "reverse", "add", "discard", "popitem",
-        "__setitem__", "__delitem__", "__iadd__", "__ior__", "difference_update", "intersection_update",
+        "__setitem__", "__delitem__", "__iadd__", "__ior__", "__iand__", "__isub__", "__ixor__", "difference_update",
+        "intersection_update", "symmetric_difference_update", "appendleft", "popleft", "extendleft", "rotate", "move_to_end",
     }
 )  # fmt: skip
 
@@ -221,6 +242,15 @@ def instance_dictionary(value: object) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return found if type(found) is dict else None
+
+
+def is_empty(slot: Any, owner: object) -> bool:
+    """Whether a slot, a descriptor of C code, has no value for `owner`."""
+    try:
+        slot.__get__(owner)
+    except AttributeError:
+        return True
+    return False
 
 
 def builtin_base(cls: Any) -> Any:

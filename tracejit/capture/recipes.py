@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, has_plain_state, is_a
+from tracejit.capture.policies import (
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    bound_to,
+    has_plain_state,
+    instance_dictionary,
+    is_a,
+    is_empty,
+    is_python_class,
+)
 from tracejit.capture.symbols import ObjectIdentity, is_symbolic
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.tensor import Size, Tensor
@@ -56,8 +65,10 @@ class Recipes:
         if known is not None:
             return known
         cls = type(value)
-        if cls in (int, bool, str, type(None)):
+        if cls in (bool, str, type(None)):
             return repr(value)
+        if cls is int:
+            return recorder.number_text(value)
         if is_a(value, Tensor):
             return self._tensor(value)
         if cls is ObjectIdentity:
@@ -72,7 +83,7 @@ class Recipes:
         if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
             return recorder.constant(value)
         build = self._builder(value, cls)
-        if build is None or not recorder.is_made(value):
+        if build is None or not (recorder.is_made(value) or (cls in (tuple, frozenset) and not value)):
             recorder.stop("unknown_origin" if build else "unbuildable", cls.__name__)
             return "None"
         return build(value, cls)
@@ -152,18 +163,23 @@ class Recipes:
 
     @staticmethod
     def _is_plain_object(value: Any, cls: type) -> bool:
-        return (
-            has_plain_state(cls)
-            and cls.__new__ is object.__new__
-            and hasattr(value, "__dict__")
-            and not any(is_a(v, types.MemberDescriptorType) for base in cls.__mro__ for v in vars(base).values())
-            and not hasattr(cls, "__next__")
-        )
+        return has_plain_state(cls) and cls is not object and not hasattr(cls, "__next__")
 
     def _object(self, value: Any, cls: type) -> str:
         self.recorder.namespace["new_object"] = object.__new__
         maker = self.recorder.constant(cls)
         variable = self._define(value, f"{maker}()" if cls is types.SimpleNamespace else f"new_object({maker})")
-        for name, item in value.__dict__.items():
-            self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(value.__dict__, name, item)}")
+        for name, slot in _slots(cls):
+            if not is_empty(slot, value):
+                item = self._stored(value, name, slot.__get__(value))
+                self.lines.append(f"{self.recorder.constant(slot)}.__set__({variable}, {item})")
+        instance = instance_dictionary(value) or {}
+        for name, item in instance.items():
+            self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(instance, name, item)}")
         return variable
+
+
+def _slots(cls: type) -> list[tuple[str, Any]]:
+    """Names and descriptors of the slots of instances."""
+    classes = [base for base in cls.__mro__ if is_python_class(base)]
+    return [(v.__name__, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]

@@ -21,6 +21,7 @@ import decimal
 import enum
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import (
@@ -32,6 +33,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
     SimpleNamespace,
+    TracebackType,
 )
 from typing import Any
 
@@ -50,7 +52,7 @@ from tracejit.capture.policies import (
     is_a,
 )
 from tracejit.capture.reasons import Reason
-from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, concrete
+from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, concrete, settle_closure
 from tracejit.core.dtypes import DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
@@ -60,16 +62,20 @@ __all__ = ["ABSENT", "Recorder", "Said", "TensorSource", "user_line"]
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
 _PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
-_CONTAINER_TYPES: tuple[type, ...] = (list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict)
+_CONTAINER_TYPES: tuple[type, ...] = (
+    list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
+)  # fmt: skip
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
 _STATELESS = frozenset(
     {
         *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, SuperProxy, range, CodeType, DType, decimal.Decimal,
-        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone,
+        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
     }
 )  # fmt: skip
 """Types of values that cannot change, and lead nowhere."""
-_PASSING: tuple[type, ...] = (BaseException, GeneratorType, *DICT_VIEWS)
+_BITS = 2048
+"""Integers with more are not written down: Python limits the length of numbers in texts."""
+_PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
 """Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
 
 
@@ -85,6 +91,11 @@ def user_line(fallback: str = "") -> str:
             found = found or place
         frame = frame.f_back  # type: ignore[assignment]
     return found
+
+
+def _is_shared(value: Any) -> bool:
+    """Whether Python has one such object, whoever makes one."""
+    return (type(value) is tuple or type(value) is frozenset) and not value
 
 
 class Said:
@@ -136,6 +147,7 @@ class Recorder:
         self.closing = False  # the call has returned; what still runs is not in its place
         self.reason: Reason | None = None
         self.native_depth = 0
+        self.handled = sys.exception()  # around the call
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
@@ -162,10 +174,17 @@ class Recorder:
         if not self.stopped:
             self.stopped = True
             self.reason = reasons.make(code, detail, user_line())
+            self.settle_closures()
+
+    def settle_closures(self) -> None:
+        """From now on functions that this run made may run as they are."""
+        for value in self._made.values():
+            settle_closure(value)
 
     def let_go(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
         recording, since it would have run earlier: a generator that was not used up, in a local list."""
+        self.settle_closures()
         self.closing = True
         self._made = dict.fromkeys(self._made)
         self.closing = False
@@ -213,7 +232,7 @@ class Recorder:
             self.lines.append(f"if {self._differs(number._text, value)}: return MISS")
 
     def number_text(self, value: int | float) -> str:
-        if is_a(value, float) and not math.isfinite(value):
+        if not math.isfinite(value) if isinstance(value, float) else value.bit_length() > _BITS:
             return self.constant(value)
         return f"({value!r})" if value < 0 or (value == 0 and math.copysign(1.0, value) < 0) else repr(value)
 
@@ -229,6 +248,8 @@ class Recorder:
             return f"{text} != {value!r}"
         if is_a(value, complex):
             return f"repr({text}) != {repr(value)!r}"
+        if is_a(value, int):
+            return f"{text} != {self.number_text(value)}"
         return f"{text} != {value!r}"
 
     # -- reading outside values
@@ -247,20 +268,45 @@ class Recorder:
         return value
 
     def made(self, value: Any) -> Any:
-        """`value` was made by this run, as were the containers in it of which nothing is known yet; returns it."""
+        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it, without symbolic numbers
+        in containers: only variables, and what Python gathers for a starred name, hold those."""
+        return value if type(value) is SymbolicNumber else self._known_as_made(self.settled(value))
+
+    def gathered(self, value: Any) -> Any:
+        """Python has made the tuple, list or dictionary `value` for a starred name; returns it."""
+        return self._known_as_made(value)
+
+    def _known_as_made(self, value: Any) -> Any:
         cls = type(value)
         if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
             return value
+        if _is_shared(value):
+            return value
         self._made[id(value)] = value
-        if is_a(value, (list, tuple, set, frozenset)):
+        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for element in builtin_base(cls).__iter__(value):
                 if is_a(element, _CONTAINER_TYPES):
-                    self.made(element)
+                    self._known_as_made(element)
         elif is_a(value, dict):
             for element in dict.values(value):
                 if is_a(element, _CONTAINER_TYPES):
-                    self.made(element)
+                    self._known_as_made(element)
         return value
+
+    def read_handled(self) -> None:
+        """The program asks what is being handled: the exception around the call is part of the answer."""
+        if self.handled is not None:
+            self.stop("impure_call", "asking for the exception that is handled around the call")
+        self.namespace["handled"] = sys.exception
+        self.miss_if("handled() is not None")
+
+    def raising(self, error: Any) -> Any:
+        """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
+        if is_a(error, type) and issubclass(error, BaseException):
+            return self.call(error, (), {})
+        if self.is_outside(error) and is_a(error, BaseException):
+            self.stop("raised_again", type(error).__qualname__)
+        return error
 
     def is_made(self, value: Any) -> bool:
         """Whether this run made `value`."""
@@ -289,7 +335,7 @@ class Recorder:
 
     def _explains_itself(self, value: Any) -> bool:
         cls: Any = type(value)
-        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls):
+        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls) or _is_shared(value):
             return True
         if is_a(value, (enum.Enum, type, ModuleType)):  # of which there is one, whatever leads to it
             self.fixed(value)
@@ -418,6 +464,9 @@ class Recorder:
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         raise NotImplementedError
 
+    def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
     def delete_attribute(self, owner: Any, name: str) -> None:
         raise NotImplementedError
 
@@ -445,6 +494,9 @@ class Recorder:
     def iterator(self, value: Any) -> Any:
         raise NotImplementedError
 
+    def mapping(self, value: Any) -> Any:
+        raise NotImplementedError
+
     def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
         raise NotImplementedError
 
@@ -455,6 +507,9 @@ class Recorder:
         raise NotImplementedError
 
     def settled(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def for_place(self, value: Any) -> Any:
         raise NotImplementedError
 
     def guarded_callback(self, value: Any) -> Any:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
+from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
 
 from tracejit.capture.locate import FunctionNode, NotConvertible
 
-__all__ = ["CAPTURE", "Rewriter"]
+__all__ = ["CAPTURE", "CELLS", "Rewriter"]
 
 CAPTURE = "__capture__"
 """The free variable through which instrumented code reaches its handlers."""
+CELLS = "__cells__"
+"""The argument of functions that are never called, but have the cells around a class body in their closure."""
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.MatMult: "@",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -25,6 +28,13 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
     ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert",
 }  # fmt: skip
+
+
+_WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
+    ast.Constant, ast.JoinedStr, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Lambda, ast.List, ast.Tuple, ast.Dict, ast.Set,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+"""Expressions that have no stand-in of a number as value once the recording has stopped."""
 
 
 def _declared(node: FunctionNode) -> tuple[set[str], set[str]]:
@@ -44,6 +54,39 @@ def _declared(node: FunctionNode) -> tuple[set[str], set[str]]:
     return names
 
 
+def _bound(node: FunctionNode) -> set[str]:
+    """Names that the function itself binds, its comprehensions' targets apart."""
+    arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+    names = {argument.arg for argument in (*arguments, node.args.vararg, node.args.kwarg) if argument}
+
+    def search(part: ast.AST, inner: bool) -> None:
+        """inner: in a comprehension, where only assignment expressions bind names of the function."""
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(part.name)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store | ast.Del) and not inner:
+            names.add(part.id)
+        elif isinstance(part, ast.NamedExpr):
+            names.add(part.target.id)
+        elif isinstance(part, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and part.name:
+            names.add(part.name)
+        elif isinstance(part, ast.MatchMapping) and part.rest:
+            names.add(part.rest)
+        elif isinstance(part, ast.alias):
+            names.add((part.asname or part.name).partition(".")[0])
+        nested = isinstance(part, FunctionNode | ast.ClassDef)
+        inner = inner or isinstance(part, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        for field, value in ast.iter_fields(part):
+            if nested and field == "body":
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    search(child, inner)
+
+    for statement in node.body if isinstance(node.body, list) else [node.body]:
+        search(statement, False)
+    return names
+
+
 def _gathered(node: FunctionNode) -> set[str]:
     """Names for which Python makes a container: `*args`, `**kwargs`, starred targets, the rest in a pattern."""
     names = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument}
@@ -55,6 +98,11 @@ def _gathered(node: FunctionNode) -> set[str]:
         elif isinstance(part, ast.MatchMapping) and part.rest:
             names.add(part.rest)
     return names
+
+
+def _no_arguments() -> ast.arguments:
+    """Of the function whose closure shows capture the variables that a class body reads."""
+    return ast.arguments([], [ast.arg(CELLS)], None, [], [], None, [])
 
 
 def _target_depth(target: ast.expr) -> int:
@@ -69,9 +117,12 @@ class Rewriter(ast.NodeTransformer):
 
     def __init__(self, code: CodeType, class_name: str | None, node: FunctionNode) -> None:
         arguments = node.args.posonlyargs + node.args.args
-        self.local = set(code.co_varnames) | set(code.co_cellvars)
-        self.free = set(code.co_freevars)
         self.class_name = class_name
+        named = {*code.co_varnames, *code.co_cellvars}  # Python 3.12 keeps names of comprehensions there, too
+        self.local = named & set(map(self.mangle, _bound(node)))
+        self.captured = frozenset(code.co_cellvars)
+        self.is_generator = bool(code.co_flags & CO_GENERATOR)
+        self.free = set(code.co_freevars)
         self.first_argument = arguments[0].arg if arguments else None
         self.globals, self.nonlocals = _declared(node)
         self.gathered = _gathered(node)
@@ -120,7 +171,7 @@ class Rewriter(ast.NodeTransformer):
             return node
         name = self.mangle(node.id)
         if name in self.local or any(name in names for names in self.comprehension_names):
-            return self.made(node) if node.id in self.gathered else node
+            return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
         if name in self.free:
             return self.place(self.handler("load_free", ast.Constant(name)), node)
         return self.place(self.handler("load_global", ast.Constant(name)), node)
@@ -188,15 +239,23 @@ class Rewriter(ast.NodeTransformer):
         arguments = [
             self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(1)), ast.Load()), a)
             if isinstance(a, ast.Starred)
-            else self.visit(a)
+            else self.argument(a)
             for a in node.args
         ]
         keywords = [
-            ast.keyword(k.arg, self.visit(k.value) if k.arg else self.handler("mapping", self.visit(k.value)))
+            ast.keyword(k.arg, self.argument(k.value) if k.arg else self.handler("mapping", self.visit(k.value)))
             for k in node.keywords
         ]
         callee = self.place(self.handler("callee", self.visit(function)), function)
         return self.place(ast.Call(callee, arguments, keywords), node)
+
+    def argument(self, expression: ast.expr) -> ast.expr:
+        if isinstance(expression, ast.Name) and expression.id in self.gathered:
+            return self.element(expression)
+        visited = self.visit(expression)
+        if isinstance(expression, _WITHOUT_NUMBERS):
+            return visited
+        return self.place(self.handler("argument", visited), expression)
 
     def element(self, expression: ast.expr) -> ast.expr:
         if isinstance(expression, ast.Constant | ast.Starred):
@@ -236,6 +295,11 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Yield(self, node: ast.Yield) -> ast.expr:
         node.value = self.element(node.value) if node.value else None
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        if node.value is not None:  # the result of a generator is an attribute of an exception
+            node.value = self.element(node.value) if self.is_generator else self.visit(node.value)
         return node
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
@@ -291,8 +355,14 @@ class Rewriter(ast.NodeTransformer):
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
-        return node  # its body runs as it is, and is noticed by the profile hook
+    def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
+        self.refuse_shared_names([node.name], "a class statement")
+        around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
+        body = self.handler("class_body", ast.Constant(node.name), ast.Lambda(_no_arguments(), around))
+        node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
+        node.bases = [self.element(base) for base in node.bases]
+        node.keywords = [ast.keyword(k.arg, self.element(k.value)) for k in node.keywords]
+        return [self.statement(body, node), node]
 
     def refuse_shared_names(self, names: Iterable[str], what: str) -> None:
         if any(name in self.globals or name in self.nonlocals for name in names):
@@ -313,26 +383,31 @@ class Rewriter(ast.NodeTransformer):
             for names, handler in ((self.globals, "store_global"), (self.nonlocals, "store_free")):
                 if target.id in names:
                     value = self.handler(handler, self.name_constant(target.id), value)
+            if self.mangle(target.id) in self.captured:  # nested functions read it
+                value = self.handler("argument", value)
             return [self.place(ast.Assign([target], value), node)]
         simple, after = self.simplified(target, node)
         unpacked = self.handler("unpack", value, ast.Constant(_target_depth(target)))
         return [self.place(ast.Assign([simple], unpacked), node), *after]
 
     def simplified(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
-        """The target with everything but local names replaced by temporaries, and the stores that remain to be done."""
+        """The target with temporaries from the first part on that is no local name, and the stores that remain to be done: in order, since
+        one may be what the next depends on (`items[i], i = ...`)."""
         after: list[ast.stmt] = []
 
-        def visit(part: ast.expr) -> ast.expr:
+        def visit(part: ast.expr, starred: bool = False) -> ast.expr:
             if isinstance(part, ast.Tuple | ast.List):
                 part.elts = [visit(e) for e in part.elts]
                 return part
             if isinstance(part, ast.Starred):
-                part.value = visit(part.value)
+                part.value = visit(part.value, True)
                 return part
-            if isinstance(part, ast.Name) and part.id not in self.globals and part.id not in self.nonlocals:
+            shared = part.id in self.globals | self.nonlocals if isinstance(part, ast.Name) else True
+            if isinstance(part, ast.Name) and not (shared or after or (starred and self.mangle(part.id) in self.captured)):
                 return part
             name = self.temporary()
-            after.extend(self.store(part, ast.Name(name, ast.Load()), node))
+            value: ast.expr = ast.Name(name, ast.Load())
+            after.extend(self.store(part, self.handler("gathered", value) if starred else value, node))
             return self.place(ast.Name(name, ast.Store()), part)
 
         return visit(target), after
@@ -379,6 +454,13 @@ class Rewriter(ast.NodeTransformer):
         return statements
 
     # -- statements
+    def function_body(self, node: ast.FunctionDef) -> list[ast.stmt]:
+        """The body of the function, after what makes known the containers of starred arguments that nested functions read."""
+        names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a and self.mangle(a.arg) in self.captured]
+        first = node.body[0]
+        known = [self.statement(self.handler("gathered", ast.Name(name, ast.Load())), first) for name in names]
+        return [*known, *self.body(node.body)]
+
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
@@ -421,7 +503,13 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         node.test = self.truth(node.test)
-        node.msg = self.visit(node.msg) if node.msg else None
+        node.msg = self.element(node.msg) if node.msg else None
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        if node.exc is not None:
+            node.exc = self.place(self.handler("raised", self.visit(node.exc)), node.exc)
+            node.cause = self.visit(node.cause) if node.cause else None
         return node
 
     def visit_With(self, node: ast.With) -> ast.stmt:
@@ -467,14 +555,23 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         self.refuse_shared_names([(a.asname or a.name).split(".")[0] for a in node.names], "an import")
-        return [node, *(self.statement(self.handler("imported", ast.Constant(a.name)), node) for a in node.names)]
+        statements: list[ast.stmt] = []
+        for alias in node.names:
+            name = ast.Constant(alias.name)
+            statements += [
+                self.statement(self.handler("importing", name), node),
+                self.place(ast.Import([alias]), node),
+                self.statement(self.handler("imported", name), node),
+            ]
+        return statements
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
         if node.level or any(a.name == "*" for a in node.names):
             raise NotConvertible("unsupported_syntax", "a relative import inside a function")
         self.refuse_shared_names([a.asname or a.name for a in node.names], "an import")
-        module = ast.Constant(node.module)
-        return [node, *(self.statement(self.handler("imported", module, ast.Constant(a.name)), node) for a in node.names)]
+        module, names = ast.Constant(node.module), [ast.Constant(a.name) for a in node.names]
+        before = [self.statement(self.handler("importing", module, name), node) for name in names]
+        return [*before, node, *(self.statement(self.handler("imported", module, name), node) for name in names)]
 
     def visit_Global(self, node: ast.stmt) -> ast.stmt:
         return node

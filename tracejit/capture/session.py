@@ -25,7 +25,7 @@ from tracejit.capture.entry import Recording
 from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
-from tracejit.capture.symbols import concrete, is_symbolic, plain
+from tracejit.capture.symbols import concrete, released
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.codegen.call_hook import Watch, allow, forget
@@ -41,8 +41,6 @@ _OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
 _PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
-_GENERATED = frozenset({"__eq__", "__ge__", "__gt__", "__hash__", "__init__", "__le__", "__lt__", "__new__", "__repr__"})
-"""Methods that the standard library writes: of data classes and named tuples."""
 
 
 def is_recording() -> bool:
@@ -64,6 +62,7 @@ class Session(CallHandlers):
         super().__init__()
         self.profile: Any = None  # what sys.getprofile() says while the hook is on
         self._hold = hold
+        self._missing: dict[tuple[str, str | None], str] = {}  # imports under way, or failed -> what must not hold
         self._asked: Any = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
@@ -131,9 +130,7 @@ class Session(CallHandlers):
             return
         if self.native_depth:
             package = name.partition(".")[0]
-            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names:
-                return
-            if code.co_filename.startswith("<") and (code.co_name in _GENERATED or name.startswith("namedtuple_")):
+            if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or package.startswith("namedtuple_"):
                 return
             if _is_importing(frame):  # the library needs a module for the first time, and other packages help to find it
                 return
@@ -165,8 +162,23 @@ class Session(CallHandlers):
         return positional, {k: self.read(a, f"kwargs[{k!r}]", symbolic=True, argument=True) for k, a in kwargs.items()}
 
     # -- the rest of the handlers
+    def importing(self, name: str, attribute: str | None) -> None:
+        """An import statement follows.  It may fail, and the program may catch that."""
+        module = sys.modules.get(name)
+        if module is None:
+            self._missing[name, None] = f"{name!r} in {self.constant(sys.modules)}"
+        elif attribute is not None and attribute not in module.__dict__:
+            self._missing[name, attribute] = f"{attribute!r} in {self.constant(module.__dict__)}"
+
+    def let_go(self) -> None:
+        for condition in self._missing.values():
+            self.miss_if(condition)
+        super().let_go()
+
     def imported(self, module: ModuleType, name: str, attribute: str | None) -> None:
         """An import statement bound a module, or one of its attributes, to a local name."""
+        self._missing.pop((name, None), None)
+        self._missing.pop((name, attribute), None)
         self.read(module, f"{self.constant(sys.modules)}[{name!r}]")
         if attribute is not None and attribute in module.__dict__:
             concrete(self.read_global(module.__dict__, attribute, module.__dict__[attribute]))
@@ -177,31 +189,6 @@ class Session(CallHandlers):
         self.read_content(value, deep=True)
         if not isinstance(value, (str, int, float, bool, bytes, tuple, list, dict, type(None), Tensor)):
             self.stop("unsupported_syntax", f"match on a {type(value).__name__}")
-        return value
-
-    def released(self, value: Any, seen: set[int]) -> Any:
-        """A result without symbolic numbers; local containers are changed in place, local tuples made anew."""
-        if is_symbolic(value):
-            return plain(value)
-        if id(value) in seen or self.is_outside(value):
-            return value
-        cls = type(value)
-        if cls is tuple:
-            new = tuple(self.released(v, seen) for v in value)
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-        if cls in (list, dict):
-            seen.add(id(value))
-            for key in range(len(value)) if cls is list else list(value):
-                value[key] = self.released(value[key], seen)
-        elif cls is FunctionType and value.__closure__:
-            seen.add(id(value))
-            for cell in value.__closure__:
-                try:
-                    cell.cell_contents = self.released(cell.cell_contents, seen)
-                except ValueError:  # an empty cell
-                    continue
-        elif cls is MethodType:
-            self.released(value.__func__, seen)
         return value
 
 
@@ -306,6 +293,9 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             session.let_go()
             recording = finish(session, interpreter, result, grad_enabled)
             forget()
-        return recording, session.released(result, set())
+        return recording, released(result, session.is_outside)
     finally:
-        session.empty()
+        try:
+            session.settle_closures()
+        finally:
+            session.empty()

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["COMPARISONS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "concrete", "is_symbolic", "plain"]
+__all__ = [
+    "COMPARISONS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "concrete", "is_symbolic", "plain", "released",
+    "settle_closure",
+]  # fmt: skip
 
 
 class Prologue(Protocol):
     """What symbolic numbers need of the recorder."""
 
     stopped: bool
+
+    def stop(self, code: str, detail: str) -> None: ...
 
     def define_number(self, text: str, value: int | float, *, check_type: bool) -> SymbolicNumber: ...
     def guard_outcome(self, text: str, outcome: bool) -> None: ...
@@ -58,8 +64,56 @@ def is_symbolic(value: object) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The number behind a symbolic one, without a guard; anything else as it is."""
-    return value._value if type(value) is SymbolicNumber else value
+    """The number behind a symbolic one, or behind an `id()`, without a guard; anything else as it is."""
+    if type(value) is SymbolicNumber:
+        return value._value
+    return int(value) if type(value) is ObjectIdentity else value
+
+
+def released(value: Any, kept: Callable[[Any], bool] = lambda _: False) -> Any:
+    """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries and sets are changed in place, tuples
+    made anew.  kept: of which containers it is known that they have none."""
+    return _released(value, kept, set())
+
+
+def settle_closure(function: Any) -> None:
+    """Take the stand-ins of numbers out of the variables that a function finds around it: from now on it may run as it is."""
+    for cell in function.__closure__ or () if type(function) is FunctionType else ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+        if (other := released(value)) is not value:
+            cell.cell_contents = other
+
+
+def _released(value: Any, kept: Callable[[Any], bool], seen: set[int]) -> Any:
+    cls = type(value)
+    if cls is SymbolicNumber or cls is ObjectIdentity:
+        return plain(value)
+    if cls is set and any(type(v) is ObjectIdentity for v in value):
+        members = [plain(v) for v in value]
+        value.clear()
+        value.update(members)
+    if cls not in (tuple, list, dict) or id(value) in seen or kept(value):
+        return value
+    seen.add(id(value))
+    if cls is tuple:
+        new = tuple([_released(v, kept, seen) for v in value])
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    if cls is list:
+        for index, item in enumerate(value):
+            if (other := _released(item, kept, seen)) is not item:
+                value[index] = other
+        return value
+    for key, item in value.items():
+        if (other := _released(item, kept, seen)) is not item:
+            value[key] = other
+    if any(type(key) in (ObjectIdentity, tuple) and _released(key, kept, seen) is not key for key in value):
+        items = [(_released(key, kept, seen), item) for key, item in value.items()]
+        value.clear()
+        value.update(items)
+    return value
 
 
 def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -201,15 +255,52 @@ class SymbolicNumber:
 _power = _binary("**")
 
 
+def _of_identities(name: str) -> Callable[..., Any]:
+    """A method of int that tells something of an address: another call need not come to the same."""
+    compute = getattr(int, name)
+
+    def method(self: ObjectIdentity, *arguments: Any) -> Any:
+        self._recorder.stop("object_identity", "a number computed from an id()")
+        return compute(int(self), *map(plain, arguments))
+
+    return method
+
+
 class ObjectIdentity(int):
-    """id(owner) during a recording: to be compared and hashed, since the guards imply which objects are the same; nothing else."""
+    """id(owner) during a recording: to be compared with others and hashed, since the guards imply which objects are the same; nothing
+    else."""
 
     owner: Any
+    _recorder: Prologue
 
-    def __new__(cls, owner: Any) -> ObjectIdentity:
+    def __new__(cls, owner: Any, recorder: Prologue) -> ObjectIdentity:
         self = super().__new__(cls, id(owner))
         self.owner = owner
+        self._recorder = recorder
         return self
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not ObjectIdentity and isinstance(other, (int, float)):
+            self._recorder.stop("object_identity", "the comparison of an id() with a number")
+        return int(self) == plain(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
+
+
+for _name in set(vars(int)) & {
+    *(f"__{name}__" for name in ("lt", "le", "gt", "ge", "neg", "pos", "invert", "abs", "bool", "float", "repr", "str", "format")),
+    *(f"__{side}{name}__" for side in ("", "r") for name in (
+        "add", "sub", "mul", "mod", "floordiv", "truediv", "divmod", "pow", "and", "or", "xor", "lshift", "rshift",
+    )),
+}:  # fmt: skip
+    setattr(ObjectIdentity, _name, _of_identities(_name))
+
+
+STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity)
+"""What each call has a number of its own for."""
 
 
 class SuperProxy:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers, GradStore
+from tracejit.capture.policies import is_a
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
@@ -27,6 +28,7 @@ from tracejit.tensor import Tensor
 
 __all__ = ["RecordingInterpreter"]
 
+_OPERANDS = frozenset({Tensor, SymbolicNumber, bool, int, float})
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
@@ -132,7 +134,7 @@ class RecordingInterpreter(Interpreter):
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         attributes = {k: _attribute(v) for k, v in attributes.items()}
-        operands = tuple(x.item() if isinstance(x, np.generic) else x for x in operands)
+        operands = tuple([x if x is None or type(x) in _OPERANDS else _plain_number(x) for x in operands])
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, operands)
         if op.kind is Kind.RANDOM:
@@ -148,6 +150,9 @@ class RecordingInterpreter(Interpreter):
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
             result = state.base.bind(op, tuple(map(plain, operands)), attributes)
+        except Exception:
+            self._failed(op, operands, attributes)
+            raise
         finally:
             state.top = self
             recorder.native_depth -= 1
@@ -157,6 +162,17 @@ class RecordingInterpreter(Interpreter):
                 self._plain_writes.add(self.values[id(result)])
                 self.requires_grad.discard(self.values[id(result)])
         return result
+
+    def _failed(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
+        """An operation has raised.  The program may catch it and go on: later calls come here only if what failed does so by the metadata
+        of the operands, which guards hold, and not by contents."""
+        for operand in operands:
+            concrete(operand)
+        try:
+            op.infer(*[x._aval if isinstance(x, Tensor) else plain(x) for x in operands], **attributes)
+        except Exception:
+            return
+        self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
     @staticmethod
     def _recordable(operands: tuple[Any, ...]) -> bool:
@@ -250,6 +266,15 @@ def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, 
     if op.name == "pow" and names <= _INTEGERS:  # a negative exponent raises
         low = 0
     return low, high
+
+
+def _plain_number(value: Any) -> Any:
+    """The number of Python that a number of NumPy, or of a class of the program, is as an operand."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_a(value, int):
+        return int.__int__(value)
+    return float.__float__(value) if is_a(value, float) else value
 
 
 def _attribute(value: Any) -> Any:

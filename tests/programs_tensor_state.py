@@ -1,0 +1,652 @@
+"""Tensors kept between calls: statistics, caches, buffers, gradients, modules.  See capture_programs.py."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+from registered_programs import Box, program, with_change, x
+
+import tracejit as T
+
+
+@program()
+def running_mean():
+    s = Box(mean=T.zeros(2), n=0)
+
+    def fn(a):
+        s.n += 1
+        s.mean = s.mean + (a - s.mean) / s.n
+        return s.mean * 2
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: (s.mean, s.n)
+
+
+@program()
+def running_mean_in_place():
+    s = Box(mean=T.zeros(2))
+
+    def fn(a):
+        s.mean.mul_(0.9).add_(a, alpha=0.1)
+        return s.mean.clone()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: s.mean
+
+
+@program()
+def hidden_state_by_name():
+    cache = {}
+
+    def fn(a, key):
+        h = cache.get(key)
+        h = a if h is None else h * 0.5 + a
+        cache[key] = h
+        return h.sum()
+
+    return (
+        fn,
+        [lambda f: f(x(1, 2), "p"), lambda f: f(x(1, 2), "q"), lambda f: f(x(3, 4), "p"), lambda f: cache.clear()],
+        lambda: cache,
+    )
+
+
+@program()
+def hidden_states_in_a_list():
+    hs = [T.zeros(2), T.zeros(2)]
+
+    def fn(a):
+        for i, h in enumerate(hs):
+            a = hs[i] = T.tanh(a + h)
+        return a
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: hs
+
+
+@program()
+def buffers_swapped():
+    s = Box(cur=T.zeros(2), nxt=T.ones(2))
+
+    def fn(a):
+        s.nxt.copy_(s.cur + a)
+        s.cur, s.nxt = s.nxt, s.cur
+        return s.cur * 2
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: (s.cur, s.nxt)
+
+
+@program()
+def losses_in_a_deque():
+    d = collections.deque(maxlen=2)
+
+    def fn(a):
+        loss = (a * a).sum()
+        d.append(loss)
+        return loss
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4)), lambda f: f(x(5, 6))], lambda: list(d)
+
+
+@program()
+def mean_of_a_window():
+    d = collections.deque([T.zeros(2), T.ones(2)], maxlen=2)
+
+    def fn(a):
+        d.append(a * 2)
+        return sum(d) / len(d)
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: list(d)
+
+
+@program()
+def metrics_in_a_dictionary():
+    metrics = {"loss": None, "n": 0}
+
+    def fn(a):
+        loss = a.sum()
+        metrics.update(loss=loss.detach(), n=metrics["n"] + 1, last={"a": a})
+        return loss
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: metrics
+
+
+@program()
+def descent_with_momentum():
+    w = x(1, 2).requires_grad_()
+    state = {"momentum": {}}
+
+    def fn(a, lr):
+        loss = ((w * a) ** 2).sum()
+        (g,) = T.autograd.grad(loss, [w])
+        m = state["momentum"].setdefault("w", T.zeros_like(w))
+        m.mul_(0.9).add_(g)
+        with T.no_grad():
+            w.sub_(lr * m)
+        return loss.detach()
+
+    return fn, [lambda f: f(x(1, 2), 0.1), lambda f: f(x(1, 2), 0.01)], lambda: (w, state)
+
+
+@program()
+def gradients_of_several_calls():
+    w = x(1, 2).requires_grad_()
+
+    def fn(a, step):
+        (w * a).sum().backward()
+        if step % 2 == 1:
+            with T.no_grad():
+                w.add_(w.grad, alpha=-0.1)
+            w.grad = None
+        return w.detach() * 1
+
+    return fn, [lambda f, i=i: f(x(1, 2), i) for i in range(4)], lambda: (w, w.grad)
+
+
+@program(reason="overlapping_inputs")
+def views_kept_and_written():
+    base = T.zeros(4)
+    s = Box(view=base[:2])
+
+    def fn(a):
+        s.view.add_(a)
+        base[2:] = a * 2
+        s.other = base[1:3]
+        return base.sum()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: (base, s.view, s.other)
+
+
+@program()
+def results_that_are_the_argument():
+    def fn(a, flag):
+        return (a, a.view(2), a[0], {"a": a}, [a.detach()]) if flag else (a * 1, a.t() if a.dim() > 1 else a)
+
+    def go(flag):
+        def call(f):
+            t = x(1, 2)
+            r = f(t, flag)
+            t.add_(10)
+            return r, r[0] is t
+
+        return call
+
+    return fn, [go(True), go(False), go(True)], None
+
+
+@program()
+def attributes_of_tensors_kept():
+    t = x(1, 2)
+
+    def fn(a):
+        t.count = getattr(t, "count", 0) + 1
+        t.last = a * t.count
+        r = a * 2
+        r.tag = "result"
+        r.parts = [t.last]
+        return r
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: (t, t.last, t.count)
+
+
+@program()
+def branch_on_values_with_effects():
+    s = Box(pos=0, neg=0)
+
+    def fn(a):
+        if a.sum() > 0:
+            s.pos += 1
+            return a
+        s.neg += 1
+        return -a
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(-1, -2)), lambda f: f(x(3, 4))], lambda: (s.pos, s.neg)
+
+
+@program()
+def loop_until_it_is_small():
+    s = Box(iters=[])
+
+    def fn(a):
+        n = 0
+        while a.abs().sum() > 0.5:
+            a = a * 0.5
+            n += 1
+        s.iters = [*s.iters[-2:], n]
+        return a, n
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(4, 4)), lambda f: f(x(1, 2))], lambda: s.iters
+
+
+@program()
+def other_branch_after_effects():
+    s = Box(log=[])
+
+    def fn(a):
+        s.log.append("begin")
+        y = a * 2
+        s.last = y
+        if y.sum() > 10:
+            s.log.append("big")
+            y.add_(100)
+        s.log.append("end")
+        return y
+
+    return (
+        fn,
+        [lambda f: f(x(1, 2)), lambda f: f(x(10, 20)), lambda f: f(x(1, 1)), lambda f: f(x(30, 1))],
+        lambda: (s.log, s.last),
+    )
+
+
+@program()
+def value_tested_after_a_write():
+    buf = T.zeros(2)
+
+    def fn(a):
+        buf.add_(a)
+        if buf.sum() > 5:
+            buf.zero_()
+        return buf.clone()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(1, 1))], lambda: buf
+
+
+@program()
+def module_with_counters():
+    class Net(T.nn.Module):
+        def __init__(self):
+            super().__init__()
+            T.manual_seed(0)
+            self.lin = T.nn.Linear(2, 2)
+            self.register_buffer("seen", T.zeros(1))
+            self.calls = 0
+            self.cache = {}
+
+        def forward(self, a, key=None):
+            self.calls += 1
+            self.seen += a.shape[0]
+            out = self.lin(a)
+            if key is not None:
+                self.cache[key] = out.detach()
+            if self.training:
+                out = out * 2
+            return out
+
+    net = Net()
+
+    def fn(a, key=None):
+        return net(a, key)
+
+    return (
+        fn,
+        [
+            lambda f: f(T.ones(3, 2)),
+            lambda f: f(T.ones(3, 2), "k"),
+            lambda f: net.eval() and None,
+            lambda f: f(T.ones(3, 2)),
+            lambda f: net.train() and None,
+        ],
+        lambda: (net.calls, net.seen, net.cache),
+    )
+
+
+@program()
+def modules_in_containers():
+    T.manual_seed(0)
+    net = T.nn.ModuleDict({"p": T.nn.Linear(2, 2), "q": T.nn.Sequential(T.nn.Linear(2, 2), T.nn.Tanh())})
+    layers = T.nn.ModuleList([T.nn.Linear(2, 2) for _ in range(2)])
+
+    def fn(a, name):
+        for layer in layers:
+            a = layer(a)
+        return net[name](a), len(layers), list(net.keys()), name in net
+
+    def swap(f):
+        layers[0], layers[1] = layers[1], layers[0]
+
+    return fn, [lambda f: f(x(1, 2), "p"), lambda f: f(x(1, 2), "q"), swap, lambda f: f(x(1, 2), "p")], None
+
+
+@program(reason="differentiable_write")
+def parameters_iterated():
+    T.manual_seed(0)
+    net = T.nn.Sequential(T.nn.Linear(2, 2), T.nn.Linear(2, 1))
+
+    def fn(a):
+        l2 = sum((p**2).sum() for p in net.parameters())
+        names = [n for n, p in net.named_parameters() if p.requires_grad]
+        with T.no_grad():
+            for p in net.parameters():
+                p.mul_(0.9)
+        return net(a) + l2, names, sum(p.numel() for p in net.parameters())
+
+    def freeze(f):
+        net[0].weight.requires_grad_(not net[0].weight.requires_grad)
+
+    return fn, [lambda f: f(x(1, 2)), freeze, lambda f: f(x(1, 2))], lambda: list(net.state_dict().values())
+
+
+@program()
+def parameter_replaced_between_calls():
+    T.manual_seed(0)
+    net = T.nn.Linear(2, 2)
+
+    def fn(a):
+        return net(a)
+
+    def replace(f):
+        net.weight = T.nn.Parameter(T.ones(2, 2))
+        return f(x(1, 2))
+
+    def data(f):
+        net.weight.data = T.zeros(2, 2)
+        return f(x(1, 2))
+
+    def bias(f):
+        net.bias = None
+        return f(x(1, 2))
+
+    return fn, [lambda f: f(x(1, 2)), replace, data, bias], None
+
+
+@program()
+def weights_tied_and_untied():
+    T.manual_seed(0)
+    p, q = T.nn.Linear(2, 2), T.nn.Linear(2, 2)
+    q.weight = p.weight
+
+    def fn(a):
+        return q(p(a))
+
+    def untie(f):
+        q.weight = T.nn.Parameter(T.ones(2, 2))
+        return f(x(1, 2))
+
+    def tie(f):
+        q.weight = p.weight
+        return f(x(1, 2))
+
+    return fn, [lambda f: f(x(1, 2)), untie, tie], None
+
+
+@program()
+def tensors_told_apart():
+    p, q = x(1, 2), x(3, 4)
+    ts = [p, q]
+
+    def fn(a):
+        return (
+            a * (2.0 if any(t is p for t in ts) else 3.0),
+            [t is a for t in ts],
+            ts[0] is p,
+            next((i for i, t in enumerate(ts) if t is q), -1),
+        )
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(p), lambda f: ts.reverse(), lambda f: f(q)], None
+
+
+@program()
+def tensors_in_the_order_of_their_values():
+    def fn(a, b, c):
+        ts = sorted([a, b, c], key=lambda t: t.sum().item())
+        m = max([a, b, c], key=lambda t: float(t[0]))
+        return ts[0] * 2, m, sorted([3.0, a[0]])[0], min(a[0], b[0])
+
+    return fn, [lambda f: f(x(1, 2), x(0, 0), x(5, 5)), lambda f: f(x(7, 2), x(9, 0), x(5, 5))], None
+
+
+@program()
+def tensors_in_sets_and_dictionaries():
+    w, v = x(1, 2), x(3, 4)
+    lr = {w: 0.1, v: 0.2}
+    frozen = {v}
+
+    def fn(a):
+        out = a
+        for p, s in lr.items():
+            if p in frozen:
+                continue
+            out = out - p * s
+        return out, len({w, w, v}), w in lr
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: lr.update({w: 0.5}), lambda f: f(x(1, 2))], None
+
+
+@program()
+def state_of_a_module_kept():
+    T.manual_seed(0)
+    net = T.nn.Linear(2, 2)
+    saved = {}
+
+    def fn(a):
+        saved.update({k: v.clone() for k, v in net.state_dict().items()})
+        return net(a)
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: saved
+
+
+@program()
+def optimizer_with_a_schedule():
+    T.manual_seed(0)
+    net = T.nn.Linear(2, 1)
+    opt = T.optim.Adam(net.parameters(), lr=0.1)
+    history = []
+
+    def fn(a, scale):
+        opt.zero_grad()
+        loss = (net(a) ** 2).mean() * scale
+        loss.backward()
+        opt.step()
+        for g in opt.param_groups:
+            g["lr"] *= 0.99
+        history.append(loss.detach())
+        return loss.detach()
+
+    return (
+        fn,
+        [lambda f: f(x(1, 2), 1.0), lambda f: f(x(1, 2), 2.0)],
+        lambda: (list(net.parameters()), [g["lr"] for g in opt.param_groups], len(history)),
+    )
+
+
+@program()
+def tensor_of_a_closure_rebound():
+    w = x(1, 2)
+
+    def fn(a):
+        nonlocal w
+        w = w * 0.5 + a
+        return w.sum()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: w
+
+
+@program()
+def structures_mapped():
+    def tree_map(g, t):
+        if isinstance(t, dict):
+            return {k: tree_map(g, v) for k, v in t.items()}
+        if isinstance(t, (list, tuple)):
+            return type(t)(tree_map(g, v) for v in t)
+        return g(t)
+
+    def fn(t):
+        return tree_map(lambda v: v * 2, t)
+
+    mk = lambda k: {"p": [x(k), (x(1), {"q": x(2)})], "r": x(3)}
+    return fn, [lambda f: f(mk(1)), lambda f: f(mk(2)), lambda f: f([x(1), [x(2)]]), lambda f: f((x(1),))], None
+
+
+@program()
+def cache_by_shape():
+    cache = {}
+
+    def fn(a):
+        key = (tuple(a.shape), a.dtype)
+        if key not in cache:
+            cache[key] = T.ones(*a.shape, dtype=a.dtype) * len(cache)
+        return a + cache[key]
+
+    return (
+        fn,
+        [lambda f: f(x(1, 2)), lambda f: f(x(1, 2, 3)), lambda f: f(x(1, 2).double()), lambda f: f(x(3, 4))],
+        lambda: list(cache.values()),
+    )
+
+
+@program()
+def table_that_grows():
+    s = Box(table=T.zeros(0, 2))
+
+    def fn(a):
+        n = a.shape[0]
+        if s.table.shape[0] < n:
+            s.table = T.arange(2.0 * n).reshape(n, 2)
+        return a + s.table[:n]
+
+    return fn, [lambda f: f(T.ones(1, 2)), lambda f: f(T.ones(3, 2)), lambda f: f(T.ones(2, 2))], lambda: s.table
+
+
+@program()
+def error_after_effects():
+    buf = T.zeros(2)
+    s = Box(n=0)
+
+    def fn(a):
+        buf.add_(a)
+        s.n += 1
+        if s.n % 3 == 0:
+            raise ValueError(s.n)
+        return buf.clone()
+
+    return fn, [lambda f: f(x(1, 2))] * 4, lambda: (buf, s.n)
+
+
+@program()
+def error_of_a_shape_caught():
+    def fn(a, b):
+        try:
+            return a @ b
+        except RuntimeError:
+            return a * b if a.shape == b.shape else a.sum()
+
+    return (
+        fn,
+        [
+            lambda f: f(T.ones(2, 2), T.ones(2, 2)),
+            lambda f: f(T.ones(2, 3), T.ones(2, 3)),
+            lambda f: f(T.ones(2, 3), T.ones(5)),
+            lambda f: f(T.ones(2, 2), T.ones(2, 2)),
+        ],
+        None,
+    )
+
+
+@program(reason="tensor_contents")
+def errors_of_contents_caught():
+    def fn(a, i):
+        try:
+            return a[i] * 2
+        except IndexError:
+            return a * 0
+
+    return (
+        fn,
+        [lambda f: f(x(1, 2, 3), T.tensor([7])), lambda f: f(x(1, 2, 3), T.tensor([1])), lambda f: f(x(1, 2, 3), T.tensor([9]))],
+        None,
+    )
+
+
+@program()
+def gradient_wanted_or_not():
+    w = x(1, 2)
+
+    def fn(a):
+        y = a * w
+        return y, y.requires_grad
+
+    return (
+        fn,
+        [
+            lambda f: f(x(1, 2)),
+            lambda f: w.requires_grad_(True) and None,
+            lambda f: f(x(1, 2)),
+            lambda f: w.requires_grad_(False) and None,
+        ],
+        None,
+    )
+
+
+@program()
+def detached_and_cloned():
+    def fn(a):
+        b = a.detach()
+        c = a.clone()
+        d = b.requires_grad_() if not b.requires_grad else b
+        return (a * 2).sum(), b * 1, c, d is b
+
+    def go(f):
+        t = x(1, 2).requires_grad_()
+        r = f(t)
+        r[0].backward()
+        return r, t.grad
+
+    return fn, [go, go], None
+
+
+@program()
+def arrays_of_numpy_as_arguments():
+    def fn(a):
+        return a * 2
+
+    def go(f):
+        arr = np.array([1.0, 2.0], np.float32)
+        t = T.from_numpy(arr)
+        r = f(t)
+        arr[0] = 50
+        return r, f(t), r.numpy().tolist()
+
+    return fn, [go, go], None
+
+
+@program()
+def hooks_added_and_removed():
+    T.manual_seed(0)
+    m = T.nn.Linear(2, 2)
+    m.register_buffer("scale", x(2.0, 3.0))
+
+    def fn(a):
+        return m(a) * m.scale
+
+    h = []
+
+    def add():
+        h.append(m.register_forward_hook(lambda mod, i, o: o * 10))
+
+    def remove():
+        h.pop().remove()
+
+    def pre():
+        h.append(m.register_forward_pre_hook(lambda mod, i: (i[0] * 2,)))
+
+    return fn, with_change(add, remove, lambda: m.scale.mul_(2), lambda: setattr(m, "scale", x(1.0, 1.0)), pre, remove), None
+
+
+@program()
+def call_of_modules_replaced():
+    T.manual_seed(0)
+    m = T.nn.Sequential(T.nn.Linear(2, 2), T.nn.ReLU())
+    call = T.nn.Module.__call__
+
+    def fn(a):
+        return m(a)
+
+    return (
+        fn,
+        with_change(
+            lambda: setattr(T.nn.Module, "__call__", lambda s, v: v * 5),
+            lambda: setattr(T.nn.Module, "__call__", call),
+            lambda: m.eval() and None,
+            lambda: setattr(m[0], "bias", None),
+        ),
+        None,
+    )

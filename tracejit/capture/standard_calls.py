@@ -1,0 +1,103 @@
+"""C functions and callables of `operator`, `heapq`, `bisect`, `collections` and `itertools` that look into what they are given.
+
+Each is done by the handlers of what it looks at: an item is read as an item, an attribute as an attribute.  Functions that keep a list in
+order are called once its content is guarded; what they change in a list from outside is an effect.
+"""
+
+from __future__ import annotations
+
+import _heapq
+import bisect
+import collections
+import heapq
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tracejit.capture.iteration import IterationHandlers
+from tracejit.capture.policies import is_a
+from tracejit.capture.symbols import concrete
+
+__all__ = ["GETTERS", "STANDARD", "StandardCallHandlers"]
+
+GETTERS: tuple[type, ...] = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+_IN_ORDER = frozenset(
+    {
+        heapq.heappush, heapq.heappop, heapq.heapify, heapq.heapreplace, heapq.heappushpop, bisect.bisect_left, bisect.bisect_right,
+        bisect.insort_left, bisect.insort_right,
+        *(getattr(_heapq, name) for name in ("_heapify_max", "_heappop_max", "_heapreplace_max") if hasattr(_heapq, name)),
+    }
+)  # fmt: skip
+"""Functions of a list that is in order, or a heap."""
+
+
+class StandardCallHandlers(IterationHandlers):
+    """`itemgetter(0)(row)`, `heappush(heap, v)`, `chain.from_iterable(rows)` ..."""
+
+    def call_getter(self, getter: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """An itemgetter, attrgetter or methodcaller is called."""
+        if len(arguments) != 1 or keywords:
+            return getter(*arguments, **keywords)  # it raises what is to be raised
+        make, given = getter.__reduce__()
+        options: dict[str, Any] = {}
+        if make is not type(getter):  # a partial methodcaller, because of keywords
+            options, given = make.keywords, (*make.args, *given)
+        if not all(self._explains(part) for part in (*given, *options.values())):
+            self.stop("unknown_origin", f"what a {type(getter).__name__} holds")
+        (owner,) = arguments
+        if is_a(getter, operator.methodcaller):
+            name, *rest = given
+            return self.call(self.get_attribute(owner, name), tuple(rest), options)
+        read = self._dotted_attribute if is_a(getter, operator.attrgetter) else self.get_item
+        values = tuple([self.admitted(read(owner, part)) for part in given])
+        return values[0] if len(values) == 1 else self.made(values)
+
+    def _dotted_attribute(self, owner: Any, names: str) -> Any:
+        for name in names.split("."):
+            owner = self.admitted(self.get_attribute(owner, name))
+        return owner
+
+    def _in_order(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A function of heapq or bisect; their comparisons are those of plain values."""
+        arguments, keywords = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+        for value in (*arguments, *keywords.values()):
+            self.read_content(value, deep=True)
+        owner: Any = arguments[0] if arguments else None
+        if not is_a(owner, list) or self._has_objects(*arguments) or callable(keywords.get("key")):
+            self.stop("unknown_call", f"{function.__name__}() of objects")
+            return function(*arguments, **keywords)
+        before = list(list.__iter__(owner))
+        result = self.native(lambda: function(*arguments, **keywords))
+        after = list(list.__iter__(owner))
+        if self.is_outside(owner) and (len(before) != len(after) or any(map(operator.is_not, before, after))):
+            self._change(owner, "__setitem__", slice(None), self.made(after))
+        return self.admitted(result)
+
+    def _count_elements(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What Counter.update does."""
+        counts, values = arguments
+        for value in self.iterate(values):
+            count = self.plain_item(counts, value) if self.plain_contains(value, counts) else 0
+            self.plain_set_item(self.binary("+", count, 1), counts, concrete(value))
+
+    def _from_iterable(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """itertools.chain.from_iterable"""
+        if len(arguments) != 1 or keywords or not hasattr(type(arguments[0]), "__iter__"):
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        return function(self.iterate(arguments[0], 2))
+
+    def standard_call(self, function: Any) -> Callable[..., Any] | None:
+        """The handler of a function that has one here."""
+        try:
+            return STANDARD.get(function)
+        except TypeError:  # bound to something without a hash
+            return None
+
+
+Handler = Callable[[StandardCallHandlers, Any, tuple[Any, ...], dict[str, Any]], Any]
+STANDARD: dict[Any, Handler] = {
+    **dict.fromkeys(_IN_ORDER, StandardCallHandlers._in_order),
+    collections._count_elements: StandardCallHandlers._count_elements,  # type: ignore[attr-defined]
+    itertools.chain.from_iterable: StandardCallHandlers._from_iterable,
+}
