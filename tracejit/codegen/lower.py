@@ -11,7 +11,7 @@ new contents are copied at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ from tracejit.core.dtypes import uint8
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
-__all__ = ["Lowered", "Output", "Traffic", "exit_codes", "lower"]
+__all__ = ["Lowered", "Output", "Traffic", "array_spec", "exit_codes", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,6 @@ class Lowered:
     scalars: tuple[tuple[int, type], ...]
     outputs: tuple[Output, ...]
     text: tuple[str, ...] = ()
-    exits: int = 0
     traffic: Traffic = Traffic()
 
 
@@ -101,10 +100,16 @@ class _Unit:
 
 
 def exit_codes(graph: Graph) -> dict[int, int]:
-    """Exit number by id() of the node: guards in order from 1, then every node whose evaluation may raise on its data."""
+    """Exit number by id() of the node, the same for all backends: guards in order from 1, then all others in order.  What decides whether
+    a node can leave (a range to check, an error or a size that the host finds) is no affair of the numbers."""
     guards = [n for n in graph.nodes if n.op.kind is Kind.GUARD]
-    raising = [n for n in graph.nodes if "raises" in n.op.traits or n.op.name in ("select", "select_scatter")]
-    return {id(n): k for k, n in enumerate((*guards, *raising), 1)}
+    others = [n for n in graph.nodes if n.op.kind is not Kind.GUARD]
+    return {id(n): k for k, n in enumerate((*guards, *others), 1)}
+
+
+def array_spec(aval: Aval, strides: Sequence[int], written: bool) -> ArraySpec:
+    """The metadata that an input must have.  strides: in elements."""
+    return ArraySpec(aval.dtype, aval.shape, tuple([s * aval.dtype.itemsize for s in strides]), written)
 
 
 def lower(
@@ -113,12 +118,15 @@ def lower(
     slab_inputs: Sequence[int] = (),
     slab_outputs: Sequence[int] = (),
     codes: Mapping[int, int] | None = None,
+    written: Collection[int] = (),
 ) -> Lowered:
     """Lower a functional graph whose nodes all have nests or BLAS calls.
 
     layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
-    the trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another)."""
-    return _Lowering(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), exit_codes(graph) if codes is None else codes).run()
+    the trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
+    written: tensor inputs that a later part of the same program writes to: they are checked as if this one did."""
+    codes = exit_codes(graph) if codes is None else codes
+    return _Lowering(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), codes, written).run()
 
 
 class _Lowering:
@@ -129,9 +137,11 @@ class _Lowering:
         slab_inputs: tuple[int, ...],
         slab_outputs: tuple[int, ...],
         codes: Mapping[int, int],
+        written: Collection[int],
     ) -> None:
         self.graph = graph
         self.codes = codes
+        self.written_later = written
         self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs}, len(slab_outputs))
         for node in values.nodes:
             if is_host(values, node):
@@ -283,8 +293,8 @@ class _Lowering:
         self._build_units()
         self._order()
         self._gather()
-        written = [t for t, v in values.writes if t != v]
-        specs = [self._input_spec(v, v in written) for v in tensors]
+        written = {*self.written_later, *(t for t, v in values.writes if t != v)}
+        specs = [array_spec(values.aval(v), values.strided[v].strides, v in written) for v in tensors]
         for v, k in tensors.items():
             self.homes[v] = Address(array_slot(k))
         if self.slab_inputs:
@@ -294,7 +304,7 @@ class _Lowering:
                 self.homes[v] = Address(array_slot(arrays), at)
             arrays += 1
         fresh, outputs = self._outputs(tensors, scalars, arrays)
-        specs.extend(ArraySpec(a.dtype, a.shape, _byte_strides(a), True) for a in fresh)
+        specs.extend(array_spec(a, contiguous(a.shape), True) for a in fresh)
         slab_size = self._residual_slab(specs)
         self._commit(tensors)
         slot = array_slot(len(specs))
@@ -332,14 +342,8 @@ class _Lowering:
             tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
             tuple(outputs),
             tuple(text),
-            len(self.codes),
             self._traffic(fresh),
         )
-
-    def _input_spec(self, v: int, written: bool) -> ArraySpec:
-        aval = self.values.aval(v)
-        size = aval.dtype.itemsize
-        return ArraySpec(aval.dtype, aval.shape, tuple(s * size for s in self.values.strided[v].strides), written)
 
     def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
         fresh: list[Aval] = []
@@ -486,10 +490,6 @@ class _Lowering:
         return [
             f"{place} the chunks" if c is None else f"{head}, in {c.count} chunks" for c, place in zip(cuts, places, strict=True)
         ]
-
-
-def _byte_strides(aval: Aval) -> tuple[int, ...]:
-    return tuple(s * aval.dtype.itemsize for s in contiguous(aval.shape))
 
 
 def _bytes_spec(size: int) -> ArraySpec:

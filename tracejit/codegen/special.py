@@ -148,7 +148,7 @@ def special(values: Values, number: int, exit_code: Callable[[int], int], name: 
     """The nest of a node that is no member of groups."""
     node = values.nodes[number]
     writer = _Writer(values)
-    _BUILDERS[node.op.name](writer, values, node, exit_code(number) if "raises" in node.op.traits else 0)
+    _BUILDERS[node.op.name](writer, values, node, exit_code(number) if node.op.may_exit else 0)
     return writer.finish(name)
 
 

@@ -84,9 +84,9 @@ class Op:
     """One primitive.
 
     evaluate(*operands, **attributes) works on NumPy arrays (tensor operands) and Python scalars, and returns an array or a
-    tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them.  The vjp rule is called as
-    rule(context, *cotangents), cotangents of outputs that have none being None, and returns one cotangent per operand (a
-    tuple; a bare value for a single operand); None where `context.needs` is false.
+    tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them; with the trait "dynamic shape" sizes that
+    depend on data are UNKNOWN in them.  The vjp rule is called as rule(context, *cotangents), cotangents of outputs that have none
+    being None, and returns one cotangent per operand (a tuple; a bare value for a single operand); None where `context.needs` is false.
     """
 
     __slots__ = (
@@ -99,6 +99,7 @@ class Op:
         "keeps_dtype",
         "kind",
         "lowering",
+        "may_exit",
         "multiple",
         "name",
         "promotion",
@@ -139,6 +140,8 @@ class Op:
         self.multiple = multiple
         self.traits = frozenset(traits)
         self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
+        # On other data it raises, or its result has another shape: a program leaves there, and never drops the node.
+        self.may_exit = not self.traits.isdisjoint(("raises", "dynamic shape"))
         self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
             kind is Kind.ELEMENTWISE
             and not multiple
@@ -189,7 +192,7 @@ class Op:
         return known
 
     def infer_tuple(self, avals: Iterable[Any], attributes: Mapping[str, Any]) -> tuple[Aval, ...]:
-        """The avals of all outputs."""
+        """The avals of all outputs, as the shape rule gives them."""
         result = self.infer(*avals, **attributes)
         return result if self.multiple else (result,)
 
