@@ -165,9 +165,9 @@ class Op:
         return bind(self, operands, attributes)
 
     def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
-        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions and `out`
-        (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string speaks
-        for all operands."""
+        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2:` for all from the
+        third on) and `out` (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string
+        speaks for all operands."""
 
         def declare(rule: VjpRule) -> VjpRule:
             self.saves = (saves,) if isinstance(saves, str) else saves
@@ -184,9 +184,7 @@ class Op:
             for i, need in enumerate(needs):
                 if need and self.saves:
                     words.update(self.saves[min(i, len(self.saves) - 1)].split())
-            inputs = tuple(sorted(int(w) for w in words if w.isdigit()))
-            if "*" in words:
-                inputs = tuple(range(len(needs)))
+            inputs = tuple(sorted({i for w in words for i in _positions(w, len(needs))}))
             outputs = tuple(sorted(int(w[3:] or 0) for w in words if w.startswith("out")))
             known = self.saved_plans[needs] = (inputs, outputs)
         return known
@@ -195,6 +193,13 @@ class Op:
         """The avals of all outputs, as the shape rule gives them."""
         result = self.infer(*avals, **attributes)
         return result if self.multiple else (result,)
+
+
+def _positions(word: str, count: int) -> Iterable[int]:
+    """The positions of operands, of which there are `count`, that a word of `saves` names."""
+    if word.endswith(":"):
+        return range(int(word[:-1]), count)
+    return (int(word),) if word.isdigit() else ()
 
 
 def _lookup(name: str) -> Op:

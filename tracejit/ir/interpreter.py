@@ -39,7 +39,11 @@ class GuardFailed(Exception):
 
 
 class SizeChanged(Exception):
-    """A size that depends on data is not the recorded one.  Nothing was committed."""
+    """A size that depends on data is not the recorded one: an output has the shape `found`.  Nothing was committed."""
+
+    def __init__(self, message: str, found: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.found = found
 
 
 def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -76,7 +80,7 @@ def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> 
         if array.shape != aval.shape or array.dtype != aval.dtype.numpy:
             found = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
             if "dynamic shape" in node.op.traits:
-                raise NodeFailed(node) from SizeChanged(f"{found}, recorded was {aval}")
+                raise NodeFailed(node) from SizeChanged(f"{found}, recorded was {aval}", array.shape)
             raise NodeFailed(node) from AssertionError(f"{found}, its shape rule says {aval}")
     return arrays
 

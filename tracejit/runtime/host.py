@@ -25,6 +25,7 @@ from tracejit.core.floating import quiet_runner
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.interpreter import NodeFailed, evaluated
+from tracejit.runtime.exits import exit_number
 from tracejit.runtime.slab import pack, unpack
 
 __all__ = ["HostProgram"]
@@ -69,9 +70,7 @@ class HostProgram:
         self.machine_calls = sum(s.program is not None for s in self.segments)
         self.seconds = sum(s.program.seconds for s in self.segments if s.program is not None)
 
-    def _segment(
-        self, machine: list[Node], stage: int, known: set[int], compile_segment: Callable[[Lowered], Any]
-    ) -> _Segment:
+    def _segment(self, machine: list[Node], stage: int, known: set[int], compile_segment: Callable[[Lowered], Any]) -> _Segment:
         """known: the values that there are before this stage."""
         graph, first, last = self.graph, stage == 0, stage == len(self.stages) - 1
         made = {o for n in machine for o in n.outputs}
@@ -129,8 +128,8 @@ class HostProgram:
         """Run a host step; its exit number if it does not go on as recorded, else 0."""
         try:
             arrays = quiet_runner()(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
-        except NodeFailed:
-            return self.codes[id(node)]
+        except NodeFailed as failure:
+            return exit_number(self.codes, failure)
         for v, array in zip(node.outputs, arrays, strict=True):
             known[v] = np.array(array, order="C", copy=True)
         return 0

@@ -16,6 +16,7 @@ from tracejit.codegen.views import contiguous
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.graph import Graph
 from tracejit.ir.interpreter import NodeFailed, run_nodes
+from tracejit.runtime.exits import exit_number
 from tracejit.runtime.metadata import fits
 from tracejit.runtime.slab import pack, unpack
 
@@ -55,7 +56,7 @@ class InterpretedProgram:
         try:
             outputs = run_nodes(self.graph, [given[v] for v in self.graph.inputs])
         except NodeFailed as failure:
-            return self.codes[id(failure.node)]
+            return exit_number(self.codes, failure)
         results = [
             given[v] if isinstance(v, int) and v in given else self._own(a)
             for v, a in zip(self.graph.outputs, outputs, strict=True)
