@@ -10,7 +10,7 @@ import pytest
 
 import tracejit as T
 from tests.graph_programs import f32, op, total
-from tracejit.codegen.lower import exit_codes
+from tracejit.codegen.exits import exit_codes
 from tracejit.config import override
 from tracejit.core import dtypes
 from tracejit.core.aval import UNKNOWN, Aval

@@ -8,7 +8,8 @@ import pytest
 
 from tests.graph_programs import f32, i64, op, total
 from tests.nest_programs import sgd_step
-from tracejit.codegen.lower import exit_codes, lower
+from tracejit.codegen.exits import exit_codes
+from tracejit.codegen.lower import lower
 from tracejit.codegen.products import Matrix, gemm_layout, plan_product
 from tracejit.codegen.steps import CopyCall, GemmCall, NestCall, array_slot
 from tracejit.codegen.views import Strided, contiguous

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.graph_programs import f32, f64, gelu_chain, i64, layer_norm, op, softmax, total
 from tests.nest_programs import cross_entropy, inputs_for, sgd_step, value_and_gradients
 from tests.random_graphs import random_graph
-from tracejit.codegen.lower import exit_codes
+from tracejit.codegen.exits import exit_codes
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Kind

@@ -14,7 +14,7 @@ Knows loops and their costs; not machine code, and not memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -70,6 +70,25 @@ class Piece:
     sizes: tuple[int, ...]
     scalars: tuple[int, ...]
     division: Division | None = None
+
+    def reaches(
+        self, extent: Callable[[int | Scratch], tuple[int, int]]
+    ) -> Iterator[tuple[dict[Size, int], dict[Buffer, tuple[int, int]]]]:
+        """(sizes, elements of each buffer as counted from its address) of the call, or of that for each chunk.  extent: the elements of
+        the memory of a root value or scratch."""
+        buffers = (*self.nest.buffers, *self.nest.temporaries)
+        cut = self.division
+        for k in range(1 if cut is None else cut.count):
+            sizes = list(self.sizes)
+            places = [a.offset for a in self.buffers]
+            if cut is not None:
+                sizes[cut.many] = min(cut.length, cut.extent - k * cut.length)
+                if cut.first is not None:
+                    sizes[cut.first] = k * cut.length
+                places = [p + k * n // b.dtype.itemsize for p, n, b in zip(places, cut.advances, buffers, strict=True)]
+            ends = [extent(a.root) for a in self.buffers]
+            elements = {b: (low - p, high - p) for b, p, (low, high) in zip(buffers, places, ends, strict=True)}
+            yield dict(zip(self.nest.sizes, sizes, strict=True)), elements
 
 
 def pieces(done: Scheduled) -> tuple[Piece, ...]:

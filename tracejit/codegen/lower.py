@@ -15,8 +15,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracejit.codegen.bounds import check_reach
 from tracejit.codegen.divide import Piece
 from tracejit.codegen.elements import Scratch, python_dtype
+from tracejit.codegen.exits import exit_codes
 from tracejit.codegen.fuse import partition
 from tracejit.codegen.inlining import inlined_nodes, stored_nodes
 from tracejit.codegen.likeness import Nests, gathered, joined
@@ -28,12 +30,13 @@ from tracejit.codegen.special import copy_nest, fill_nest, special
 from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
 from tracejit.codegen.values import Values, is_host
 from tracejit.codegen.views import Strided, contiguous
+from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
-__all__ = ["Lowered", "Output", "Traffic", "array_spec", "exit_codes", "lower"]
+__all__ = ["Lowered", "Output", "Traffic", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +100,6 @@ class _Unit:
     copy: tuple[Strided, Strided, Aval] | None = None
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
-
-
-def exit_codes(graph: Graph) -> dict[int, int]:
-    """Exit number by id() of the node, the same for all backends: guards in order from 1, then all others in order.  What decides whether
-    a node can leave (a range to check, an error or a size that the host finds) is no affair of the numbers."""
-    guards = [n for n in graph.nodes if n.op.kind is Kind.GUARD]
-    others = [n for n in graph.nodes if n.op.kind is not Kind.GUARD]
-    return {id(n): k for k, n in enumerate((*guards, *others), 1)}
-
-
-def array_spec(aval: Aval, strides: Sequence[int], written: bool) -> ArraySpec:
-    """The metadata that an input must have.  strides: in elements."""
-    return ArraySpec(aval.dtype, aval.shape, tuple([s * aval.dtype.itemsize for s in strides]), written)
 
 
 def lower(
@@ -181,10 +171,24 @@ class _Lowering:
                 )
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
-        parts = self.nests.pieces(done)
+        parts = self._pieces(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         read = self._bytes_of(operands, done.reads)
         return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
+
+    def _pieces(self, done: Scheduled) -> tuple[Piece, ...]:
+        """The nests that do what a scheduled one does; where the library verifies itself, none that may reach outside its buffers."""
+        parts = self.nests.pieces(done)
+        for part in parts if config.verify else ():
+            for sizes, extents in part.reaches(self._extent):
+                check_reach(part.nest, sizes, extents)
+        return parts
+
+    def _extent(self, root: int | Scratch) -> tuple[int, int]:
+        """The elements of the memory of a root value or scratch."""
+        if isinstance(root, Scratch):
+            return 0, root.count
+        return self.values.strided[root].extent(self.values.shape(root))
 
     def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
         """Bytes that operands take in the memory of these roots: different views of one root together at most all of it."""
@@ -294,7 +298,7 @@ class _Lowering:
         self._order()
         self._gather()
         written = {*self.written_later, *(t for t, v in values.writes if t != v)}
-        specs = [array_spec(values.aval(v), values.strided[v].strides, v in written) for v in tensors]
+        specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written) for v in tensors]
         for v, k in tensors.items():
             self.homes[v] = Address(array_slot(k))
         if self.slab_inputs:
@@ -304,7 +308,7 @@ class _Lowering:
                 self.homes[v] = Address(array_slot(arrays), at)
             arrays += 1
         fresh, outputs = self._outputs(tensors, scalars, arrays)
-        specs.extend(array_spec(a, contiguous(a.shape), True) for a in fresh)
+        specs.extend(ArraySpec.of(a, contiguous(a.shape), True) for a in fresh)
         slab_size = self._residual_slab(specs)
         self._commit(tensors)
         slot = array_slot(len(specs))
@@ -426,7 +430,7 @@ class _Lowering:
                 size = aval.dtype.itemsize
                 destination = self._address(target.root, target.offset, size)
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
-            u.pieces = self.nests.pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
+            u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
         return [self._nest_call(piece, numbers) for piece in u.pieces]
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:

@@ -11,9 +11,11 @@ once with its code, so a scheduler puts the steps that write user storage last. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracejit.codegen.loops import Nest
+from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 
 __all__ = [
@@ -41,6 +43,11 @@ class ArraySpec:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     written: bool = False
+
+    @classmethod
+    def of(cls, aval: Aval, strides: Sequence[int], written: bool) -> ArraySpec:
+        """That of a value.  strides: in elements."""
+        return cls(aval.dtype, aval.shape, tuple([s * aval.dtype.itemsize for s in strides]), written)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Gathers and scatters: reading and writing at positions given by integer tensors."""
+"""Gathers and scatters: reading and writing at positions given by integer tensors.
+
+Evaluations check positions in a copy of their own, and use that: NumPy checks all positions before it uses them, so if another thread
+wrote to them in between, it would read or write outside its arrays.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +59,14 @@ def _key(ndim: int, dims: tuple[int, ...], indices: tuple[Any, ...]) -> tuple[An
 
 
 def _wrap(name: str, x: Any, dims: tuple[int, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    for d, i in zip(dims, indices, strict=True):
+    """The positions in `indices`, of which negative ones count from the end, in memory that nobody else knows."""
+    own = tuple([np.array(i) for i in indices])
+    for d, i in zip(dims, own, strict=True):
         size = x.shape[d]
         if i.size and (i.min() < -size or i.max() >= size):
             bad = i[(i < -size) | (i >= size)].flat[0]
             raise IndexError(f"{name}(): index {bad} is out of bounds for dimension {d} with size {size}")
-    return indices
+    return own
 
 
 def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
@@ -127,10 +133,13 @@ def _(c: Any, g: Any) -> Any:
     return (gbase, gvalue, *(None,) * len(indices))
 
 
-def _check_range(name: str, index: Any, size: int) -> None:
-    if index.size and (index.min() < 0 or index.max() >= size):
-        bad = index[(index < 0) | (index >= size)].flat[0]
+def _in_range(name: str, index: Any, size: int) -> Any:
+    """The positions in `index`, in memory that nobody else knows."""
+    own = np.array(index)
+    if own.size and (own.min() < 0 or own.max() >= size):
+        bad = own[(own < 0) | (own >= size)].flat[0]
         raise IndexError(f"{name}(): index {bad} is out of range for a dimension of size {size}; expected 0 <= index < {size}")
+    return own
 
 
 def _along(index: Any, dim: int) -> tuple[Any, ...]:
@@ -152,8 +161,7 @@ def _along(index: Any, dim: int) -> tuple[Any, ...]:
 )
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
-    _check_range("index_select", index, x.shape[dim])
-    return np.take(x, index, axis=dim)
+    return np.take(x, _in_range("index_select", index, x.shape[dim]), axis=dim)
 
 
 @index_select.vjp(saves="1")
@@ -173,9 +181,8 @@ def _(c: Any, g: Any) -> Any:
 )
 def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
-    _check_range("index_add", index, base.shape[dim])
     out = np.array(base, order="C")
-    np.add.at(out, (slice(None),) * dim + (index,), src)
+    np.add.at(out, (slice(None),) * dim + (_in_range("index_add", index, base.shape[dim]),), src)
     return out
 
 
@@ -201,10 +208,8 @@ def _(c: Any, g: Any) -> Any:
 def gather(x: Any, index: Any, dim: int) -> Any:
     """out[i][j][k] = x[i][index[i][j][k]][k] for dim=1, and likewise for others.  Raises IndexError outside [0, size)."""
     if x.ndim == 0:
-        _check_range("gather", index, 1)
-        return np.broadcast_to(x, index.shape).copy()
-    _check_range("gather", index, x.shape[dim])
-    return x[_along(index, dim)]
+        return np.broadcast_to(x, _in_range("gather", index, 1).shape).copy()
+    return x[_along(_in_range("gather", index, x.shape[dim]), dim)]
 
 
 @gather.vjp(saves="1")
@@ -227,10 +232,10 @@ def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError outside [0, size)."""
     out = np.array(base, order="C")
     if out.ndim == 0:
-        _check_range("scatter_add", index, 1)
+        _in_range("scatter_add", index, 1)
         return out + np.sum(src, dtype=out.dtype)
-    _check_range("scatter_add", index, base.shape[dim])
-    np.add.at(out, _along(index, dim), src[tuple(slice(0, s) for s in index.shape)])
+    own = _in_range("scatter_add", index, base.shape[dim])
+    np.add.at(out, _along(own, dim), src[tuple(slice(0, s) for s in own.shape)])
     return out
 
 
@@ -264,10 +269,10 @@ def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] = src[i][j] for dim=1; of equal positions the last one wins."""
     out = np.array(base, order="C")
     if out.ndim == 0:
-        _check_range("scatter", index, 1)
+        _in_range("scatter", index, 1)
         return np.array(src, dtype=out.dtype).reshape(-1)[-1:].reshape(()) if np.size(src) else out
-    _check_range("scatter", index, base.shape[dim])
-    out[_along(index, dim)] = src if np.ndim(src) == 0 else src[tuple(slice(0, s) for s in index.shape)]
+    own = _in_range("scatter", index, base.shape[dim])
+    out[_along(own, dim)] = src if np.ndim(src) == 0 else src[tuple(slice(0, s) for s in own.shape)]
     return out
 
 

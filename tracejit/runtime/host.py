@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.lower import Lowered, exit_codes, lower
+from tracejit.codegen.exits import exit_codes
+from tracejit.codegen.lower import Lowered, lower
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.floating import quiet_runner

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.lower import array_spec, exit_codes
+from tracejit.codegen.exits import exit_codes
+from tracejit.codegen.steps import ArraySpec
 from tracejit.codegen.views import contiguous
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.graph import Graph
@@ -39,7 +40,7 @@ class InterpretedProgram:
         tensors = {v: aval for v in graph.inputs if isinstance(aval := graph.avals[v], Aval) and v not in slab_inputs}
         written = {t for t, v in graph.writes if t != v}
         self.tensors = tuple(tensors)
-        self.specs = [array_spec(aval, layouts.get(v, contiguous(aval.shape)), v in written) for v, aval in tensors.items()]
+        self.specs = [ArraySpec.of(aval, layouts.get(v, contiguous(aval.shape)), v in written) for v, aval in tensors.items()]
         self.disjoint = range(len(tensors)) if written else ()
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
 
