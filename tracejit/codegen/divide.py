@@ -14,11 +14,12 @@ Knows loops and their costs; not machine code, and not memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from tracejit.codegen.bounds import check_reach
 from tracejit.codegen.elements import Scratch
 from tracejit.codegen.expr import Apply, AxisValue, Expr, Load, ScalarParam, SizeValue, Var, builder, topological
 from tracejit.codegen.llvm_reduce import accumulation_dtype
@@ -71,11 +72,9 @@ class Piece:
     scalars: tuple[int, ...]
     division: Division | None = None
 
-    def reaches(
-        self, extent: Callable[[int | Scratch], tuple[int, int]]
-    ) -> Iterator[tuple[dict[Size, int], dict[Buffer, tuple[int, int]]]]:
-        """(sizes, elements of each buffer as counted from its address) of the call, or of that for each chunk.  extent: the elements of
-        the memory of a root value or scratch."""
+    def check_reach(self, extent: Callable[[int | Scratch], tuple[int, int]]) -> None:
+        """Raises ReachError if the call, or that for a chunk, may reach outside its buffers.  extent: the elements of the memory of a root
+        value or scratch."""
         buffers = (*self.nest.buffers, *self.nest.temporaries)
         cut = self.division
         for k in range(1 if cut is None else cut.count):
@@ -88,7 +87,7 @@ class Piece:
                 places = [p + k * n // b.dtype.itemsize for p, n, b in zip(places, cut.advances, buffers, strict=True)]
             ends = [extent(a.root) for a in self.buffers]
             elements = {b: (low - p, high - p) for b, p, (low, high) in zip(buffers, places, ends, strict=True)}
-            yield dict(zip(self.nest.sizes, sizes, strict=True)), elements
+            check_reach(self.nest, dict(zip(self.nest.sizes, sizes, strict=True)), elements)
 
 
 def pieces(done: Scheduled) -> tuple[Piece, ...]:

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracejit.codegen.bounds import check_reach
 from tracejit.codegen.divide import Piece
 from tracejit.codegen.elements import Scratch, python_dtype
 from tracejit.codegen.exits import exit_codes
@@ -143,6 +142,7 @@ class _Lowering:
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it
         self.units: list[_Unit] = []
+        self.saved: dict[int, int] = {}  # a place of the residual slab that is no value's -> its elements
         self.nests = Nests()
 
     # --- units
@@ -180,14 +180,13 @@ class _Lowering:
         """The nests that do what a scheduled one does; where the library verifies itself, none that may reach outside its buffers."""
         parts = self.nests.pieces(done)
         for part in parts if config.verify else ():
-            for sizes, extents in part.reaches(self._extent):
-                check_reach(part.nest, sizes, extents)
+            part.check_reach(self._extent)
         return parts
 
     def _extent(self, root: int | Scratch) -> tuple[int, int]:
         """The elements of the memory of a root value or scratch."""
-        if isinstance(root, Scratch):
-            return 0, root.count
+        if isinstance(root, Scratch) or root in self.saved:
+            return 0, root.count if isinstance(root, Scratch) else self.saved[root]
         return self.values.strided[root].extent(self.values.shape(root))
 
     def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
@@ -385,6 +384,7 @@ class _Lowering:
                 continue
             place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
             self.homes[place] = Address(slot, at)
+            self.saved[place] = aval.size
             target = Strided(place, 0, contiguous(aval.shape))
             self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=(target, values.strided[v], aval)))
         return size
