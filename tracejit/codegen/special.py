@@ -220,7 +220,7 @@ def _slice_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
     w.transfer(aval.shape, out, base, aval.dtype)
     dim = a["dim"]
     shape = (*aval.shape[:dim], max(0, -((a["start"] - a["stop"]) // a["step"])), *aval.shape[dim + 1 :])
-    w.transfer(shape, _region(out, dim, a["start"], a["step"]), _spread(value, values.shape(node.operands[1]), shape), aval.dtype)  # type: ignore[arg-type]
+    w.transfer(shape, _region(out, dim, a["start"], a["step"]), value, aval.dtype)
 
 
 def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
@@ -232,7 +232,7 @@ def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None
     shape = diagonal.infer(aval, **node.attrs).shape
     region = strided_view(Node(diagonal, (), node.attributes, ()), out, aval.shape, shape)
     assert region is not None
-    w.transfer(shape, region, _spread(value, values.shape(node.operands[1]), shape), aval.dtype)  # type: ignore[arg-type]
+    w.transfer(shape, region, value, aval.dtype)
 
 
 def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:

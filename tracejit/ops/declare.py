@@ -44,6 +44,13 @@ def refuse_bool(name: str, *operands: Any) -> None:
         raise RuntimeError(f"{name}(): not defined for bool tensors; cast an operand first, e.g. with .int()")
 
 
+def require_one_dtype(name: str, *values: Any) -> None:
+    """Raise RuntimeError unless all values, which are moved without being converted, have one dtype."""
+    if any(x.dtype != values[0].dtype for x in values):
+        found = ", ".join(str(getattr(x.dtype, "name", x.dtype)) for x in values)
+        raise RuntimeError(f"{name}(): expected tensors of one dtype, got {found}; convert with .to()")
+
+
 def elementwise(
     lowering: Callable[..., Any] | None = None,
     *,

@@ -6,6 +6,7 @@ wrote to them in between, it would read or write outside its arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tracejit.core.dtypes import int64
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.ops.creation import ArrayConstant, constant, full
-from tracejit.ops.declare import custom
+from tracejit.ops.declare import custom, require_one_dtype
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
 from tracejit.ops.reduce import sum_to
@@ -100,10 +101,21 @@ def _(c: Any, g: Any) -> Any:
     return (index_put(zeros, g, *c.inputs[1:], dims=c.attributes["dims"], accumulate=True), *(None,) * (n - 1))
 
 
+def _index_put_rule(base: Aval, value: Aval, *indices: Aval, dims: tuple[int, ...], accumulate: bool) -> Aval:
+    require_one_dtype("index_put", base, value)
+    region = _index_rule(base, *indices, dims=dims).shape
+    lead = len(region) - value.ndim
+    if lead < 0 or any(s not in (1, t) for s, t in zip(value.shape, region[lead:], strict=True)):
+        raise RuntimeError(
+            f"index_put(): the values, of shape {list(value.shape)}, cannot be broadcast to what the indices select, {list(region)}"
+        )
+    return base
+
+
 @custom(
     Kind.SCATTER,
-    lambda base, value, *indices, dims, accumulate: base,
-    traits=("raises",),
+    _index_put_rule,
+    traits=("raises", "checked"),
     samples=cases(
         (floats(4), floats(3, seed=1), np.array([2, -4, 1]), {"dims": (0,), "accumulate": False}),
         (floats(2, 3).T, floats(2, seed=1), np.array([[1, 1], [0, 2]]), {"dims": (0,), "accumulate": True}),
@@ -170,10 +182,20 @@ def _(c: Any, g: Any) -> Any:
     return index_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
+def _index_add_rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
+    require_one_dtype("index_add", base, src)
+    region = base.shape[:dim] + index.shape + base.shape[dim + 1 :]
+    if src.shape != region:
+        raise RuntimeError(
+            f"index_add(): expected source to have the shape of the slices that index names, {list(region)}, got {list(src.shape)}"
+        )
+    return base
+
+
 @custom(
     Kind.SCATTER,
-    lambda base, index, src, dim: base,
-    traits=("raises",),
+    _index_add_rule,
+    traits=("raises", "checked"),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, integers(2, 2, high=2), floats(3, 2, 2, seed=1), {"dim": 1}),
@@ -195,10 +217,26 @@ def _(c: Any, g: Any) -> Any:
     )
 
 
+def _require_no_larger(name: str, index: Aval, other: Aval, dim: int | None, what: str) -> None:
+    """Raise RuntimeError unless `index` has the rank of `other` and is not larger, but along `dim`."""
+    shape, limit = index.shape or (1,), other.shape or (1,)
+    if len(shape) != len(limit) or any(s > t for d, (s, t) in enumerate(zip(shape, limit, strict=True)) if d != dim):
+        apart = "" if dim is None else f" apart from dimension {dim}"
+        raise RuntimeError(
+            f"{name}(): expected index, of shape {list(index.shape)}, to be no larger than {what}, {list(other.shape)}{apart}"
+        )
+
+
+def _gather_rule(x: Aval, index: Aval, dim: int) -> Aval:
+    if x.ndim:
+        _require_no_larger("gather", index, x, dim, "self")
+    return Aval(index.shape, x.dtype)
+
+
 @custom(
     Kind.GATHER,
-    lambda x, index, dim: Aval(index.shape, x.dtype),
-    traits=("raises",),
+    _gather_rule,
+    traits=("raises", "checked"),
     samples=cases(
         (floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), {"dim": 1}),
         (floats(3, 2), integers(1, 2), {"dim": 0}),
@@ -218,10 +256,21 @@ def _(c: Any, g: Any) -> Any:
     return scatter_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
+def _scatter_rule(name: str) -> Callable[..., Aval]:
+    def rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
+        require_one_dtype(name, base, src)
+        _require_no_larger(name, index, src, None, "src")
+        if base.ndim:
+            _require_no_larger(name, index, base, dim, "self")
+        return base
+
+    return rule
+
+
 @custom(
     Kind.SCATTER,
-    lambda base, index, src, dim: base,
-    traits=("raises",),
+    _scatter_rule("scatter_add"),
+    traits=("raises", "checked"),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, integers(3, 4, high=2), floats(3, 4, seed=1), {"dim": 1}),
@@ -257,8 +306,8 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 @custom(
     Kind.SCATTER,
-    lambda base, index, src, dim: base,
-    traits=("raises",),
+    _scatter_rule("scatter"),
+    traits=("raises", "checked"),
     samples=cases(
         (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, np.array([[1], [0], [1]]), floats(3, 1, seed=1), {"dim": 1}),
