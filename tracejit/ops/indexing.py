@@ -219,8 +219,8 @@ def _(c: Any, g: Any) -> Any:
 
 def _require_no_larger(name: str, index: Aval, other: Aval, dim: int | None, what: str) -> None:
     """Raise RuntimeError unless `index` has the rank of `other` and is not larger, but along `dim`."""
-    shape, limit = index.shape or (1,), other.shape or (1,)
-    if len(shape) != len(limit) or any(s > t for d, (s, t) in enumerate(zip(shape, limit, strict=True)) if d != dim):
+    sizes = zip(index.shape, other.shape, strict=False)
+    if index.ndim != other.ndim or any(s > t for d, (s, t) in enumerate(sizes) if d != dim):
         apart = "" if dim is None else f" apart from dimension {dim}"
         raise RuntimeError(
             f"{name}(): expected index, of shape {list(index.shape)}, to be no larger than {what}, {list(other.shape)}{apart}"
@@ -259,8 +259,8 @@ def _(c: Any, g: Any) -> Any:
 def _scatter_rule(name: str) -> Callable[..., Aval]:
     def rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
         require_one_dtype(name, base, src)
-        _require_no_larger(name, index, src, None, "src")
         if base.ndim:
+            _require_no_larger(name, index, src, None, "src")
             _require_no_larger(name, index, base, dim, "self")
         return base
 
@@ -321,7 +321,7 @@ def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
         _in_range("scatter", index, 1)
         return np.array(src, dtype=out.dtype).reshape(-1)[-1:].reshape(()) if np.size(src) else out
     own = _in_range("scatter", index, base.shape[dim])
-    out[_along(own, dim)] = src if np.ndim(src) == 0 else src[tuple(slice(0, s) for s in own.shape)]
+    out[_along(own, dim)] = src[tuple(slice(0, s) for s in own.shape)]
     return out
 
 

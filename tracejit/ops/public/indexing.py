@@ -156,6 +156,8 @@ def gather(input: Any, dim: int, index: Any) -> Any:
     index = _integer("gather", index)
     _same_rank("gather", input, index)
     at = normalise_dim("gather", dim, input.ndim)
+    if input.ndim and not index.ndim:
+        return views.reshape(indexing.gather(input, views.reshape(index, shape=(1,)), dim=at), shape=())
     if index.ndim != input.ndim and 0 in index.shape:  # PyTorch lets an empty index have any rank
         return views.reshape(views.slice_(reshape(input, -1), dim=0, start=0, stop=0, step=1), shape=tuple(index.shape))
     return indexing.gather(input, index, dim=at)
@@ -168,7 +170,8 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     _same_rank("scatter_add", input, index)
     if index.ndim != input.ndim and 0 in index.shape:
         return copies.clone(input)
-    return indexing.scatter_add(input, index, src, dim=normalise_dim("scatter_add", dim, input.ndim))
+    at = normalise_dim("scatter_add", dim, input.ndim)
+    return indexing.scatter_add(input, *_of_one_rank(input, index, src), dim=at)
 
 
 @public(in_place=True)
@@ -186,7 +189,12 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     if not is_tensor(source):
         source = full(source, shape=tuple(index.shape), dtype=input.dtype)
     write = indexing.scatter if reduce is None else indexing.scatter_add
-    return write(input, index, source, dim=normalise_dim("scatter", dim, input.ndim))
+    return write(input, *_of_one_rank(input, index, source), dim=normalise_dim("scatter", dim, input.ndim))
+
+
+def _of_one_rank(input: Any, *others: Any) -> tuple[Any, ...]:
+    """Tensors beside one that has dimensions: what has none counts as a vector of one element."""
+    return tuple([views.reshape(x, shape=(1,)) if input.ndim and not x.ndim else x for x in others])
 
 
 @public()
@@ -254,6 +262,10 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """A copy of `input` with the slices at `index` along `dim` set to a number."""
     index = _integer("index_fill", index)
     at = normalise_dim("index_fill", dim, input.ndim)
+    if index.ndim > 1:
+        raise RuntimeError(f"index_fill(): index must be a vector or a number, got shape {list(index.shape)}")
+    if is_tensor(value) and value.ndim:
+        raise RuntimeError(f"index_fill(): value must have no dimensions, got shape {list(value.shape)}")
     number = cast(value, dtype=input.dtype) if is_tensor(value) else full(value, shape=(), dtype=input.dtype)
     if not input.ndim:
         return number if index.shape != (0,) else input
@@ -269,6 +281,9 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
         return views.reshape(source, shape=())
     if source.dtype is not input.dtype:
         raise RuntimeError(f"index_copy(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
+    region = (*input.shape[:at], *(index.shape or (1,)), *input.shape[at + 1 :])
+    if source.ndim and tuple(source.shape) != region:
+        raise IndexError(f"index_copy(): expected source of shape {list(region)}, got {list(source.shape)}")
     return indexing.index_put(input, source, reshape(index, -1), dims=(at,), accumulate=False)
 
 
