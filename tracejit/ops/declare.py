@@ -46,9 +46,11 @@ def refuse_bool(name: str, *operands: Any) -> None:
 
 def require_one_dtype(name: str, *values: Any) -> None:
     """Raise RuntimeError unless all values, which are moved without being converted, have one dtype."""
-    if any(x.dtype != values[0].dtype for x in values):
-        found = ", ".join(str(getattr(x.dtype, "name", x.dtype)) for x in values)
-        raise RuntimeError(f"{name}(): expected tensors of one dtype, got {found}; convert with .to()")
+    first = values[0].dtype
+    for x in values:
+        if x.dtype is not first and x.dtype != first:
+            found = ", ".join(str(getattr(y.dtype, "name", y.dtype)) for y in values)
+            raise RuntimeError(f"{name}(): expected tensors of one dtype, got {found}; convert with .to()")
 
 
 def elementwise(

@@ -136,8 +136,8 @@ def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
             value = full(value, shape=(), dtype=x.dtype)
         elif value.dtype is not x.dtype:
             value = cast(value, dtype=x.dtype)
-        block = broadcast_shapes("index_put", *(tuple(i.shape) for i in indices))
-        value = _without_leading_ones(value, target.ndim - len(dims) + len(block))
+        if value.ndim > 1:
+            value = _without_leading_ones(value, target.ndim - len(dims) + max(i.ndim for i in indices))
         return write(target, indexing.index_put(target, value, *indices, dims=dims, accumulate=False))
     return write(target, _without_leading_ones(value, target.ndim) if is_tensor(value) else value)
 
