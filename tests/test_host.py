@@ -148,6 +148,25 @@ def test_a_host_step_that_raises_is_the_exit_of_its_node_before_anything_is_writ
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["svd", "eigh", "cholesky", "inv", "solve"])
+def test_a_decomposition_that_nothing_reads_still_raises(name: str, backend: str) -> None:
+    def function(x: Any) -> Any:
+        getattr(T.linalg, name)(*(x, x)[: 1 + (name == "solve")])
+        return x + 1
+
+    bad = T.full((3, 3), float("nan") if name in ("svd", "eigh") else -1.0)
+    with override(backend=backend):
+        compiled = T.compile(function)
+        for _ in range(2):
+            compiled(T.eye(3))
+        assert compiled.stats.compiled_calls == 1
+        with pytest.raises(T.linalg.LinAlgError):
+            function(bad)
+        with pytest.raises(T.linalg.LinAlgError):
+            compiled(bad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_check_that_nothing_waits_for_is_made_between_host_steps(backend: str) -> None:
     def function(x: Any, shift: Any) -> Any:
         order = op("argsort", x, dim=0, descending=False)

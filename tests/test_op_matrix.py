@@ -162,6 +162,18 @@ def test_all_but_opaque_primitives_draws_and_functions_without_a_lowering_run_in
     assert all(on_host) == without_nest
 
 
+@pytest.mark.parametrize("op", [op for op in OPS if op.kind is Kind.OPAQUE], ids=names)
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_an_opaque_primitive_that_raises_on_some_data_says_so(op: Op, value: float) -> None:
+    """Else a program would drop it where nothing reads its result, and its error with it."""
+    for operands, attributes in op.samples():  # type: ignore[misc]
+        given = [np.full_like(x, value) if is_floating(x) else x for x in operands]
+        try:
+            quietly(op.evaluate, *given, **attributes)
+        except Exception:
+            assert op.may_exit
+
+
 @pytest.mark.parametrize("op", OPS, ids=names)
 def test_the_shape_rule_says_what_evaluation_gives(op: Op) -> None:
     for case in samples(op):

@@ -132,7 +132,7 @@ class HostProgram:
         except NodeFailed as failure:
             return exit_number(self.codes, failure)
         for v, array in zip(node.outputs, arrays, strict=True):
-            known[v] = np.array(array, order="C", copy=True)
+            known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
         return 0
 
     def source(self) -> str:
