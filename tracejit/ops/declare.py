@@ -53,6 +53,12 @@ def require_one_dtype(name: str, *values: Any) -> None:
             raise RuntimeError(f"{name}(): expected tensors of one dtype, got {found}; convert with .to()")
 
 
+def require_numbers(name: str, *operands: Any) -> None:
+    """Raise RuntimeError for a tensor in the place of a number: programs keep numbers elsewhere."""
+    if any(isinstance(x, Aval) for x in operands):
+        raise RuntimeError(f"{name}(): expected a number, got a tensor; take it out with .item()")
+
+
 def elementwise(
     lowering: Callable[..., Any] | None = None,
     *,

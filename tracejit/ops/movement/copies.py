@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Effect, Kind
-from tracejit.ops.declare import custom, require_one_dtype
+from tracejit.ops.declare import custom, require_numbers, require_one_dtype
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import cases, floats, unary
 
@@ -113,6 +113,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Aval:
+    require_numbers("pad", value)
     return Aval(tuple(s + a + z for s, a, z in zip(x.shape, low, high, strict=True)), x.dtype)
 
 

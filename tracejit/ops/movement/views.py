@@ -16,7 +16,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import Kind
 from tracejit.ops.creation import full
-from tracejit.ops.declare import custom, require_one_dtype, view
+from tracejit.ops.declare import custom, require_numbers, require_one_dtype, view
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = [
@@ -147,6 +147,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
+    require_numbers("select", index)
     return Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype)
 
 

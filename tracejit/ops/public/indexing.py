@@ -299,6 +299,8 @@ def put_back(into: Any, input: Any, src: Any, *operands: Any, **attributes: Any)
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     """A copy of `input` with the slice at `index` of `dim` replaced by `src`."""
     at = normalise_dim("select_scatter", dim, input.ndim)
+    if is_tensor(index):
+        index = int(index)
     size = input.shape[at]
     if not -size <= index < size:
         raise IndexError(f"select_scatter(): index {index} is out of range for dimension {at} of size {size}")
