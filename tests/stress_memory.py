@@ -225,13 +225,13 @@ def measure(name: str, scale: int, traced: bool) -> tuple[int, int]:
     return half, min(looks[-quarter:]) - min(looks[:quarter])
 
 
-def grown(name: str, scale: int, traced: bool) -> tuple[int, int]:
-    """Rounds, and bytes by which they made a process of their own grow."""
+def grown(names: Sequence[str], scale: int, traced: bool) -> dict[str, tuple[int, int]]:
+    """For each case: rounds, and bytes by which they made a process grow that runs these cases one after the other."""
     command = [
         sys.executable,
         os.path.abspath(__file__),
         "--child",
-        name,
+        *names,
         "--scale",
         str(scale),
         *(["--traced"] if traced else []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,6 +110,34 @@ def test_a_leaf_that_requires_grad_is_changed_only_without_grad() -> None:
     with T.no_grad():
         x.add_(1)
     assert x.tolist() == [2]
+
+
+def test_an_indexed_tensor_may_be_changed_since_only_its_indices_are_saved() -> None:
+    def selected(x: Any) -> Any:
+        y = x * 1
+        z = y[T.tensor([0, 2])]
+        y.add_(1)
+        return z.sum()
+
+    def masked(x: Any) -> Any:
+        y = x * 1
+        y[y > 0] = y[y > 0] * 2
+        return y.sum()
+
+    def put(x: Any) -> Any:
+        y = (x * 1).index_put((T.tensor([0]),), T.ones(1))
+        return y.mul_(2).sum()
+
+    for function, expected in ((selected, [1, 0, 1]), (masked, [2, 2, 2]), (put, [0, 2, 2])):
+        x = T.ones(3, requires_grad=True)
+        function(x).backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == expected
+    index = T.tensor([0, 1])
+    y = T.ones(3, requires_grad=True)[index]
+    index.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
 
 
 def test_in_place_changes_take_part_in_gradients() -> None:

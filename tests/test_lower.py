@@ -8,7 +8,8 @@ import pytest
 
 from tests.graph_programs import f32, i64, op, total
 from tests.nest_programs import sgd_step
-from tracejit.codegen.lower import exit_codes, lower
+from tracejit.codegen.exits import exit_codes
+from tracejit.codegen.lower import lower
 from tracejit.codegen.products import Matrix, gemm_layout, plan_product
 from tracejit.codegen.steps import CopyCall, GemmCall, NestCall, array_slot
 from tracejit.codegen.views import Strided, contiguous
@@ -145,7 +146,7 @@ def test_no_step_writes_user_storage_before_the_last_exit() -> None:
     assert max(exits) < min(writes)
 
 
-def test_guards_are_numbered_first_then_checks_of_data() -> None:
+def test_guards_are_numbered_first_then_all_other_nodes() -> None:
     def function(x: Any, index: Any) -> Any:
         y = op("gather", x, index, dim=0)
         op("guard", total(y) > 0.0, expected=Literal(True))
@@ -156,6 +157,7 @@ def test_guards_are_numbered_first_then_checks_of_data() -> None:
     codes = exit_codes(graph)
     assert [codes[id(n)] for n in graph.nodes if n.op.name == "guard"] == [1, 2]
     assert [codes[id(n)] for n in graph.nodes if n.op.name == "gather"] == [3]
+    assert sorted(codes.values()) == list(range(1, 1 + len(graph.nodes)))
 
 
 def test_a_training_step_fits_in_little_memory_and_ends_with_updates_in_place() -> None:

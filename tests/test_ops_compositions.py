@@ -127,6 +127,20 @@ def test_products_of_zeros_have_the_right_gradients() -> None:
         assert gradcheck(lambda v: v.cumprod(0), (wrapped(values),))
 
 
+@pytest.mark.parametrize("relu", [lambda x: x.relu(), lambda x: F.relu(x), lambda x: x.clone().relu_()])
+def test_relu_of_bools_and_integers_keeps_their_dtype(relu: Any) -> None:
+    compiled = t.compile(relu)
+    for x, expected in (
+        (t.tensor([True, False]), [True, False]),
+        (t.tensor([-1, 2]), [0, 2]),
+        (t.tensor([3], dtype=t.uint8), [3]),
+    ):
+        for call in (relu, compiled, compiled):
+            found = call(x)
+            assert (found.dtype, found.tolist()) == (x.dtype, expected)
+    assert compiled.stats.compiled_calls == 3
+
+
 def test_clamp_passes_gradients_at_its_limits() -> None:
     x = wrapped([-2.0, -1.0, 0.0, 1.0, 2.0])
     x.clamp(-1.0, 1.0).sum().backward()

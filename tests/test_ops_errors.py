@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 import tracejit as t
-import tracejit.nn.functional as F  # noqa: F401  (reached as t.nn.functional below)
+import tracejit.nn.functional
 
 x = t.arange(6, dtype=t.float32).reshape(2, 3)
 n = t.tensor([1, 2, 3])
 b = t.tensor([True, False])
+x4 = t.zeros(2, 4)
+i3 = t.tensor([0, 1, 1])
+i23 = t.tensor([[0, 1, 0], [1, 0, 1]])
 WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
     ("shapes that do not broadcast", RuntimeError, "broadcast", lambda: x + t.zeros(2)),
     ("bool minus bool", RuntimeError, "sub", lambda: b - b),
@@ -45,6 +48,51 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
     ("gathering at floats", RuntimeError, "gather", lambda: x.gather(1, x)),
     ("selecting out of range", IndexError, "index_select", lambda: x.index_select(0, t.tensor([2]))),
     ("scattering another dtype", RuntimeError, "scatter_add", lambda: x.scatter_add(1, t.tensor([[0]]), t.tensor([[1]]))),
+    ("scattering a tensor that is too small", RuntimeError, "no larger than src", lambda: x.scatter(1, i23, x[:1])),
+    (
+        "scattering at more places than there are",
+        RuntimeError,
+        "no larger than self",
+        lambda: x.scatter(0, i23[:, :1].expand(2, 4), x4),
+    ),
+    (
+        "scattering a tensor of another rank",
+        RuntimeError,
+        "no larger than src",
+        lambda: n.scatter(0, i3, t.ones(1, 3, dtype=t.int64)),
+    ),
+    ("scattering nothing", TypeError, "scatter", lambda: x.scatter(0, i23)),
+    ("adding a tensor that is too small", RuntimeError, "scatter_add", lambda: n.scatter_add(0, i3, n[:1])),
+    ("gathering at more places than there are", RuntimeError, "gather", lambda: x.gather(0, i23[:, :1].expand(2, 4))),
+    ("adding fewer slices than indices", RuntimeError, "index_add", lambda: x.index_add(0, i3[:2], x[:1])),
+    ("adding more slices than indices", RuntimeError, "index_add", lambda: x.index_add(0, i3[:1], x)),
+    ("adding narrower slices", RuntimeError, "index_add", lambda: x.index_add(0, i3[:2], x[:, :1])),
+    ("adding slices of another dtype", RuntimeError, "index_add", lambda: x.index_add(0, i3[:2], x.double())),
+    ("adding at a matrix of indices", IndexError, "index_add", lambda: x.index_add(0, i23, x)),
+    ("adding to a number", RuntimeError, "index_add", lambda: t.tensor(1.0).index_add(0, i3[:1], t.ones(1))),
+    ("a float alpha of slices of integers", RuntimeError, "alpha", lambda: n.index_add(0, i3, n, alpha=0.5)),
+    ("copying fewer slices than indices", IndexError, "index_copy", lambda: x.index_copy(0, i3[:2], x[:1])),
+    ("filling at a matrix of indices", RuntimeError, "index_fill", lambda: x.index_fill(0, i23, 1.0)),
+    ("filling with a vector", RuntimeError, "index_fill", lambda: x.index_fill(0, i3[:1], t.ones(1))),
+    ("putting a value of more dimensions", RuntimeError, "index_put", lambda: x.index_put((i3[:1],), t.ones(1, 1, 3))),
+    ("putting a value of another shape", RuntimeError, "index_put", lambda: x.index_put((i3[:2],), t.ones(3, 3))),
+    ("putting a value of another dtype", RuntimeError, "index_put", lambda: x.index_put((i3[:1],), n)),
+    ("assigning a value of another shape", RuntimeError, "index_put", lambda: x.clone().__setitem__(i3[:2], t.ones(2, 1, 3))),
+    ("the place of a slice of another shape", RuntimeError, "slice_scatter", lambda: x.slice_scatter(x[:1])),
+    ("the place of a slice that is broadcast", RuntimeError, "slice_scatter", lambda: x.slice_scatter(x[0])),
+    ("the place of a slice beyond the end", RuntimeError, "slice_scatter", lambda: x[:1].slice_scatter(x[:1], 0, 1, 2)),
+    ("the place of a slice without steps", RuntimeError, "slice_scatter", lambda: x.slice_scatter(x, 0, 0, 2, 0)),
+    ("a slice of a number", IndexError, "slice_scatter", lambda: t.tensor(1.0).slice_scatter(t.tensor(2.0))),
+    ("the place of a row of another length", RuntimeError, "select_scatter", lambda: x.select_scatter(x[0, :1], 0, 1)),
+    ("the place of a row beyond the end", IndexError, "select_scatter", lambda: x.select_scatter(x[0], 0, 2)),
+    ("the place of a diagonal of another length", RuntimeError, "diagonal_scatter", lambda: x.diagonal_scatter(t.ones(1))),
+    ("scattering through numbers", RuntimeError, "masked_scatter", lambda: x.masked_scatter(x, x)),
+    ("scattering fewer than the mask wants", RuntimeError, "masked_scatter", lambda: x.masked_scatter(x >= 0, x[0])),
+    ("scattering another dtype through a mask", RuntimeError, "masked_scatter", lambda: x.masked_scatter(x > 0, n)),
+    ("a float alpha that is 1", RuntimeError, "alpha", lambda: t.add(n, n, alpha=1.0)),
+    ("a float alpha beside a number", RuntimeError, "alpha", lambda: t.add(n, 3, alpha=0.0)),
+    ("a bool alpha of integers", RuntimeError, "alpha", lambda: t.sub(n, n, alpha=True)),
+    ("half of a choice", TypeError, "where", lambda: t.where(b, None, t.ones(2))),
     ("a mask of numbers", RuntimeError, "masked_select", lambda: x.masked_select(n)),
     ("more than there are", RuntimeError, "topk", lambda: x.topk(4)),
     ("splitting into wrong sections", RuntimeError, "split", lambda: x.split([1, 3], 1)),
@@ -83,3 +131,11 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
 def test_wrong_arguments_raise_the_error_that_torch_raises(kind: type[Exception], message: str, call: Callable[[], Any]) -> None:
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize(("kind", "call"), [(w[1], w[3]) for w in WRONG], ids=[w[0] for w in WRONG])
+def test_wrong_arguments_raise_the_same_error_in_a_compiled_function(kind: type[Exception], call: Callable[[], Any]) -> None:
+    compiled = t.compile(call)
+    for _ in range(2):
+        with pytest.raises(kind):
+            compiled()

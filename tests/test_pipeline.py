@@ -58,3 +58,10 @@ def test_passes_cost_microseconds_a_node() -> None:
     optimise(split.forward)
     optimise(split.backward((True,), (True,)))
     assert (perf_counter() - start) / len(raw.nodes) < 2e-3  # a bound against quadratic passes, not a benchmark
+
+
+def test_what_was_recorded_is_verified_always() -> None:
+    graph = trace(lambda x: x * 2.0, (f64(3),))
+    wrong = replace(graph, avals={**graph.avals, graph.outputs[0]: f64(4)})
+    with override(verify=False), pytest.raises(VerificationError, match="its shape rule says"):
+        prepare(wrong)

@@ -7,7 +7,8 @@ only now and then (after 64, 128, 256 ... further eager calls), since whatever s
 was put in evaluation mode.  Its entries go on serving.  A call that raises is no such recording: the next one may be recorded.
 
 Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it, which may exit
-and hand over in turn.  A path that has been recorded is never recorded again: where eager takes a path that an entry already
+and hand over in turn.  Where there is no bridge all entries are asked; once none of them served the call and there is no room for another
+one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an entry already
 stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now and then.
 
 A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
@@ -85,7 +86,18 @@ def _report_defect(name: str, what: str, error: BaseException) -> None:
 class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
-    __slots__ = ("body", "bridges", "eager_exits", "executable", "interpreted_for", "machine", "recording", "run", "uses_seen")
+    __slots__ = (
+        "body",
+        "bridges",
+        "eager_exits",
+        "executable",
+        "interpreted_for",
+        "lost",
+        "machine",
+        "recording",
+        "run",
+        "uses_seen",
+    )
 
     def __init__(
         self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[Entry], None]
@@ -104,6 +116,7 @@ class Entry:
         self.eager_exits: dict[
             int, list[int]
         ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
+        self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
         self.uses_seen = 0  # at the last look for entries that are not used
 
     def translate(self) -> Any:
@@ -125,6 +138,14 @@ class Entry:
         if waiting[0] <= waiting[1]:
             return True
         waiting[:] = 0, 2 * waiting[1]
+        return False
+
+    def is_lost(self) -> bool:
+        """Whether no entry goes on from an exit without a bridge, as far as it is known: it is too early to ask all of them again."""
+        self.lost[0] += 1
+        if self.lost[0] <= self.lost[1]:
+            return True
+        self.lost[0] = 0
         return False
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -248,6 +269,8 @@ class CompiledFunction(_Partial[P, R]):
             if not result.number:
                 break
             exited, number = bridge, result.number
+        if exited is not None and exited.is_lost():
+            return self._call_eagerly(args, kwargs, entries, exited, number)
         for entry in entries:
             if entry in tried:
                 continue
@@ -258,6 +281,7 @@ class CompiledFunction(_Partial[P, R]):
                 continue
             if exited is not None:
                 exited.bridges[number] = entry
+                exited.lost[1] = 0
                 self.stats.bridges += 1
             else:
                 self._put_in_front(entry)
@@ -273,7 +297,11 @@ class CompiledFunction(_Partial[P, R]):
         stats.eager_calls += 1
         if tried and exited is None:
             stats.guard_misses += 1
-        if self._waits() or (exited is not None and exited.stays_eager(number)) or not self._has_room():
+        if self._waits() or (exited is not None and exited.stays_eager(number)):
+            return self.__wrapped__(*args, **kwargs)
+        if not self._has_room():
+            if exited is not None and not exited.lost[0]:  # all entries were asked
+                exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
             return self.__wrapped__(*args, **kwargs)
         ticket = Ticket()
         try:
@@ -317,6 +345,7 @@ class CompiledFunction(_Partial[P, R]):
             for entry in kept:
                 entry.uses_seen = entry.uses
                 entry.bridges = {number: bridge for number, bridge in entry.bridges.items() if bridge in kept}
+                entry.lost = [0, 0]
             for entry in self._entries:
                 if entry not in kept:
                     self.stats.retire(entry.executable)

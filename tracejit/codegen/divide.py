@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from tracejit.codegen.bounds import check_reach
 from tracejit.codegen.elements import Scratch
 from tracejit.codegen.expr import Apply, AxisValue, Expr, Load, ScalarParam, SizeValue, Var, builder, topological
 from tracejit.codegen.llvm_reduce import accumulation_dtype
@@ -70,6 +71,23 @@ class Piece:
     sizes: tuple[int, ...]
     scalars: tuple[int, ...]
     division: Division | None = None
+
+    def check_reach(self, extent: Callable[[int | Scratch], tuple[int, int]]) -> None:
+        """Raises ReachError if the call, or that for a chunk, may reach outside its buffers.  extent: the elements of the memory of a root
+        value or scratch."""
+        buffers = (*self.nest.buffers, *self.nest.temporaries)
+        cut = self.division
+        for k in range(1 if cut is None else cut.count):
+            sizes = list(self.sizes)
+            places = [a.offset for a in self.buffers]
+            if cut is not None:
+                sizes[cut.many] = min(cut.length, cut.extent - k * cut.length)
+                if cut.first is not None:
+                    sizes[cut.first] = k * cut.length
+                places = [p + k * n // b.dtype.itemsize for p, n, b in zip(places, cut.advances, buffers, strict=True)]
+            ends = [extent(a.root) for a in self.buffers]
+            elements = {b: (low - p, high - p) for b, p, (low, high) in zip(buffers, places, ends, strict=True)}
+            check_reach(self.nest, dict(zip(self.nest.sizes, sizes, strict=True)), elements)
 
 
 def pieces(done: Scheduled) -> tuple[Piece, ...]:

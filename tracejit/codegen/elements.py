@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracejit.codegen.bounds import bounded
 from tracejit.codegen.costs import compute_dtype
 from tracejit.codegen.expr import AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, Index, Let, Scalar, Size, Statement
@@ -44,7 +45,7 @@ class Scratch:
 
 @dataclass(slots=True, eq=False)
 class Dynamic:
-    """An index known at run time: an int64 Expr that has been range-checked, and its depth.  Compared by identity."""
+    """An index known at run time: an int64 Expr that is in range (bounds.py), and its depth.  Compared by identity."""
 
     expr: Expr
     depth: int
@@ -376,7 +377,7 @@ class Elements:
         return python_dtype(aval.python_type)
 
     def _checked_index(self, number: int, node: Node, k: int, at: Positions, size: int, wraps: bool = False) -> Dynamic:
-        """The index tensor's element, after an Exit if it is out of range.  wraps: negative ones count from the end."""
+        """The index tensor's element, bounded, after an Exit if it is out of range.  wraps: negative ones count from the end."""
         key = ("index", number, k, dict(operand_positions(self.values, node, at, None))[k])
         found = self._find(key)
         if found is None:
@@ -394,10 +395,9 @@ class Elements:
         return Dynamic(index, 0) if isinstance(operand, Literal) else self._check(number, index, 0, size)
 
     def _check(self, number: int, index: Expr, depth: int, size: int) -> Dynamic:
-        limit = self.parameters.size(size)
-        beyond = builder.ge(index, size) if isinstance(limit, int) else builder.ge(index, SizeValue(limit))
-        self.scopes[depth].statements.append(Exit(builder.logical_or(builder.lt(index, 0), beyond), self.exit_code(number)))
-        return Dynamic(index, depth)
+        outside, position = bounded(index, self._number(size))
+        self.scopes[depth].statements.append(Exit(outside, self.exit_code(number)))
+        return Dynamic(self.name(position, depth, "i"), depth)
 
     def _one_hot(self, number: int, node: Node, at: Positions) -> Valued:
         dim = node.attrs["dim"]

@@ -65,6 +65,11 @@ def _minimum(x: Any, y: Any) -> Any:
     return x & y if x.dtype == np.bool_ else np.where((x < y) | np.isnan(x), x, y)[()]
 
 
+def _unsigned_minimum(x: Any, y: Any) -> Any:
+    unsigned = f"u{x.dtype.itemsize}"
+    return np.minimum(x.view(unsigned), y.view(unsigned)).view(x.dtype)
+
+
 def _integer_power(x: Any, y: Any) -> Any:
     """Square and multiply; a negative exponent gives the integer part of 1 / x**-y, 0 for x = 0."""
     result = np.ones_like(x)
@@ -100,6 +105,7 @@ OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "fmod": _fmod,
     "maximum": _maximum,
     "minimum": _minimum,
+    "unsigned_minimum": _unsigned_minimum,
     "copysign": np.copysign,
     "ldexp": np.ldexp,
     "eq": np.equal,

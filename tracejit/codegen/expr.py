@@ -369,6 +369,10 @@ class Builder:
         """`x if x < y or isnan(x) else y`; on bools, and."""
         return self._apply("minimum", (x, y), "bif")
 
+    def unsigned_minimum(self, x: Any, y: Any) -> Expr:
+        """The lesser of two integers, both read as numbers without a sign."""
+        return self._apply("unsigned_minimum", (x, y), "i")
+
     def copysign(self, x: Any, y: Any) -> Expr:
         return self._apply("copysign", (x, y), "f")
 

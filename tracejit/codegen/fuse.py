@@ -174,7 +174,7 @@ class Group:
         if member.out == at:
             return True
         node = values.nodes[number]
-        if member.level in (LATE, EPILOGUE) or node.op.kind is Kind.REDUCTION or "raises" in node.op.traits:
+        if member.level in (LATE, EPILOGUE) or node.op.kind is Kind.REDUCTION or node.op.may_exit:
             return False
         budget -= operation_cost(values, node)
         return budget >= 0 and all(self._reachable(o, p, budget) for o, p in self._operands(number, at))

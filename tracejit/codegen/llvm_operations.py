@@ -458,6 +458,8 @@ def apply(code: Code, operation: str, attribute: str | None, operand_dtype: DTyp
         return code.intrinsic(_FLOAT_UNARY[operation], s.element, lanes, *x)
     if operation in ("maximum", "minimum"):
         return _extremum(s, operation, *x)
+    if operation == "unsigned_minimum":
+        return code.intrinsic("umin", s.element, lanes, *x)
     if operation in ("floor_divide", "remainder") or (operation == "fmod" and not floating):
         return _float_division(s, operation, *x) if floating else _integer_division(s, operation, *x)
     if operation in ("shl", "shr"):

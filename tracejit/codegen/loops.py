@@ -5,7 +5,7 @@ A `Nest` is a function over buffers, sizes and scalars.  Its body is a tree of s
 reduction tree is written in it (`Reduce`), so they agree bit for bit whatever the host's vector width.
 
 Indices are affine in the loop variables: sum of stride * axis + offset, in elements, strides and offsets being ints or
-`Size` parameters; or dynamic: an int64 Expr that the nest has range-checked with `Exit` before use.
+`Size` parameters; or dynamic: an int64 Expr that is bounded where it is used (bounds.py), after an `Exit` where it had to be.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Extent = int | Size
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """offset + sum(stride * axis), in elements.  `dynamic` adds an int64 Expr (already range-checked) times `dynamic_stride`."""
+    """offset + sum(stride * axis), in elements.  `dynamic` adds an int64 Expr (in range, see bounds.py) times `dynamic_stride`."""
 
     terms: tuple[tuple[Axis, Extent], ...] = ()
     offset: Extent = 0

@@ -11,12 +11,13 @@ new contents are copied at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.codegen.divide import Piece
 from tracejit.codegen.elements import Scratch, python_dtype
+from tracejit.codegen.exits import exit_codes
 from tracejit.codegen.fuse import partition
 from tracejit.codegen.inlining import inlined_nodes, stored_nodes
 from tracejit.codegen.likeness import Nests, gathered, joined
@@ -28,12 +29,13 @@ from tracejit.codegen.special import copy_nest, fill_nest, special
 from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
 from tracejit.codegen.values import Values, is_host
 from tracejit.codegen.views import Strided, contiguous
+from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
-__all__ = ["Lowered", "Output", "Traffic", "exit_codes", "lower"]
+__all__ = ["Lowered", "Output", "Traffic", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,6 @@ class Lowered:
     scalars: tuple[tuple[int, type], ...]
     outputs: tuple[Output, ...]
     text: tuple[str, ...] = ()
-    exits: int = 0
     traffic: Traffic = Traffic()
 
 
@@ -100,25 +101,21 @@ class _Unit:
     read_bytes: int = 0
 
 
-def exit_codes(graph: Graph) -> dict[int, int]:
-    """Exit number by id() of the node: guards in order from 1, then every node whose evaluation may raise on its data."""
-    guards = [n for n in graph.nodes if n.op.kind is Kind.GUARD]
-    raising = [n for n in graph.nodes if "raises" in n.op.traits or n.op.name in ("select", "select_scatter")]
-    return {id(n): k for k, n in enumerate((*guards, *raising), 1)}
-
-
 def lower(
     graph: Graph,
     layouts: Mapping[int, tuple[int, ...]],
     slab_inputs: Sequence[int] = (),
     slab_outputs: Sequence[int] = (),
     codes: Mapping[int, int] | None = None,
+    written: Collection[int] = (),
 ) -> Lowered:
     """Lower a functional graph whose nodes all have nests or BLAS calls.
 
     layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
-    the trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another)."""
-    return _Lowering(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), exit_codes(graph) if codes is None else codes).run()
+    the trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
+    written: tensor inputs that a later part of the same program writes to: they are checked as if this one did."""
+    codes = exit_codes(graph) if codes is None else codes
+    return _Lowering(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), codes, written).run()
 
 
 class _Lowering:
@@ -129,9 +126,11 @@ class _Lowering:
         slab_inputs: tuple[int, ...],
         slab_outputs: tuple[int, ...],
         codes: Mapping[int, int],
+        written: Collection[int],
     ) -> None:
         self.graph = graph
         self.codes = codes
+        self.written_later = written
         self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs}, len(slab_outputs))
         for node in values.nodes:
             if is_host(values, node):
@@ -143,6 +142,7 @@ class _Lowering:
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it
         self.units: list[_Unit] = []
+        self.saved: dict[int, int] = {}  # a place of the residual slab that is no value's -> its elements
         self.nests = Nests()
 
     # --- units
@@ -171,10 +171,23 @@ class _Lowering:
                 )
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
-        parts = self.nests.pieces(done)
+        parts = self._pieces(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         read = self._bytes_of(operands, done.reads)
         return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
+
+    def _pieces(self, done: Scheduled) -> tuple[Piece, ...]:
+        """The nests that do what a scheduled one does; where the library verifies itself, none that may reach outside its buffers."""
+        parts = self.nests.pieces(done)
+        for part in parts if config.verify else ():
+            part.check_reach(self._extent)
+        return parts
+
+    def _extent(self, root: int | Scratch) -> tuple[int, int]:
+        """The elements of the memory of a root value or scratch."""
+        if isinstance(root, Scratch) or root in self.saved:
+            return 0, root.count if isinstance(root, Scratch) else self.saved[root]
+        return self.values.strided[root].extent(self.values.shape(root))
 
     def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
         """Bytes that operands take in the memory of these roots: different views of one root together at most all of it."""
@@ -283,8 +296,8 @@ class _Lowering:
         self._build_units()
         self._order()
         self._gather()
-        written = [t for t, v in values.writes if t != v]
-        specs = [self._input_spec(v, v in written) for v in tensors]
+        written = {*self.written_later, *(t for t, v in values.writes if t != v)}
+        specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written) for v in tensors]
         for v, k in tensors.items():
             self.homes[v] = Address(array_slot(k))
         if self.slab_inputs:
@@ -294,7 +307,7 @@ class _Lowering:
                 self.homes[v] = Address(array_slot(arrays), at)
             arrays += 1
         fresh, outputs = self._outputs(tensors, scalars, arrays)
-        specs.extend(ArraySpec(a.dtype, a.shape, _byte_strides(a), True) for a in fresh)
+        specs.extend(ArraySpec.of(a, contiguous(a.shape), True) for a in fresh)
         slab_size = self._residual_slab(specs)
         self._commit(tensors)
         slot = array_slot(len(specs))
@@ -332,14 +345,8 @@ class _Lowering:
             tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
             tuple(outputs),
             tuple(text),
-            len(self.codes),
             self._traffic(fresh),
         )
-
-    def _input_spec(self, v: int, written: bool) -> ArraySpec:
-        aval = self.values.aval(v)
-        size = aval.dtype.itemsize
-        return ArraySpec(aval.dtype, aval.shape, tuple(s * size for s in self.values.strided[v].strides), written)
 
     def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
         fresh: list[Aval] = []
@@ -377,6 +384,7 @@ class _Lowering:
                 continue
             place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
             self.homes[place] = Address(slot, at)
+            self.saved[place] = aval.size
             target = Strided(place, 0, contiguous(aval.shape))
             self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=(target, values.strided[v], aval)))
         return size
@@ -422,7 +430,7 @@ class _Lowering:
                 size = aval.dtype.itemsize
                 destination = self._address(target.root, target.offset, size)
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
-            u.pieces = self.nests.pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
+            u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
         return [self._nest_call(piece, numbers) for piece in u.pieces]
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:
@@ -486,10 +494,6 @@ class _Lowering:
         return [
             f"{place} the chunks" if c is None else f"{head}, in {c.count} chunks" for c, place in zip(cuts, places, strict=True)
         ]
-
-
-def _byte_strides(aval: Aval) -> tuple[int, ...]:
-    return tuple(s * aval.dtype.itemsize for s in contiguous(aval.shape))
 
 
 def _bytes_spec(size: int) -> ArraySpec:

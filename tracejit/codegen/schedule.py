@@ -123,7 +123,7 @@ class _Nest(Elements):
     def _must_run(self, number: int) -> bool:
         """Whether the member does something besides giving a value to other members: a store or an exit."""
         node = self.values.nodes[number]
-        return number in self.stored or "raises" in node.op.traits or not node.outputs
+        return number in self.stored or node.op.may_exit or not node.outputs
 
     def _is_full(self, m: Member) -> bool:
         """Whether the member's iteration space includes the inner axes."""

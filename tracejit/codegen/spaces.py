@@ -45,7 +45,7 @@ def in_memory_order(values: Values, group: Group, stored: frozenset[int], inline
     assert group.axes is not None
     ops = [values.nodes[n].op for n in group.members]
     outer = {n for n, m in group.members.items() if m.level != INNER}  # may go inside, unless their results have a place
-    if outer & stored or any(op.kind in (Kind.REDUCTION, Kind.GUARD) or "raises" in op.traits for op in ops):
+    if outer & stored or any(op.kind in (Kind.REDUCTION, Kind.GUARD) or op.may_exit for op in ops):
         return group
     strides, pinned, _ = accesses(values, group, stored, inlined)
     axes = range(len(group.axes))

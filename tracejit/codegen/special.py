@@ -1,7 +1,7 @@
 """Nests of single nodes that are not computed element by element: joins, regions, scatters, scans, integer and tiny products.
 
 Operands and results have memory; each builder writes whole loops over them.  An index read at run time is checked by an `Exit` in
-the same iteration, before it is used.  Everything is written to the node's own output, never to an operand.
+the same iteration, and bounded where it is used (bounds.py).  Everything is written to the node's own output, never to an operand.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from numpy import ndindex
 
+from tracejit.codegen.bounds import bounded
 from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
@@ -148,7 +149,7 @@ def special(values: Values, number: int, exit_code: Callable[[int], int], name: 
     """The nest of a node that is no member of groups."""
     node = values.nodes[number]
     writer = _Writer(values)
-    _BUILDERS[node.op.name](writer, values, node, exit_code(number) if "raises" in node.op.traits else 0)
+    _BUILDERS[node.op.name](writer, values, node, exit_code(number) if node.op.may_exit else 0)
     return writer.finish(name)
 
 
@@ -219,7 +220,7 @@ def _slice_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
     w.transfer(aval.shape, out, base, aval.dtype)
     dim = a["dim"]
     shape = (*aval.shape[:dim], max(0, -((a["start"] - a["stop"]) // a["step"])), *aval.shape[dim + 1 :])
-    w.transfer(shape, _region(out, dim, a["start"], a["step"]), _spread(value, values.shape(node.operands[1]), shape), aval.dtype)  # type: ignore[arg-type]
+    w.transfer(shape, _region(out, dim, a["start"], a["step"]), value, aval.dtype)
 
 
 def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
@@ -231,7 +232,7 @@ def _diagonal_scatter(w: _Writer, values: Values, node: Node, code: int) -> None
     shape = diagonal.infer(aval, **node.attrs).shape
     region = strided_view(Node(diagonal, (), node.attributes, ()), out, aval.shape, shape)
     assert region is not None
-    w.transfer(shape, region, _spread(value, values.shape(node.operands[1]), shape), aval.dtype)  # type: ignore[arg-type]
+    w.transfer(shape, region, value, aval.dtype)
 
 
 def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
@@ -255,8 +256,7 @@ def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
             where, own = axes, (*axes[:dim], *axes[dim + 1 :])
             strides = (*out.strides[:dim], *out.strides[dim + 1 :])
         found = w.var(dtypes.int64)
-        size = w.number(aval.shape[dim])
-        bad = builder.logical_or(builder.lt(found, 0), builder.ge(found, size))
+        outside, position = bounded(found, w.number(aval.shape[dim]))
         if source is None:
             value = w.scalar(node.operands[2], aval.dtype)
         elif source.strides:
@@ -264,10 +264,10 @@ def _scatter(w: _Writer, values: Values, node: Node, code: int) -> None:
         else:
             value = Load(w.buffer(source, aval.dtype), Index())
         rest = w.index(Strided(out.root, 0, strides), own)
-        place = Index(rest.terms, 0, found, w.parameters.size(out.strides[dim]))
+        place = Index(rest.terms, 0, position, w.parameters.size(out.strides[dim]))
         return (
             Let(found, builder.cast(Load(table, w.index(index, where)), dtypes.int64)),
-            Exit(bad, code),
+            Exit(outside, code),
             Store(target, place, value, accumulate=name != "scatter"),
         )
 
@@ -302,8 +302,9 @@ def _index_put(w: _Writer, values: Values, node: Node, code: int) -> None:
             raw = w.var(dtypes.int64)
             statements.append(Let(raw, builder.cast(broadcast(o, axes[start : start + rank]), dtypes.int64)))  # type: ignore[arg-type]
             statements.append(Let(found, builder.select(builder.lt(raw, 0), raw + size, raw)))
-            statements.append(Exit(builder.logical_or(builder.lt(found, 0), builder.ge(found, size)), code))
-            part = found * w.number(out.strides[d])
+            outside, position = bounded(found, size)
+            statements.append(Exit(outside, code))
+            part = position * w.number(out.strides[d])
             place = part if place is None else place + part
         own = (*axes[:start], *axes[start + rank :])
         rest = w.index(Strided(out.root, 0, tuple(out.strides[d] for d in kept)), own)

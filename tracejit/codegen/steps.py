@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tracejit.codegen.loops import Nest
+from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 
 __all__ = [
@@ -45,6 +46,11 @@ class ArraySpec:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     written: bool = False
+
+    @classmethod
+    def of(cls, aval: Aval, strides: Sequence[int], written: bool) -> ArraySpec:
+        """That of a value.  strides: in elements."""
+        return cls(aval.dtype, aval.shape, tuple([s * aval.dtype.itemsize for s in strides]), written)
 
 
 @dataclass(frozen=True, slots=True)

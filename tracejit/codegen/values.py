@@ -161,11 +161,11 @@ class Values:
 
 
 def _live(graph: Graph) -> list[Node]:
-    """Nodes that an output, a write or a guard needs."""
+    """Nodes that an output, a write or an exit needs."""
     needed = {o for o in graph.outputs if isinstance(o, int)} | {v for _, v in graph.writes}
     kept = []
     for node in reversed(graph.nodes):
-        if node.op.kind is Kind.GUARD or "raises" in node.op.traits or any(o in needed for o in node.outputs):
+        if node.op.kind is Kind.GUARD or node.op.may_exit or any(o in needed for o in node.outputs):
             needed.update(o for o in node.operands if isinstance(o, int))
             kept.append(node)
     return kept[::-1]

@@ -81,6 +81,13 @@ class Strided:
     offset: int
     strides: Shape
 
+    def extent(self, shape: Shape) -> tuple[int, int]:
+        """The first place of the elements of a value of `shape`, and the one after the last."""
+        if 0 in shape:
+            return self.offset, self.offset
+        ends = [(n - 1) * s for n, s in zip(shape, self.strides, strict=True)]
+        return self.offset + sum(min(0, e) for e in ends), self.offset + sum(max(0, e) for e in ends) + 1
+
 
 def contiguous(shape: Shape) -> Shape:
     """Row-major strides in elements."""

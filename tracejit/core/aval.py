@@ -7,10 +7,14 @@ constant of it.  Both are hashable and compare by value.  Strides are no part of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tracejit.core.dtypes import DType
 
-__all__ = ["Aval", "ScalarAval"]
+__all__ = ["UNKNOWN", "Aval", "ScalarAval"]
+
+UNKNOWN: Final = -1
+"""A size that depends on data.  Only shape rules say it (trait "dynamic shape"); values of graphs have the sizes that were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,16 @@ class Aval:
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
+    def allows(self, other: Aval) -> bool:
+        """Whether `other` is what this one, whose sizes may be UNKNOWN, says."""
+        return (
+            self.dtype is other.dtype
+            and len(self.shape) == len(other.shape)
+            and all(s in (UNKNOWN, t) for s, t in zip(self.shape, other.shape, strict=True))
+        )
+
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+        return f"{self.dtype.name}[{', '.join('?' if s == UNKNOWN else str(s) for s in self.shape)}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ _MORE = 0x40
 
 
 def covers_its_entry(function: F) -> F:
-    """`function`, whose body is one `try ... finally`, with the exception table (Objects/exception_handling_notes.txt of CPython) of its code
-    changed: the try block begins with the first instruction.  As it is where an interpreter has no such table."""
+    """`function`, whose body is one `try ... finally`, with the exception table (Objects/exception_handling_notes.txt of CPython)
+    of its code changed: the try block begins with the first instruction.  As it is where an interpreter has no such table."""
     code = getattr(function, "__code__", None)
     table = getattr(code, "co_exceptiontable", b"")
     if not isinstance(function, FunctionType) or not table:

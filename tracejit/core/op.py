@@ -84,9 +84,9 @@ class Op:
     """One primitive.
 
     evaluate(*operands, **attributes) works on NumPy arrays (tensor operands) and Python scalars, and returns an array or a
-    tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them.  The vjp rule is called as
-    rule(context, *cotangents), cotangents of outputs that have none being None, and returns one cotangent per operand (a
-    tuple; a bare value for a single operand); None where `context.needs` is false.
+    tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them; with the trait "dynamic shape" sizes that
+    depend on data are UNKNOWN in them.  The vjp rule is called as rule(context, *cotangents), cotangents of outputs that have none
+    being None, and returns one cotangent per operand (a tuple; a bare value for a single operand); None where `context.needs` is false.
     """
 
     __slots__ = (
@@ -99,6 +99,7 @@ class Op:
         "keeps_dtype",
         "kind",
         "lowering",
+        "may_exit",
         "multiple",
         "name",
         "promotion",
@@ -139,6 +140,8 @@ class Op:
         self.multiple = multiple
         self.traits = frozenset(traits)
         self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
+        # On other data it raises, or its result has another shape: a program leaves there, and never drops the node.
+        self.may_exit = not self.traits.isdisjoint(("raises", "dynamic shape"))
         self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
             kind is Kind.ELEMENTWISE
             and not multiple
@@ -162,9 +165,9 @@ class Op:
         return bind(self, operands, attributes)
 
     def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
-        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions and `out`
-        (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string speaks
-        for all operands."""
+        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2:` for all from the
+        third on) and `out` (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string
+        speaks for all operands."""
 
         def declare(rule: VjpRule) -> VjpRule:
             self.saves = (saves,) if isinstance(saves, str) else saves
@@ -181,17 +184,22 @@ class Op:
             for i, need in enumerate(needs):
                 if need and self.saves:
                     words.update(self.saves[min(i, len(self.saves) - 1)].split())
-            inputs = tuple(sorted(int(w) for w in words if w.isdigit()))
-            if "*" in words:
-                inputs = tuple(range(len(needs)))
+            inputs = tuple(sorted({i for w in words for i in _positions(w, len(needs))}))
             outputs = tuple(sorted(int(w[3:] or 0) for w in words if w.startswith("out")))
             known = self.saved_plans[needs] = (inputs, outputs)
         return known
 
     def infer_tuple(self, avals: Iterable[Any], attributes: Mapping[str, Any]) -> tuple[Aval, ...]:
-        """The avals of all outputs."""
+        """The avals of all outputs, as the shape rule gives them."""
         result = self.infer(*avals, **attributes)
         return result if self.multiple else (result,)
+
+
+def _positions(word: str, count: int) -> Iterable[int]:
+    """The positions of operands, of which there are `count`, that a word of `saves` names."""
+    if word.endswith(":"):
+        return range(int(word[:-1]), count)
+    return (int(word),) if word.isdigit() else ()
 
 
 def _lookup(name: str) -> Op:

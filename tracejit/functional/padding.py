@@ -24,7 +24,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         )
     pairs = [(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
     if mode == "constant":
-        return _constant(input, pairs, 0.0 if value is None else value)
+        return _constant(input, pairs, 0.0 if value is None else value.item() if hasattr(value, "item") else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"pad(): unknown mode {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'")
     if value is not None and value != 0:

@@ -1,7 +1,8 @@
 """Building graphs: a `GraphBuilder` that appends nodes, and `rebuild`, through which passes make a graph from another.
 
-Invariants: value ids are never reused within a builder; the avals of a node's outputs come from its op's shape rule; a rebuilt
-graph keeps exactly the avals and requires_grad marks of the values that it still defines.  Knows nothing of what passes want.
+Invariants: value ids are never reused within a builder; the avals of a node's outputs come from its op's shape rule, and from whoever
+has seen them where sizes depend on data; a rebuilt graph keeps exactly the avals and requires_grad marks of the values that it still
+defines.  Knows nothing of what passes want.
 """
 
 from __future__ import annotations
@@ -56,10 +57,26 @@ class GraphBuilder:
         self.constants[value] = array
         return value
 
-    def add(self, op: Op, operands: tuple[Operand, ...], attributes: Mapping[str, Any], line: str = "") -> tuple[int, ...]:
-        """Append a node; the ids of its outputs.  Raises what the op's shape rule raises."""
+    def add(
+        self,
+        op: Op,
+        operands: tuple[Operand, ...],
+        attributes: Mapping[str, Any],
+        line: str = "",
+        seen: Sequence[Aval] | None = None,
+    ) -> tuple[int, ...]:
+        """Append a node; the ids of its outputs.  seen: the avals of the outputs of an op whose sizes depend on data.
+
+        Raises what the op's shape rule raises, and RuntimeError for avals that it does not allow."""
         avals = self.avals
         inferred = op.infer_tuple([operand_aval(x, avals) for x in operands], attributes)
+        if "dynamic shape" in op.traits:
+            if seen is None or not all(rule.allows(aval) for rule, aval in zip(inferred, seen, strict=True)):
+                raise RuntimeError(
+                    f"{op.name}(): the shape of the result depends on data: it is {', '.join(map(str, inferred))}, and a graph holds "
+                    f"only sizes that were seen, got {'none' if seen is None else ', '.join(map(str, seen))}"
+                )
+            inferred = tuple(seen)
         outputs = tuple(self.fresh(aval) for aval in inferred)
         self.nodes.append(Node(op, operands, tuple(sorted(attributes.items())), outputs, line))
         return outputs

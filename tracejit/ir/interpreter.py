@@ -7,7 +7,7 @@ writes reach it, in program order; in a functional graph `Graph.writes` are comm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,16 @@ from tracejit.core.floating import quiet_runner
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
-__all__ = ["GuardFailed", "interpret"]
+__all__ = ["GuardFailed", "NodeFailed", "SizeChanged", "evaluated", "interpret", "run_nodes"]
+
+
+class NodeFailed(Exception):
+    """A node does not go on as it was recorded: a guard does not hold, its evaluation raised or gave another shape or dtype (the cause).
+    Nothing was committed."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"{node.op.name} {node.line}".rstrip())
+        self.node = node
 
 
 class GuardFailed(Exception):
@@ -29,22 +38,56 @@ class GuardFailed(Exception):
         self.actual = actual
 
 
+class SizeChanged(Exception):
+    """A size that depends on data is not the recorded one: an output has the shape `found`.  Nothing was committed."""
+
+    def __init__(self, message: str, found: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.found = found
+
+
 def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of `graph` for NumPy arrays (tensor inputs) and Python numbers (scalar inputs).
 
-    Writes change the input arrays, as the program would.  Raises GuardFailed, whatever an op's evaluation raises, TypeError or
-    ValueError for inputs that are not what the graph was made for, and AssertionError where an op contradicts its shape rule."""
+    Writes change the input arrays, as the program would.  Raises GuardFailed, SizeChanged, whatever an op's evaluation raises, TypeError
+    or ValueError for inputs that are not what the graph was made for, and AssertionError where an op contradicts its shape rule."""
     if len(inputs) != len(graph.inputs):
         raise TypeError(f"interpret(): the graph has {len(graph.inputs)} inputs, got {len(inputs)}")
-    outputs: tuple[Any, ...] = quiet_runner()(_interpret, graph, inputs)
+    for v, given in zip(graph.inputs, inputs, strict=True):
+        _check_input(v, graph.avals[v], given)
+    try:
+        return run_nodes(graph, inputs)
+    except NodeFailed as failure:
+        assert failure.__cause__ is not None
+        raise failure.__cause__ from None
+
+
+def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """What `interpret` does, on inputs that are known to fit.  Raises NodeFailed."""
+    outputs: tuple[Any, ...] = quiet_runner()(_run_nodes, graph, inputs)
     return outputs
 
 
-def _interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> list[np.ndarray[Any, Any]]:
+    """The outputs of a node that has some.  Raises NodeFailed where they are not what `avals` says."""
+    try:
+        result = node.op.evaluate(*operands, **node.attrs)
+    except Exception as error:
+        raise NodeFailed(node) from error
+    arrays = [np.asarray(array) for array in (result if node.op.multiple else (result,))]
+    for v, array in zip(node.outputs, arrays, strict=True):
+        aval = avals[v]
+        if array.shape != aval.shape or array.dtype != aval.dtype.numpy:
+            found = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
+            if "dynamic shape" in node.op.traits:
+                raise NodeFailed(node) from SizeChanged(f"{found}, recorded was {aval}", array.shape)
+            raise NodeFailed(node) from AssertionError(f"{found}, its shape rule says {aval}")
+    return arrays
+
+
+def _run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     values: dict[int, Any] = {v: np.array(a) for v, a in graph.constants.items()}
-    for v, given in zip(graph.inputs, inputs, strict=True):
-        _check_input(v, graph.avals[v], given)
-        values[v] = given
+    values.update(zip(graph.inputs, inputs, strict=True))
 
     def read(operand: Operand) -> Any:
         if type(operand) is int:
@@ -55,12 +98,10 @@ def _interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     for node in graph.nodes:
         operands = [read(x) for x in node.operands]
         if node.op.kind is Kind.GUARD:
-            _check_guard(guards, operands[0], node.attrs["expected"])
+            _check_guard(node, guards, operands[0])
             guards += 1
-            continue
-        result = node.op.evaluate(*operands, **node.attrs)
-        for v, array in zip(node.outputs, result if node.op.multiple else (result,), strict=True):
-            values[v] = _checked(node, array, graph.avals[v])
+        else:
+            values.update(zip(node.outputs, evaluated(node, operands, graph.avals), strict=True))
 
     outputs = tuple(map(read, graph.outputs))
     if graph.writes:  # the new contents are those from before any commit; outputs are values, not memory
@@ -84,20 +125,11 @@ def _check_input(v: int, aval: Any, given: Any) -> None:
         raise ValueError(f"interpret(): input v{v} is {aval}, got an array of shape {list(given.shape)} and dtype {given.dtype}")
 
 
-def _check_guard(index: int, value: Any, expected: Literal) -> None:
+def _check_guard(node: Node, index: int, value: Any) -> None:
     """A recorded bool stands for the truth value of the element; a number is compared by type and bits."""
+    expected = node.attrs["expected"]
     actual = value.item() if isinstance(value, np.ndarray) else value
     if type(expected.value) is bool:
         actual = bool(actual)
     if Literal(actual) != expected:
-        raise GuardFailed(index, actual, expected.value)
-
-
-def _checked(node: Node, result: Any, aval: Any) -> Any:
-    """The result as an array.  Raises AssertionError where evaluation and shape rule of the op disagree."""
-    array = np.asarray(result)
-    if array.shape != aval.shape or array.dtype != aval.dtype.numpy:
-        raise AssertionError(
-            f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}, its shape rule says {aval}"
-        )
-    return array
+        raise NodeFailed(node) from GuardFailed(index, actual, expected.value)

@@ -11,8 +11,8 @@
         return (v2, None)
 
 `to_text` prints one line per node; the text runs (on Tensors, through the door) and `parse(to_text(g)).equals(g)`.  Avals of inputs are
-annotations; avals of nodes are comments for the reader and follow from the shape rules; `grad` and `stale` marks and the user's
-lines are read back from the comments.  This module knows no particular primitive.
+annotations; avals of nodes are comments for the reader and follow from the shape rules; sizes that depend on data, `grad` and `stale`
+marks and the user's lines are read back from the comments.  This module knows no particular primitive.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Parser:
         if match is None:
             raise self._error(argument, f"{argument.annotation.value!r} is no aval")
         name, shape = match.group(1, 2)
-        self.avals[v] = ScalarAval(_SCALARS[name]) if shape is None else Aval(_shape(shape), _DTYPES_BY_NAME[name])
+        self.avals[v] = ScalarAval(_SCALARS[name]) if shape is None else _aval(name, shape)
         self._marks((v,), match.group())
         return v
 
@@ -206,6 +206,8 @@ class _Parser:
         operands = tuple(map(self._operand, call.args))
         attributes = {k.arg: self._value(k.value) for k in call.keywords if k.arg is not None}
         inferred = op.infer_tuple([operand_aval(x, self.avals) for x in operands], attributes)
+        if "dynamic shape" in op.traits:
+            inferred = tuple(_aval(name, shape) for name, shape, _, _ in _AVAL.findall(shapes))
         self.avals.update(zip(outputs, inferred, strict=True))
         self.nodes.append(Node(op, operands, tuple(sorted(attributes.items())), outputs, line))
 
@@ -254,6 +256,10 @@ class _Parser:
 
 
 _CONSTRUCTORS: dict[str, Any] = {"float": float, "Literal": Literal, "ArrayConstant": ArrayConstant, "array_of": array_of}
+
+
+def _aval(name: str, shape: str) -> Aval:
+    return Aval(_shape(shape), _DTYPES_BY_NAME[name])
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -1,14 +1,14 @@
 """Checks that a graph is well formed.
 
-Invariants checked: every value is defined once and before its use; every aval is what the op's shape rule says; constants have their
-avals' data; operands are ids, literals or None; attributes are sorted and hashable; guards test one element against a literal; writes
-give an input of a functional graph, once, a value of its own aval; a raw graph writes through nodes and to nothing constant; only
-floating-point tensors require grad.  With `functional=True` no node writes.
+Invariants checked: every value is defined once and before its use; every aval is what the op's shape rule says (sizes that depend on
+data are those recorded); constants have their avals' data; operands are ids, literals or None; attributes are sorted and hashable; guards
+test one element against a literal; writes give an input of a functional graph, once, a value of its own aval; a raw graph writes through
+nodes and to nothing constant; only floating-point tensors require grad.  With `functional=True` no node writes.
 """
 
 from __future__ import annotations
 
-from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Graph, Literal, Node, operand_aval
 from tracejit.ir.printer import node_text
@@ -104,7 +104,7 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
             f"node {position}, `{_describe(node, graph)}`: its shape rule refuses the operands: {error}"
         ) from error
     recorded = tuple(graph.avals[v] for v in node.outputs)
-    if tuple(inferred) != recorded:
+    if not _allows(tuple(inferred), recorded):
         _fail(
             graph,
             position,
@@ -115,6 +115,16 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
         _verify_guard(graph, position, node)
     elif node.op.kind is Kind.WRITE:
         _verify_write_node(graph, position, node)
+
+
+def _allows(inferred: tuple[Aval, ...], recorded: tuple[Aval | ScalarAval, ...]) -> bool:
+    """Whether recorded avals are what a shape rule says; sizes that it does not know may be any."""
+    if len(inferred) != len(recorded):
+        return False
+    return all(
+        isinstance(aval, Aval) and UNKNOWN not in aval.shape and rule.allows(aval)
+        for rule, aval in zip(inferred, recorded, strict=True)
+    )
 
 
 def _verify_guard(graph: Graph, position: int, node: Node) -> None:

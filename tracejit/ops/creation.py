@@ -10,15 +10,20 @@ from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_, float32, float64, from_numpy_dtype, int64
 from tracejit.core.op import Kind
-from tracejit.ops.declare import custom
+from tracejit.ops.declare import custom, require_numbers
 from tracejit.ops.samples import cases
 
 __all__ = ["ArrayConstant", "arange", "constant", "eye", "full", "zero_gradient"]
 
 
+def _full_rule(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
+    require_numbers("full", value)
+    return Aval(shape, dtype)
+
+
 @custom(
     Kind.CREATION,
-    lambda value, shape, dtype: Aval(shape, dtype),
+    _full_rule,
     samples=cases(
         (1.5, {"shape": (2, 3), "dtype": float32}), (2, {"shape": (), "dtype": int64}), (True, {"shape": (0, 2), "dtype": bool_})
     ),
@@ -38,9 +43,14 @@ def zero_gradient(c: Any, i: int) -> Any:
     return full(0.0, shape=c.avals[i].shape, dtype=c.avals[i].dtype) if c.needs[i] else None
 
 
+def _arange_rule(start: Any, step: Any, length: int, dtype: DType) -> Aval:
+    require_numbers("arange", start, step)
+    return Aval((length,), dtype)
+
+
 @custom(
     Kind.CREATION,
-    lambda start, step, length, dtype: Aval((length,), dtype),
+    _arange_rule,
     samples=cases(
         (0, 1, {"length": 5, "dtype": int64}),
         (0.5, 0.25, {"length": 3, "dtype": float32}),

@@ -44,6 +44,21 @@ def refuse_bool(name: str, *operands: Any) -> None:
         raise RuntimeError(f"{name}(): not defined for bool tensors; cast an operand first, e.g. with .int()")
 
 
+def require_one_dtype(name: str, *values: Any) -> None:
+    """Raise RuntimeError unless all values, which are moved without being converted, have one dtype."""
+    first = values[0].dtype
+    for x in values:
+        if x.dtype is not first and x.dtype != first:
+            found = ", ".join(str(getattr(y.dtype, "name", y.dtype)) for y in values)
+            raise RuntimeError(f"{name}(): expected tensors of one dtype, got {found}; convert with .to()")
+
+
+def require_numbers(name: str, *operands: Any) -> None:
+    """Raise RuntimeError for a tensor in the place of a number: programs keep numbers elsewhere."""
+    if any(isinstance(x, Aval) for x in operands):
+        raise RuntimeError(f"{name}(): expected a number, got a tensor; take it out with .item()")
+
+
 def elementwise(
     lowering: Callable[..., Any] | None = None,
     *,

@@ -184,10 +184,11 @@ def _(c: Any, g: Any) -> Any:
     return reshape(g, shape=(*g.shape, 1, 1)) * cofactor(c.inputs[0])
 
 
-@custom(Kind.OPAQUE, _square("cofactor"), samples=_square_samples())
+@custom(Kind.OPAQUE, _square("cofactor"), traits=("raises",), samples=_square_samples())
 def cofactor(x: Any) -> Any:
-    """Matrices of signed minors: det(x) times the transposed inverse, and its limit where x is singular."""
-    u, s, vh = np.linalg.svd(x)
+    """Matrices of signed minors: det(x) times the transposed inverse, and its limit where x is singular.  Raises LinAlgError where there
+    are NaNs."""
+    u, s, vh = _lapack("cofactor", np.linalg.svd, x)
     n = s.shape[-1]
     others = np.stack([np.prod(np.delete(s, i, axis=-1), axis=-1) for i in range(n)], axis=-1) if n else s
     sign = np.linalg.det(u) * np.linalg.det(vh)
@@ -234,7 +235,7 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
     Kind.OPAQUE,
     _svd_rule,
     multiple=True,
-    traits=("checked", "gauge"),
+    traits=("checked", "raises", "gauge"),
     samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),)),
 )
 def svd(x: Any) -> Any:
@@ -289,7 +290,7 @@ def _eigh_rule(x: Aval) -> tuple[Aval, Aval]:
     Kind.OPAQUE,
     _eigh_rule,
     multiple=True,
-    traits=("checked", "symmetric", "gauge"),
+    traits=("checked", "raises", "symmetric", "gauge"),
     samples=cases((_positive_definite(3, 3),), (_positive_definite(2, 2, 2),)),
 )
 def eigh(x: Any) -> Any:

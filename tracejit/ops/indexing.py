@@ -1,4 +1,9 @@
-"""Gathers and scatters: reading and writing at positions given by integer tensors."""
+"""Gathers and scatters: reading and writing at positions given by integer tensors.
+
+NumPy assigns and adds more than PyTorch allows: shapes that broadcast, dtypes that it converts.  Shape rules refuse that, so evaluations
+ask them first.  They check positions in a copy of their own, and use that: NumPy checks all positions before it uses them, so if another
+thread wrote to them in between, it would read or write outside its arrays.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core.aval import Aval
+from tracejit.core.aval import UNKNOWN, Aval
+from tracejit.core.dtypes import int64
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.ops.creation import ArrayConstant, constant, full
-from tracejit.ops.declare import custom
+from tracejit.ops.declare import custom, require_one_dtype
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
 from tracejit.ops.reduce import sum_to
@@ -29,13 +35,9 @@ def constant_index(positions: list[Any]) -> Any:
     return constant(array=ArrayConstant(array.astype(np.int64)))
 
 
-def _dynamic(*avals: Any, **attributes: Any) -> Aval:
-    raise RuntimeError("the shape of the result depends on data; it has no abstract value")
-
-
 @custom(
     Kind.OPAQUE,
-    _dynamic,
+    lambda x: Aval((UNKNOWN, x.ndim), int64),
     traits=("dynamic shape", "not differentiable"),
     samples=cases((integers(4),), (integers(2, 3).T,), (integers(0, 2),)),
 )
@@ -58,12 +60,14 @@ def _key(ndim: int, dims: tuple[int, ...], indices: tuple[Any, ...]) -> tuple[An
 
 
 def _wrap(name: str, x: Any, dims: tuple[int, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    for d, i in zip(dims, indices, strict=True):
+    """The positions in `indices`, of which negative ones count from the end, in memory that nobody else knows."""
+    own = tuple([np.array(i) for i in indices])
+    for d, i in zip(dims, own, strict=True):
         size = x.shape[d]
         if i.size and (i.min() < -size or i.max() >= size):
             bad = i[(i < -size) | (i >= size)].flat[0]
             raise IndexError(f"{name}(): index {bad} is out of bounds for dimension {d} with size {size}")
-    return indices
+    return own
 
 
 def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
@@ -90,16 +94,26 @@ def index(x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
     return x[_key(x.ndim, dims, _wrap("index", x, dims, indices))]
 
 
-@index.vjp(saves=("*",))
+@index.vjp(saves="1:")
 def _(c: Any, g: Any) -> Any:
-    x, n = c.avals[0], len(c.inputs)
+    x, n = c.avals[0], len(c.avals)
     zeros = full(0.0, shape=x.shape, dtype=x.dtype)
     return (index_put(zeros, g, *c.inputs[1:], dims=c.attributes["dims"], accumulate=True), *(None,) * (n - 1))
 
 
+def _index_put_rule(base: Aval, value: Aval, *indices: Aval, dims: tuple[int, ...], accumulate: bool) -> Aval:
+    require_one_dtype("index_put", base, value)
+    rank = base.ndim - len(dims) + (indices[0].ndim if len(indices) == 1 else max(i.ndim for i in indices))
+    if value.ndim > rank:  # other shapes that do not fit are for NumPy to find
+        raise RuntimeError(
+            f"index_put(): the values, of shape {list(value.shape)}, cannot be broadcast to what the indices select: {rank} dimensions"
+        )
+    return base
+
+
 @custom(
     Kind.SCATTER,
-    lambda base, value, *indices, dims, accumulate: base,
+    _index_put_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), floats(3, seed=1), np.array([2, -4, 1]), {"dims": (0,), "accumulate": False}),
@@ -109,6 +123,7 @@ def _(c: Any, g: Any) -> Any:
 )
 def index_put(base: Any, value: Any, *indices: Any, dims: tuple[int, ...], accumulate: bool) -> Any:
     """A copy of `base` with base[..., indices, ...] = value, or += value for `accumulate`; of equal positions the last one wins."""
+    _index_put_rule(base, value, *indices, dims=dims, accumulate=accumulate)
     out = np.array(base, order="C")
     key = _key(out.ndim, dims, _wrap("index_put", out, dims, indices))
     if accumulate:
@@ -118,7 +133,7 @@ def index_put(base: Any, value: Any, *indices: Any, dims: tuple[int, ...], accum
     return out
 
 
-@index_put.vjp(saves=("*",))
+@index_put.vjp(saves="2:")
 def _(c: Any, g: Any) -> Any:
     indices, dims = c.inputs[2:], c.attributes["dims"]
     gbase = gvalue = None
@@ -130,10 +145,13 @@ def _(c: Any, g: Any) -> Any:
     return (gbase, gvalue, *(None,) * len(indices))
 
 
-def _check_range(name: str, index: Any, size: int) -> None:
-    if index.size and (index.min() < 0 or index.max() >= size):
-        bad = index[(index < 0) | (index >= size)].flat[0]
+def _in_range(name: str, index: Any, size: int) -> Any:
+    """The positions in `index`, in memory that nobody else knows."""
+    own = np.array(index)
+    if own.size and (own.min() < 0 or own.max() >= size):
+        bad = own[(own < 0) | (own >= size)].flat[0]
         raise IndexError(f"{name}(): index {bad} is out of range for a dimension of size {size}; expected 0 <= index < {size}")
+    return own
 
 
 def _along(index: Any, dim: int) -> tuple[Any, ...]:
@@ -155,8 +173,7 @@ def _along(index: Any, dim: int) -> tuple[Any, ...]:
 )
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
-    _check_range("index_select", index, x.shape[dim])
-    return np.take(x, index, axis=dim)
+    return np.take(x, _in_range("index_select", index, x.shape[dim]), axis=dim)
 
 
 @index_select.vjp(saves="1")
@@ -165,9 +182,19 @@ def _(c: Any, g: Any) -> Any:
     return index_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
+def _index_add_rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
+    require_one_dtype("index_add", base, src)
+    region = base.shape[:dim] + index.shape + base.shape[dim + 1 :]
+    if src.shape != region:
+        raise RuntimeError(
+            f"index_add(): expected source to have the shape of the slices that index names, {list(region)}, got {list(src.shape)}"
+        )
+    return base
+
+
 @custom(
     Kind.SCATTER,
-    lambda base, index, src, dim: base,
+    _index_add_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
@@ -176,9 +203,9 @@ def _(c: Any, g: Any) -> Any:
 )
 def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
-    _check_range("index_add", index, base.shape[dim])
+    _index_add_rule(base, index, src, dim)
     out = np.array(base, order="C")
-    np.add.at(out, (slice(None),) * dim + (index,), src)
+    np.add.at(out, (slice(None),) * dim + (_in_range("index_add", index, base.shape[dim]),), src)
     return out
 
 
@@ -191,9 +218,27 @@ def _(c: Any, g: Any) -> Any:
     )
 
 
+def _require_no_larger(name: str, index: Aval, other: Aval, dim: int | None, what: str) -> None:
+    """Raise RuntimeError unless `index` has the rank of `other` and is not larger, but along `dim`."""
+    if index.shape == other.shape:
+        return
+    sizes = zip(index.shape, other.shape, strict=False)
+    if index.ndim != other.ndim or any(s > t and d != dim for d, (s, t) in enumerate(sizes)):
+        apart = "" if dim is None else f" apart from dimension {dim}"
+        raise RuntimeError(
+            f"{name}(): expected index, of shape {list(index.shape)}, to be no larger than {what}, {list(other.shape)}{apart}"
+        )
+
+
+def _gather_rule(x: Aval, index: Aval, dim: int) -> Aval:
+    if x.ndim:
+        _require_no_larger("gather", index, x, dim, "self")
+    return Aval(index.shape, x.dtype)
+
+
 @custom(
     Kind.GATHER,
-    lambda x, index, dim: Aval(index.shape, x.dtype),
+    _gather_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), {"dim": 1}),
@@ -204,10 +249,9 @@ def _(c: Any, g: Any) -> Any:
 def gather(x: Any, index: Any, dim: int) -> Any:
     """out[i][j][k] = x[i][index[i][j][k]][k] for dim=1, and likewise for others.  Raises IndexError outside [0, size)."""
     if x.ndim == 0:
-        _check_range("gather", index, 1)
-        return np.broadcast_to(x, index.shape).copy()
-    _check_range("gather", index, x.shape[dim])
-    return x[_along(index, dim)]
+        return np.broadcast_to(x, _in_range("gather", index, 1).shape).copy()
+    _require_no_larger("gather", index, x, dim, "self")
+    return x[_along(_in_range("gather", index, x.shape[dim]), dim)]
 
 
 @gather.vjp(saves="1")
@@ -216,9 +260,17 @@ def _(c: Any, g: Any) -> Any:
     return scatter_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
+def _scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "scatter") -> Aval:
+    require_one_dtype(name, base, src)
+    if base.ndim:
+        _require_no_larger(name, index, src, None, "src")
+        _require_no_larger(name, index, base, dim, "self")
+    return base
+
+
 @custom(
     Kind.SCATTER,
-    lambda base, index, src, dim: base,
+    _scatter_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
@@ -228,12 +280,13 @@ def _(c: Any, g: Any) -> Any:
 )  # fmt: skip
 def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError outside [0, size)."""
+    _scatter_rule(base, index, src, dim, "scatter_add")
     out = np.array(base, order="C")
     if out.ndim == 0:
-        _check_range("scatter_add", index, 1)
+        _in_range("scatter_add", index, 1)
         return out + np.sum(src, dtype=out.dtype)
-    _check_range("scatter_add", index, base.shape[dim])
-    np.add.at(out, _along(index, dim), src[tuple(slice(0, s) for s in index.shape)])
+    own = _in_range("scatter_add", index, base.shape[dim])
+    np.add.at(out, _along(own, dim), src[tuple(slice(0, s) for s in own.shape)])
     return out
 
 
@@ -255,7 +308,7 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 @custom(
     Kind.SCATTER,
-    lambda base, index, src, dim: base,
+    _scatter_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}),
@@ -265,12 +318,13 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 )  # fmt: skip
 def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] = src[i][j] for dim=1; of equal positions the last one wins."""
+    _scatter_rule(base, index, src, dim)
     out = np.array(base, order="C")
     if out.ndim == 0:
-        _check_range("scatter", index, 1)
+        _in_range("scatter", index, 1)
         return np.array(src, dtype=out.dtype).reshape(-1)[-1:].reshape(()) if np.size(src) else out
-    _check_range("scatter", index, base.shape[dim])
-    out[_along(index, dim)] = src if np.ndim(src) == 0 else src[tuple(slice(0, s) for s in index.shape)]
+    own = _in_range("scatter", index, base.shape[dim])
+    out[_along(own, dim)] = src[tuple(slice(0, s) for s in own.shape)]
     return out
 
 

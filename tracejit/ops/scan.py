@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.ops.declare import custom
+from tracejit.ops.declare import custom, require_one_dtype
 from tracejit.ops.movement.copies import flip, pad
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import Samples, cases, floats
@@ -45,9 +45,14 @@ def exclusive(x: Any, dim: int, first: float) -> Any:
     return pad(slice_(x, dim=dim, start=0, stop=n - 1, step=1), first, low=low, high=(0,) * len(low))
 
 
+def _recurrence_rule(a: Aval, b: Aval, dim: int) -> Aval:
+    require_one_dtype("linear_recurrence", a, b)
+    return b
+
+
 @custom(
     Kind.OPAQUE,
-    lambda a, b, dim: b,
+    _recurrence_rule,
     samples=cases((floats(4), floats(4, seed=1), {"dim": 0}), (floats(2, 3).T, floats(3, 2), {"dim": 1})),
 )
 def linear_recurrence(a: Any, b: Any, dim: int) -> Any:

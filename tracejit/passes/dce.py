@@ -1,7 +1,7 @@
 """Dead code: nodes whose results nothing needs are dropped.
 
-Kept whatever their use: guards, writes to memory, draws of random numbers (the generator advances), and ops with the trait
-"raises", whose error on bad data is part of what the program does.
+Kept whatever their use: guards, writes to memory, draws of random numbers (the generator advances), and ops that may exit: the error
+that data raises is part of what the program does, and a size that depends on data has been seen by Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def dce(graph: Graph) -> Graph:
             or op.effect is Effect.IN_PLACE
             or op.effect is Effect.RANDOM
             or op.kind is Kind.GUARD
-            or "raises" in op.traits
+            or op.may_exit
         ):
             kept.append(node)
             live.update(x for x in node.operands if type(x) is int)

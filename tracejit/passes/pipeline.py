@@ -1,7 +1,8 @@
 """The passes, in order, and the driver that runs, times and stamps them.
 
 The driver knows nothing of any pass but its name.  Each line of `Graph.history` says what a pass did: `cse: 41 -> 36 nodes, 0.3 ms`.
-With TRACEJIT_VERIFY=1 (or `check=True`) the verifier runs after each pass.  `observe(name of the pass, graph)` is shown each result.
+What comes from a recording is verified; with TRACEJIT_VERIFY=1 (or `check=True`) the verifier runs after each pass, too.
+`observe(name of the pass, graph)` is shown each result.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ FINAL: tuple[Pass, ...] = (algebra, cse, dce)
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
-    """Raw graph -> pure graph through which gradients may still be taken (`partition`)."""
-    return run_passes(graph, PREPARE, check, observe)
+    """Raw graph -> pure graph through which gradients may still be taken (`partition`).
+
+    What was recorded is always verified: a shape rule that does not say what eager mode did would be a program that computes something
+    else.  Raises VerificationError."""
+    return run_passes(verify(graph), PREPARE, check, observe)
 
 
 def optimise(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:

@@ -30,9 +30,9 @@ ENDLESS = 1 << 60
 
 
 def is_recomputable(node: Node) -> bool:
-    """Whether the backward may run `node` again: cheap, deterministic, without errors."""
+    """Whether the backward may run `node` again: cheap, deterministic, without exits."""
     op = node.op
-    if len(node.outputs) != 1 or "raises" in op.traits or op.effect in (Effect.RANDOM, Effect.IN_PLACE):
+    if len(node.outputs) != 1 or op.may_exit or op.effect in (Effect.RANDOM, Effect.IN_PLACE):
         return False
     if op.kind is Kind.ELEMENTWISE:
         return op.lowering is not None

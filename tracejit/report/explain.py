@@ -21,6 +21,10 @@ def explain_function(name: str, stats: Any, entries: Sequence[tuple[Any, Any, st
         lines.append(f"  calls: {calls}")
         for point in recording.exits:
             lines.append(f"  goes on only if the value at {point.line} is {point.expected.value!r}")
+        for node in executable.graph.nodes:
+            if "dynamic shape" in node.op.traits:
+                sizes = ", ".join(str(list(executable.graph.avals[v].shape)) for v in node.outputs)
+                lines.append(f"  goes on only if the shape that {node.op.name} finds at {node.line} is {sizes}")
         lines += [f"  # {stamp}" for stamp in executable.graph.history]
         lines += [f"  {line}" for line in executable.program.describe().splitlines()]
         for present, (program, _) in executable.backward_programs():

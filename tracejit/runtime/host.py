@@ -2,9 +2,12 @@
 
 A node without a nest (kind OPAQUE and the rare others) is evaluated on arrays by its op.  The graph is cut at those nodes into stages:
 stage s holds what needs the results of s rounds of host steps.  Every stage is a program of its own; what a later one needs is an output
-of it.  Guards leave from the stage that can decide them; user storage is written by the last stage only.
+of it.  The first one is given all tensor inputs, so that its check is that of the whole: a call whose arrays are not the recorded ones
+never comes to a host step.  Guards leave from the stage that can decide them; user storage is written by the last stage only, which
+comes after all host steps.
 
-An exception raised by a host step becomes the node's exit: the eager rerun raises it again where the user sees it.
+A host step that raises, or whose result has another shape or dtype than the recorded one, is the node's exit: the eager rerun raises
+again where the user sees it, or goes on with the other size.
 """
 
 from __future__ import annotations
@@ -15,11 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.lower import Lowered, exit_codes, lower
+from tracejit.codegen.exits import exit_codes
+from tracejit.codegen.lower import Lowered, lower
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.floating import quiet_runner
+from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.interpreter import NodeFailed, evaluated
+from tracejit.runtime.exits import exit_number
 from tracejit.runtime.slab import pack, unpack
 
 __all__ = ["HostProgram"]
@@ -51,30 +58,22 @@ class HostProgram:
         self.residuals = slab_outputs
         self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
-        self.codes = _host_codes(graph)
-        values = Values(graph, layouts)
-        self.stages = _stages(values, graph)
+        self.codes = exit_codes(graph)
+        self.layouts = {v: s for v, s in layouts.items() if v in self.tensors}
+        self.stages = _stages(Values(graph, self.layouts), graph)
         self.segments: list[_Segment] = []
         self.host_steps: list[list[Node]] = []
         known = set(graph.inputs) | set(graph.constants)
         for s, (machine, host) in enumerate(self.stages):
-            last = s == len(self.stages) - 1
-            self.segments.append(self._segment(machine, s, last, known, layouts, compile_segment))
+            self.segments.append(self._segment(machine, s, known, compile_segment))
             known.update(o for n in (*machine, *host) for o in n.outputs)
             self.host_steps.append(host)
         self.machine_calls = sum(s.program is not None for s in self.segments)
         self.seconds = sum(s.program.seconds for s in self.segments if s.program is not None)
 
-    def _segment(
-        self,
-        machine: list[Node],
-        stage: int,
-        last: bool,
-        known: set[int],
-        layouts: Mapping[int, tuple[int, ...]],
-        compile_segment: Callable[[Lowered], Any],
-    ) -> _Segment:
-        graph = self.graph
+    def _segment(self, machine: list[Node], stage: int, known: set[int], compile_segment: Callable[[Lowered], Any]) -> _Segment:
+        """known: the values that there are before this stage."""
+        graph, first, last = self.graph, stage == 0, stage == len(self.stages) - 1
         made = {o for n in machine for o in n.outputs}
         wanted = {v for v in graph.outputs if isinstance(v, int)}
         for k, (later, host) in enumerate(self.stages):
@@ -86,15 +85,19 @@ class HostProgram:
         outputs = tuple(sorted(wanted & made))
         writes = graph.writes if last else ()
         used = {o for n in machine for o in n.operands if isinstance(o, int)} | {v for pair in writes for v in pair}
+        if first:
+            used.update(self.tensors)
         inputs = tuple(v for v in sorted(used) if v in known and v not in graph.constants)
-        if not outputs and not writes and not any(not n.outputs for n in machine):
+        tensors = tuple(v for v in inputs if isinstance(graph.avals[v], Aval))
+        leaves = any(n.op.kind is Kind.GUARD or n.op.may_exit for n in machine)
+        if not outputs and not writes and not leaves and not (first and tensors):
             return _Segment(None, (), (), ())
         part = Graph(
             inputs, graph.avals, tuple(machine), outputs, {v: a for v, a in graph.constants.items() if v in used}, writes
         )
-        own = {v: s for v, s in layouts.items() if v in inputs and v in graph.inputs and v not in self.slab_inputs}
-        program = compile_segment(lower(part, own, codes=self.codes))
-        tensors = tuple(v for v in inputs if isinstance(graph.avals[v], Aval))
+        own = {v: s for v, s in self.layouts.items() if v in inputs}
+        written = {t for t, v in graph.writes if t != v} if first else ()
+        program = compile_segment(lower(part, own, codes=self.codes, written=written))
         return _Segment(program, tensors, tuple(v for v in inputs if v not in tensors), outputs)
 
     def run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
@@ -115,6 +118,7 @@ class HostProgram:
                 failed = self._evaluate(node, known)
                 if failed:
                     return failed
+        known.update({v: np.array(a) for v, a in self.graph.constants.items() if v in self.graph.outputs})  # the caller's own
         results = [_read(known, o) for o in self.graph.outputs]
         if not self.residuals:
             return tuple(results)
@@ -122,12 +126,12 @@ class HostProgram:
         return (*results[:count], pack([self.graph.avals[v] for v in self.residuals], results[count:]))  # type: ignore[misc]
 
     def _evaluate(self, node: Node, known: dict[int, Any]) -> int:
-        """Run a host step; its exit number if it raised, else 0."""
+        """Run a host step; its exit number if it does not go on as recorded, else 0."""
         try:
-            result = quiet_runner()(node.op.evaluate, *(_read(known, o) for o in node.operands), **node.attrs)
-        except Exception:  # whatever it is, the eager rerun raises it again, with the user's line
-            return self.codes[id(node)]
-        for v, array in zip(node.outputs, result if node.op.multiple else (result,), strict=True):
+            arrays = quiet_runner()(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
+        except NodeFailed as failure:
+            return exit_number(self.codes, failure)
+        for v, array in zip(node.outputs, arrays, strict=True):
             known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
         return 0
 
@@ -149,14 +153,6 @@ def _read(known: Mapping[int, Any], operand: Operand) -> Any:
     if isinstance(operand, int):
         return known[operand]
     return operand.value if isinstance(operand, Literal) else None
-
-
-def _host_codes(graph: Graph) -> dict[int, int]:
-    """Exit numbers of the graph, continued by one for every node (any of them may be a host step)."""
-    codes = exit_codes(graph)
-    for node in graph.nodes:
-        codes.setdefault(id(node), len(codes) + 1)
-    return codes
 
 
 def _stages(values: Values, graph: Graph) -> list[tuple[list[Node], list[Node]]]:

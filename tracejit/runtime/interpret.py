@@ -1,7 +1,7 @@
 """The backend "interpret": a program that is its graph, evaluated node by node by the oracle (ir/interpreter.py).
 
-It keeps the contract of programs: metadata is checked, a failed guard or an error on the data is an exit with the same number that
-machine code would return, and nothing outside is written before the last one.
+It keeps the contract of programs: metadata is checked first, a node that does not go on as recorded (a guard, an error, another size) is an
+exit with the number that machine code would return, and nothing outside is written before the last one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.lower import exit_codes
+from tracejit.codegen.exits import exit_codes
+from tracejit.codegen.steps import ArraySpec
+from tracejit.codegen.views import contiguous
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.graph import Graph
-from tracejit.ir.interpreter import GuardFailed, interpret
+from tracejit.ir.interpreter import NodeFailed, run_nodes
+from tracejit.runtime.exits import exit_number
+from tracejit.runtime.metadata import fits
 from tracejit.runtime.slab import pack, unpack
 
 __all__ = ["InterpretedProgram"]
@@ -30,28 +34,30 @@ class InterpretedProgram:
         self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...]
     ) -> None:
         self.graph = graph
-        self.layouts = layouts
         self.slab_inputs = slab_inputs
         self.residuals = [graph.avals[v] for v in slab_outputs]
         self.codes = exit_codes(graph)
-        self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
+        tensors = {v: aval for v in graph.inputs if isinstance(aval := graph.avals[v], Aval) and v not in slab_inputs}
+        written = {t for t, v in graph.writes if t != v}
+        self.tensors = tuple(tensors)
+        self.specs = [ArraySpec.of(aval, layouts.get(v, contiguous(aval.shape)), v in written) for v, aval in tensors.items()]
+        self.disjoint = range(len(tensors)) if written else ()
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
 
     def run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
         """The outputs, 0 for arrays that are not what the graph was made for, or the number of the exit taken."""
-        given: dict[int, Any] = dict(zip(self.tensors, arrays, strict=False))
-        if not all(self._fits(v, a) for v, a in given.items()) or self._overlapping(given):
+        count = len(self.tensors)
+        if not fits(arrays[:count], self.specs, self.disjoint):
             return 0
+        given: dict[int, Any] = dict(zip(self.tensors, arrays[:count], strict=True))
         given.update(zip(self.scalars, scalars, strict=True))
         if self.slab_inputs:
             avals = [self.graph.avals[v] for v in self.slab_inputs]
-            given.update(zip(self.slab_inputs, unpack(avals, arrays[len(self.tensors)]), strict=True))  # type: ignore[arg-type]
+            given.update(zip(self.slab_inputs, unpack(avals, arrays[count]), strict=True))  # type: ignore[arg-type]
         try:
-            outputs = interpret(self.graph, [given[v] for v in self.graph.inputs])
-        except GuardFailed as failure:
-            return failure.index + 1
-        except (IndexError, ValueError, RuntimeError, ZeroDivisionError, ArithmeticError):
-            return max(self.codes.values(), default=0) + 1
+            outputs = run_nodes(self.graph, [given[v] for v in self.graph.inputs])
+        except NodeFailed as failure:
+            return exit_number(self.codes, failure)
         results = [
             given[v] if isinstance(v, int) and v in given else self._own(a)
             for v, a in zip(self.graph.outputs, outputs, strict=True)
@@ -60,20 +66,6 @@ class InterpretedProgram:
             return tuple(results)
         count = len(results) - len(self.residuals)
         return (*results[:count], pack(self.residuals, results[count:]))  # type: ignore[arg-type]
-
-    def _fits(self, v: int, array: Any) -> bool:
-        aval = self.graph.avals[v]
-        assert isinstance(aval, Aval)
-        if array.shape != aval.shape or array.dtype != aval.dtype.numpy:
-            return False
-        strides = self.layouts.get(v)
-        if strides is None or aval.size == 0:
-            return True
-        return all(s == 1 or t == u * aval.dtype.itemsize for s, t, u in zip(aval.shape, array.strides, strides, strict=True))
-
-    def _overlapping(self, given: Mapping[int, Any]) -> bool:
-        written = [t for t, v in self.graph.writes if t != v]
-        return any(np.may_share_memory(given[t], a) for t in written for v, a in given.items() if v != t)
 
     def _own(self, value: Any) -> Any:
         """A row-major array of its own."""

@@ -18,10 +18,11 @@ from tracejit.codegen import reference
 from tracejit.codegen.driver import MISMATCH
 from tracejit.codegen.lower import Lowered
 from tracejit.codegen.memory import ALIGNMENT
-from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NestRun, NumberSlot, Slot
+from tracejit.codegen.steps import Address, CopyCall, GemmCall, NestCall, NestRun, NumberSlot, Slot
 from tracejit.core import dtypes
 from tracejit.core.floating import quiet_runner
 from tracejit.runtime.frame import pointer
+from tracejit.runtime.metadata import fits
 
 __all__ = ["Memory", "ReferenceRunner"]
 
@@ -87,10 +88,7 @@ class ReferenceRunner:
         spec = self.lowered.spec
         table = _bytes_at(address, 8 * spec.slots).view(np.int64)
         arrays = _in_order(ctypes.cast(int(table[0]), ctypes.py_object).value, spec.resident)
-        if len(arrays) != len(spec.arrays) or not all(map(_matches, arrays, spec.arrays)):
-            return MISMATCH
-        written = [i for i in spec.disjoint if spec.arrays[i].written]
-        if any(i != j and _overlap(arrays[i], arrays[j]) for i in written for j in spec.disjoint):
+        if not fits(arrays, spec.arrays, spec.disjoint):
             return MISMATCH
         regions = self._regions(table, arrays)
 
@@ -163,19 +161,6 @@ def _scalar(value: Any, dtype: np.dtype[Any], table: np.ndarray[Any, Any]) -> An
         slot = table[value.index : value.index + 1]
         value = (slot.view(np.float64) if value.dtype is dtypes.float64 else slot)[0]
     return np.asarray(value).astype(dtype)[()]
-
-
-def _matches(array: Any, spec: ArraySpec) -> bool:
-    if array.dtype != spec.dtype.numpy or array.shape != spec.shape or (spec.written and not array.flags.writeable):
-        return False
-    return array.size == 0 or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, spec.strides, strict=True))
-
-
-def _overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    if not a.size or not b.size:
-        return False
-    (low_a, high_a), (low_b, high_b) = byte_bounds(a), byte_bounds(b)
-    return bool(low_a < high_b and low_b < high_a)
 
 
 def _gemm(step: GemmCall, table: np.ndarray[Any, Any], bind: Any) -> None:

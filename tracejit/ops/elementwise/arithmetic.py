@@ -10,7 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 from tracejit.ops.creation import zero_gradient
-from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool
+from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool, require_one_dtype
 from tracejit.ops.elementwise.rounding import trunc
 from tracejit.ops.samples import binary, cases, floats, integers, unary
 
@@ -142,6 +142,8 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _acc_rule(previous: Any, d: Aval) -> Aval:
+    if previous is not None:
+        require_one_dtype("acc", previous, d)
     return d
 
 

@@ -211,8 +211,8 @@ def _(c: Any, g: Any) -> Any:
 
 @elementwise(lambda b, x: b.select(x <= 0, b.const(0, x.dtype), x), samples=unary())
 def relu(x: Any) -> Any:
-    """Elementwise max(x, 0); NaN stays NaN.  The gradient at 0 is 0."""
-    return np.maximum(x, 0)
+    """Elementwise max(x, 0), bools being what they are; NaN stays NaN.  The gradient at 0 is 0."""
+    return np.array(x) if getattr(x, "dtype", None) == np.bool_ else np.maximum(x, 0)
 
 
 @relu.vjp(saves="out")

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Effect, Kind
-from tracejit.ops.declare import custom
+from tracejit.ops.declare import custom, require_numbers, require_one_dtype
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import cases, floats, unary
 
@@ -28,6 +28,7 @@ def _(c: Any, g: Any) -> Any:
 
 def _cat_rule(*xs: Aval, dim: int) -> Aval:
     first = xs[0]
+    require_one_dtype("cat", *xs)
     return Aval((*first.shape[:dim], sum(x.shape[dim] for x in xs), *first.shape[dim + 1 :]), first.dtype)
 
 
@@ -70,9 +71,16 @@ def _(c: Any, g: Any) -> Any:
     return flip(g, dims=c.attributes["dims"])
 
 
+def _sum_at_rule(
+    *xs: Aval, shape: tuple[int, ...], starts: tuple[tuple[int, ...], ...], steps: tuple[tuple[int, ...], ...]
+) -> Aval:
+    require_one_dtype("sum_at", *xs)
+    return Aval(shape, xs[0].dtype)
+
+
 @custom(
     Kind.SCATTER,
-    lambda *xs, shape, starts, steps: Aval(shape, xs[0].dtype),
+    _sum_at_rule,
     samples=cases(
         (floats(3), {"shape": (6,), "starts": ((1,),), "steps": ((2,),)}),
         (floats(2, 3).T, floats(3, 2, seed=1), {"shape": (4, 2), "starts": ((0, 0), (1, 0)), "steps": ((1, 1), (1, 1))}),
@@ -105,6 +113,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Aval:
+    require_numbers("pad", value)
     return Aval(tuple(s + a + z for s, a, z in zip(x.shape, low, high, strict=True)), x.dtype)
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.ops.creation import zero_gradient
-from tracejit.ops.declare import NONE, elementwise
+from tracejit.ops.declare import NONE, elementwise, require_one_dtype
 from tracejit.ops.samples import cases, floats
 
 __all__ = ["overwrite", "replace_data"]
 
 
 def _rule(previous: Aval, value: Aval) -> Aval:
+    require_one_dtype("overwrite", previous, value)
     return previous
 
 

@@ -6,6 +6,7 @@ Every view has an inverse that puts a changed view back into its base (`slice_sc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import Kind
 from tracejit.ops.creation import full
-from tracejit.ops.declare import custom, view
+from tracejit.ops.declare import custom, require_numbers, require_one_dtype, view
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = [
@@ -109,9 +110,24 @@ def _(c: Any, g: Any) -> Any:
     return slice_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
 
 
+def _into(name: str, region: Callable[..., Aval]) -> Callable[..., Aval]:
+    """The shape rule of the inverse of a view: `value` is what the view `region` of `base` holds then."""
+
+    def rule(base: Aval, value: Aval, *operands: Any, **attributes: Any) -> Aval:
+        require_one_dtype(name, base, value)
+        part = region(base, *operands, **attributes).shape
+        if tuple(value.shape) != part:
+            raise RuntimeError(
+                f"{name}(): expected src to have the shape of the slice of self, {list(part)}, got {list(value.shape)}"
+            )
+        return base
+
+    return rule
+
+
 @custom(
     Kind.MOVEMENT,
-    lambda base, value, **attributes: base,
+    _into("slice_scatter", _slice_rule),
     samples=cases(
         (floats(7), floats(3, seed=1), {"dim": 0, "start": 1, "stop": 6, "step": 2}),
         (floats(2, 4).T, floats(2, 2, seed=1), {"dim": 0, "start": 1, "stop": 3, "step": 1}),
@@ -130,8 +146,13 @@ def _(c: Any, g: Any) -> Any:
     return slice_scatter(g, zeros, **c.attributes) if c.needs[0] else None, slice_(g, **c.attributes) if c.needs[1] else None
 
 
+def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
+    require_numbers("select", index)
+    return Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype)
+
+
 @view(
-    lambda x, index, dim: Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype),
+    _select_rule,
     samples=cases((floats(4), 2, {"dim": 0}), (floats(2, 3).T, 1, {"dim": 1}), (floats(0, 2), 1, {"dim": 1})),
 )
 def select(x: Any, index: int, dim: int) -> Any:
@@ -147,7 +168,7 @@ def _(c: Any, g: Any) -> Any:
 
 @custom(
     Kind.MOVEMENT,
-    lambda base, value, index, **attributes: base,
+    _into("select_scatter", _select_rule),
     samples=cases((floats(4), floats(), 2, {"dim": 0}), (floats(2, 3).T, floats(3, seed=1), 1, {"dim": 1})),
 )
 def select_scatter(base: Any, value: Any, index: int, dim: int) -> Any:
@@ -197,7 +218,7 @@ def _(c: Any, g: Any) -> Any:
 
 @custom(
     Kind.MOVEMENT,
-    lambda base, value, **attributes: base,
+    _into("diagonal_scatter", _diagonal_rule),
     samples=cases(
         (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}),
         (floats(2, 3, 4), floats(3, 2, seed=1), {"offset": -1, "dim1": 2, "dim2": 0}),

@@ -48,7 +48,7 @@ def full(
     size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """A tensor of one number; `dtype` defaults to that of the number."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    value = _number("full", fill_value)
     return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), device, requires_grad)
 
 
@@ -77,7 +77,9 @@ def full_like(
 ) -> Any:
     """A tensor of one number of the shape and dtype of `input`."""
     require_cpu("full_like", device)
-    return _finish(creation.full(fill_value, shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad)
+    return _finish(
+        creation.full(_number("full", fill_value), shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad
+    )
 
 
 @public(function=False)
@@ -85,7 +87,7 @@ def new_full(
     input: Any, size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """A tensor of one number, of the given size and the dtype of `input`."""
-    return _filled("new_full", (size,), fill_value, dtype or input.dtype, device, requires_grad)
+    return _filled("new_full", (size,), _number("full", fill_value), dtype or input.dtype, device, requires_grad)
 
 
 @public(method=False)
@@ -125,11 +127,11 @@ def linspace(
 
 
 def _number(name: str, value: Any) -> Any:
-    """A bound given as a number or as a tensor without dimensions."""
+    """A number given as such or as a tensor without dimensions."""
     if not hasattr(value, "ndim"):
         return value
     if value.ndim:
-        raise RuntimeError(f"{name}(): only supports 0-dimensional start and end tensors, got shape {list(value.shape)}")
+        raise RuntimeError(f"{name}(): expected a number or a tensor without dimensions, got shape {list(value.shape)}")
     return value.item()
 
 

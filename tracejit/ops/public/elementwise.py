@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.op import Promotion
 from tracejit.core.promotion import common_dtype
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
@@ -59,25 +60,31 @@ def as_floating(input: Any) -> Any:
     return input if input.dtype.is_floating_point else cast(input, dtype=dtypes.default_dtype())
 
 
-def scaled(name: str, other: Any, alpha: Any) -> Any:
-    """other * alpha; `other` itself for alpha == 1.  Raises RuntimeError for a float alpha of integers, as PyTorch does."""
+def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """other * alpha, to be combined with `input`; `other` itself for alpha == 1.  Raises RuntimeError for an alpha of a higher kind than
+    the result, as PyTorch does."""
+    if type(alpha) is int and alpha == 1:
+        return other
+    result = common_dtype((input, other))
+    if (isinstance(alpha, float) and not result.is_floating_point) or (isinstance(alpha, bool) and result is not dtypes.bool_):
+        raise RuntimeError(
+            f"{name}(): for tensors that give {result.name}, alpha must be an integer or of that kind, got {alpha}"
+        )
     if alpha == 1:
         return other
-    if isinstance(alpha, float) and is_tensor(other) and not other.dtype.is_floating_point:
-        raise RuntimeError(f"{name}(): for integral input tensors, alpha must not be a floating-point number, got {alpha}")
-    return arithmetic.mul(other, alpha)
+    return arithmetic.mul(other, alpha) if is_tensor(other) else other * alpha
 
 
 @public(in_place=True)
 def add(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """input + alpha * other, with broadcasting and type promotion."""
-    return arithmetic.add(input, scaled("add", other, alpha))
+    return arithmetic.add(input, scaled("add", input, other, alpha))
 
 
 @public(in_place=True, aliases=("subtract",))
 def sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """input - alpha * other, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
-    return arithmetic.sub(input, scaled("sub", other, alpha))
+    return arithmetic.sub(input, scaled("sub", input, other, alpha))
 
 
 @public()
@@ -167,7 +174,9 @@ def logit(input: Any, eps: float | None = None) -> Any:
 @public(in_place=True)
 def xlogy(input: Any, other: Any) -> Any:
     """input * log(other), 0 where input is 0 (NaN where other is)."""
-    safe = comparison.where(comparison.eq(input, 0) & ~_isnan(other), 1.0, other)
+    if not is_tensor(other):
+        other = full(other, shape=(), dtype=common_dtype((input, other), Promotion.FLOAT))
+    safe = comparison.where(comparison.eq(input, 0) & ~rounding.isnan(other), 1.0, other)
     return input * mathematics.log(safe)
 
 
@@ -250,6 +259,8 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """Elements of `input` where `condition` (bool) holds, of `other` elsewhere; positions of true elements if only `condition` is given."""
     if input is None and other is None:
         return nonzero_tuple(condition)
+    if input is None or other is None:
+        raise TypeError("where(): expected both input and other, or neither, got one of them")
     if not is_tensor(input) and not is_tensor(other):
         other = full(other, shape=(), dtype=common_dtype((input, other)))
     return comparison.where(condition, input, other)

@@ -9,19 +9,26 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core import dtypes
-from tracejit.core.shapes import broadcast_shapes, normalise_dim
+from tracejit.core.aval import Aval
+from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.elementwise import scaled
 from tracejit.ops.public.movement import reshape
 
 
 def is_tensor(x: Any) -> bool:
     """Whether a key item is a tensor (real or abstract)."""
     return hasattr(x, "dtype") and hasattr(x, "ndim")
+
+
+def aval_of(x: Any) -> Aval:
+    """Shape and dtype of a tensor (real or abstract)."""
+    return Aval(tuple(x.shape), x.dtype)
 
 
 def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
@@ -129,8 +136,18 @@ def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
             value = full(value, shape=(), dtype=x.dtype)
         elif value.dtype is not x.dtype:
             value = cast(value, dtype=x.dtype)
+        if value.ndim > 1:
+            value = _without_leading_ones(value, target.ndim - len(dims) + max(i.ndim for i in indices))
         return write(target, indexing.index_put(target, value, *indices, dims=dims, accumulate=False))
-    return write(target, value)
+    return write(target, _without_leading_ones(value, target.ndim) if is_tensor(value) else value)
+
+
+def _without_leading_ones(value: Any, rank: int) -> Any:
+    """A value that is assigned to what has `rank` dimensions: as in NumPy, more of them do not matter if they are of size 1."""
+    more = value.ndim - rank
+    if more <= 0 or any(s != 1 for s in value.shape[:more]):
+        return value
+    return views.reshape(value, shape=tuple(value.shape[more:]))
 
 
 @public()
@@ -139,6 +156,8 @@ def gather(input: Any, dim: int, index: Any) -> Any:
     index = _integer("gather", index)
     _same_rank("gather", input, index)
     at = normalise_dim("gather", dim, input.ndim)
+    if input.ndim and not index.ndim:
+        return views.reshape(indexing.gather(input, views.reshape(index, shape=(1,)), dim=at), shape=())
     if index.ndim != input.ndim and 0 in index.shape:  # PyTorch lets an empty index have any rank
         return views.reshape(views.slice_(reshape(input, -1), dim=0, start=0, stop=0, step=1), shape=tuple(index.shape))
     return indexing.gather(input, index, dim=at)
@@ -151,9 +170,8 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     _same_rank("scatter_add", input, index)
     if index.ndim != input.ndim and 0 in index.shape:
         return copies.clone(input)
-    if src.dtype is not input.dtype:
-        raise RuntimeError(f"scatter_add(): expected src to have the dtype of input, {input.dtype.name}, got {src.dtype.name}")
-    return indexing.scatter_add(input, index, src, dim=normalise_dim("scatter_add", dim, input.ndim))
+    at = normalise_dim("scatter_add", dim, input.ndim)
+    return indexing.scatter_add(input, *_of_one_rank(input, index, src), dim=at)
 
 
 @public(in_place=True)
@@ -166,12 +184,17 @@ def scatter(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = N
     if index.ndim != input.ndim and 0 in index.shape:
         return copies.clone(input)
     source = value if src is None else src
+    if source is None:
+        raise TypeError("scatter(): expected src, a tensor or a number, or value, got neither")
     if not is_tensor(source):
-        source = full(source, shape=index.shape, dtype=input.dtype)
-    elif source.dtype is not input.dtype:
-        raise RuntimeError(f"scatter(): expected src to have the dtype of input, {input.dtype.name}, got {source.dtype.name}")
+        source = full(source, shape=tuple(index.shape), dtype=input.dtype)
     write = indexing.scatter if reduce is None else indexing.scatter_add
-    return write(input, index, source, dim=normalise_dim("scatter", dim, input.ndim))
+    return write(input, *_of_one_rank(input, index, source), dim=normalise_dim("scatter", dim, input.ndim))
+
+
+def _of_one_rank(input: Any, *others: Any) -> tuple[Any, ...]:
+    """Tensors beside one that has dimensions: what has none counts as a vector of one element."""
+    return tuple([views.reshape(x, shape=(1,)) if input.ndim and not x.ndim else x for x in others])
 
 
 @public()
@@ -229,10 +252,6 @@ def argwhere(input: Any) -> Any:
 @public(in_place=True)
 def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """A copy of `input` with input[indices] = values, or += for `accumulate`."""
-    if values.dtype is not input.dtype:
-        raise RuntimeError(
-            f"index_put(): index put requires the source and destination dtypes match, got {values.dtype.name} for {input.dtype.name}"
-        )
     target, advanced = split_key(input, tuple(slice(None) if i is None else i for i in indices))
     dims = tuple(d for d, _ in advanced)
     return indexing.index_put(target, values, *(i for _, i in advanced), dims=dims, accumulate=bool(accumulate))
@@ -243,6 +262,10 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """A copy of `input` with the slices at `index` along `dim` set to a number."""
     index = _integer("index_fill", index)
     at = normalise_dim("index_fill", dim, input.ndim)
+    if index.ndim > 1:
+        raise RuntimeError(f"index_fill(): index must be a vector or a number, got shape {list(index.shape)}")
+    if is_tensor(value) and value.ndim:
+        raise RuntimeError(f"index_fill(): value must have no dimensions, got shape {list(value.shape)}")
     number = cast(value, dtype=input.dtype) if is_tensor(value) else full(value, shape=(), dtype=input.dtype)
     if not input.ndim:
         return number if index.shape != (0,) else input
@@ -258,42 +281,65 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
         return views.reshape(source, shape=())
     if source.dtype is not input.dtype:
         raise RuntimeError(f"index_copy(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
+    region = (*input.shape[:at], *(index.shape or (1,)), *input.shape[at + 1 :])
+    if source.ndim and tuple(source.shape) != region:
+        raise IndexError(f"index_copy(): expected source of shape {list(region)}, got {list(source.shape)}")
     return indexing.index_put(input, source, reshape(index, -1), dims=(at,), accumulate=False)
+
+
+def put_back(into: Any, input: Any, src: Any, *operands: Any, **attributes: Any) -> Any:
+    """`input` with `src`, converted to its dtype, in the place of a view.  Raises RuntimeError for another shape than the view's."""
+    if src.dtype is not input.dtype:
+        src = cast(src, dtype=input.dtype)
+    into.infer(aval_of(input), aval_of(src), *operands, **attributes)
+    return into(input, src, *operands, **attributes)
 
 
 @public()
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     """A copy of `input` with the slice at `index` of `dim` replaced by `src`."""
     at = normalise_dim("select_scatter", dim, input.ndim)
+    if is_tensor(index):
+        index = int(index)
     size = input.shape[at]
     if not -size <= index < size:
         raise IndexError(f"select_scatter(): index {index} is out of range for dimension {at} of size {size}")
-    if tuple(src.shape) != (*input.shape[:at], *input.shape[at + 1 :]):
-        raise RuntimeError(f"select_scatter(): src of shape {list(src.shape)} does not fit a slice of {list(input.shape)}")
-    return views.select_scatter(input, src, index % size, dim=at)
+    return put_back(views.select_scatter, input, src, index % size, dim=at)
 
 
 @public()
 def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     """A copy of `input` with the slice start:end:step of `dim` replaced by `src`."""
+    if not input.ndim:
+        raise IndexError("slice_scatter(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("slice_scatter", dim, input.ndim)
+    if step < 1:
+        raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
     begin, stop, step = slice(start, end, step).indices(input.shape[at])
-    return views.slice_scatter(input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
+    return put_back(views.slice_scatter, input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
 
 
 @public()
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """A copy of `input` with a diagonal replaced by `src`."""
     a, b = normalise_dim("diagonal_scatter", dim1, input.ndim), normalise_dim("diagonal_scatter", dim2, input.ndim)
-    return views.diagonal_scatter(input, src, offset=offset, dim1=a, dim2=b)
+    return put_back(views.diagonal_scatter, input, src, offset=offset, dim1=a, dim2=b)
 
 
 @public(in_place=True)
 def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     """A copy of `input` with the elements where `mask` holds replaced by the first elements of `source`, in order."""
+    if mask.dtype is not dtypes.bool_:
+        raise RuntimeError(f"masked_scatter(): expected a bool mask, got {mask.dtype.name}")
+    if source.dtype is not input.dtype:
+        raise RuntimeError(f"masked_scatter(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
     shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
+    if not shape:
+        return views.reshape(masked_scatter(views.reshape(input, shape=(1,)), views.reshape(mask, shape=(1,)), source), shape=())
     positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))
-    count = positions[0].shape[0] if positions else 0
+    count, given = positions[0].shape[0], product(source.shape)
+    if count > given:
+        raise RuntimeError(f"masked_scatter(): source has {given} elements, the mask {count} places for them")
     values = views.slice_(reshape(source, -1), dim=0, start=0, stop=count, step=1)
     return indexing.index_put(
         views.expand(input, shape=shape), values, *positions, dims=tuple(range(len(shape))), accumulate=False
@@ -317,24 +363,17 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     """A copy of `input` with alpha * source[i] added to its slice index[i] along `dim`."""
     index = _integer("index_add", index)
     at = normalise_dim("index_add", dim, input.ndim)
-    if alpha != 1:
-        source = source * alpha
-    if (
-        input.ndim
-        and source.ndim
-        and (source.ndim != input.ndim or source.shape[:at] + source.shape[at + 1 :] != input.shape[:at] + input.shape[at + 1 :])
-    ):
-        raise RuntimeError(
-            f"index_add(): source of shape {list(source.shape)} must match self of {list(input.shape)} except in dimension {at}"
-        )
-    if source.dtype is not input.dtype:
-        raise RuntimeError(f"index_add(): self {input.dtype.name} and source {source.dtype.name} must have one dtype")
+    source = scaled("index_add", input, source, alpha)
+    if input.ndim == 0 and (source.ndim or index.shape not in ((), (1,))):
+        raise RuntimeError(f"index_add(): source of shape {list(source.shape)} must match self, which has no dimensions")
     if input.ndim == 0:
         one = (1,)
         flat = indexing.index_add(
             views.reshape(input, shape=one), views.reshape(index, shape=one), views.reshape(source, shape=one), dim=0
         )
         return views.reshape(flat, shape=())
+    if index.ndim > 1:
+        raise IndexError(f"index_add(): index must be a vector, got shape {list(index.shape)}")
     return indexing.index_add(input, views.reshape(index, shape=(1,)) if index.ndim == 0 else index, source, dim=at)
 
 

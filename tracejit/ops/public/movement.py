@@ -221,6 +221,8 @@ def select(input: Any, dim: int, index: int) -> Any:
     if input.ndim == 0:
         raise IndexError("select(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("select", dim, input.ndim)
+    if hasattr(index, "item"):  # a tensor of one element
+        index = int(index)
     size = input.shape[at]
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")

@@ -1,0 +1,24 @@
+"""The exit that a program takes where a node of it, evaluated by NumPy, does not go on as it was recorded.
+
+A guard and an error have the number of their node (codegen/exits.py).  A size that depends on data has a number for each value that
+is found, so that whoever remembers where an exit led finds the path for this very size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tracejit.ir.interpreter import NodeFailed, SizeChanged
+
+__all__ = ["exit_number"]
+
+
+def exit_number(codes: Mapping[int, int], failure: NodeFailed) -> int:
+    """The exit of a failure.  codes: the number of every node, by its id."""
+    code, cause = codes[id(failure.node)], failure.__cause__
+    if not isinstance(cause, SizeChanged):
+        return code
+    number = 1
+    for size in cause.found:
+        number = (number << 48) + size
+    return code + len(codes) * number
