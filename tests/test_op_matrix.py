@@ -15,7 +15,7 @@ import tracejit
 from tracejit.autograd import gradcheck, gradgradcheck
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import from_numpy_dtype
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Graph, Literal
@@ -27,7 +27,6 @@ from tracejit.runtime.program import build
 UNSAMPLED = {"guard"}  # has no value: its behaviour is the subject of test_interpreter.py and test_program.py
 REDEFINED = {"replace_data"}  # its vjp is by definition not its derivative
 OPS = [op for name, op in sorted(REGISTRY.items()) if name not in UNSAMPLED]
-quietly = quiet_runner()
 Case = tuple[tuple[Any, ...], dict[str, Any]]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import ScalarAval
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
@@ -36,7 +36,7 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     ValueError for inputs that are not what the graph was made for, and AssertionError where an op contradicts its shape rule."""
     if len(inputs) != len(graph.inputs):
         raise TypeError(f"interpret(): the graph has {len(graph.inputs)} inputs, got {len(inputs)}")
-    outputs: tuple[Any, ...] = quiet_runner()(_interpret, graph, inputs)
+    outputs: tuple[Any, ...] = quietly(_interpret, graph, inputs)
     return outputs
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from tracejit.codegen.lower import Lowered, exit_codes, lower
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.runtime.slab import pack, unpack
 
@@ -124,7 +124,7 @@ class HostProgram:
     def _evaluate(self, node: Node, known: dict[int, Any]) -> int:
         """Run a host step; its exit number if it raised, else 0."""
         try:
-            result = quiet_runner()(node.op.evaluate, *(_read(known, o) for o in node.operands), **node.attrs)
+            result = quietly(node.op.evaluate, *(_read(known, o) for o in node.operands), **node.attrs)
         except Exception:  # whatever it is, the eager rerun raises it again, with the user's line
             return self.codes[id(node)]
         for v, array in zip(node.outputs, result if node.op.multiple else (result,), strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import bind
+from tracejit.core.numbers import settled
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import write
@@ -26,8 +27,7 @@ _NO_ATTRIBUTES: dict[str, Any] = {}
 
 def write_into(target: Tensor, value: Any) -> Tensor:
     """target[...] = value: broadcast to the target's shape and converted to its dtype.  Raises RuntimeError where either is impossible."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = settled(value)
     if isinstance(value, Tensor):
         if value._array.dtype != target._array.dtype:
             value = cast(value, dtype=target.dtype)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
@@ -51,7 +54,7 @@ for _op, _alias in (
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor (real or abstract), not a number."""
-    return hasattr(x, "dtype") and hasattr(x, "ndim")
+    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
 
 
 def as_floating(input: Any) -> Any:
@@ -61,6 +64,7 @@ def as_floating(input: Any) -> Any:
 
 def scaled(name: str, other: Any, alpha: Any) -> Any:
     """other * alpha; `other` itself for alpha == 1.  Raises RuntimeError for a float alpha of integers, as PyTorch does."""
+    alpha = settled(alpha)
     if alpha == 1:
         return other
     if isinstance(alpha, float) and is_tensor(other) and not other.dtype.is_floating_point:
@@ -318,7 +322,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
             )
         if value.dtype is not input.dtype:
             value = cast(value, dtype=input.dtype)
-    elif isinstance(value, float) and not input.dtype.is_floating_point:
+    elif isinstance(value := settled(value), float) and not input.dtype.is_floating_point:
         raise RuntimeError(f"masked_fill(): value {value} cannot be converted to {input.dtype.name} without loss; use an integer")
     elif isinstance(value, int) and input.dtype is dtypes.bool_:
         value = bool(value)

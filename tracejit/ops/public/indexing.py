@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import dtypes
 from tracejit.core.shapes import broadcast_shapes, normalise_dim
 from tracejit.ops import indexing
@@ -21,12 +23,14 @@ from tracejit.ops.public.movement import reshape
 
 def is_tensor(x: Any) -> bool:
     """Whether a key item is a tensor (real or abstract)."""
-    return hasattr(x, "dtype") and hasattr(x, "ndim")
+    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
 
 
 def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     used = sum(
-        0 if k is None or k is Ellipsis or isinstance(k, bool) else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1)
+        0
+        if k is None or k is Ellipsis or isinstance(k, bool | np.bool_)
+        else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1)
         for k in key
     )
     if used > ndim:
@@ -58,7 +62,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         elif k is None:
             x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
             dim += 1
-        elif isinstance(k, bool):
+        elif isinstance(k, bool | np.bool_):
             x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
             advanced.append((dim, indexing.constant_index([0] if k else [])))
             dim += 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import decompositions
 from tracejit.ops import reduce as primitives
@@ -91,6 +92,7 @@ def matrix_norm(
 def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """A vector or matrix norm: of all elements where neither `ord` nor `dim` is given; of a matrix for two dimensions."""
     if dim is not None:
+        dim = settled(dim)
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
         if ord is None or len(dims) == 1:
             if isinstance(ord, str):
