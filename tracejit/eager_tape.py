@@ -14,8 +14,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.tape import Node, OpNode, Storage, make_tensor
 from tracejit.core.aval import Aval, ScalarAval
@@ -47,7 +45,8 @@ class EagerTape:
         self.positions = positions
         self.roots = roots = memory_roots(split.graph)
         # Memory that someone outside can change -> the key of its storage, as in `DifferentiablePlan.saved`.
-        self.keys = {roots.get(v, v): ~i for i, v in enumerate(split.graph.outputs) if type(v) is int}
+        results = split.graph.outputs[: len(split.graph.outputs) - split.placed]
+        self.keys = {roots.get(v, v): ~i for i, v in enumerate(results) if type(v) is int}
         self.keys.update((roots.get(v, v), positions[target]) for target, v in split.graph.writes)
         self.keys.update(positions)
         self._contents: dict[frozenset[int], tuple[tuple[int, ...], Graph]] = {}
@@ -95,9 +94,7 @@ class _Making:
                 if v in graph.requires_grad:
                     self.places[v] = node, position
         differentiable = self.tape.split.differentiable
-        return tuple(
-            [self.places.get(v) if d and type(v) is int else None for v, d in zip(graph.outputs, differentiable, strict=True)]
-        )
+        return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
 
     def _contents(self) -> dict[int, Any]:
         """What rules of nodes that are not freed may read."""
@@ -108,7 +105,11 @@ class _Making:
         arrays = tuple(itertools.chain.from_iterable(call.arrays))
         residuals = unpack([graph.avals[v] for v in split.residuals], call.slab) if split.residuals else []  # type: ignore[misc]
         direct = [self.numbers[v] if v in self.numbers else arrays[self.tape.positions[v]] for v in split.direct_inputs]
-        return dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
+        found = dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
+        for v, position in self.tape.positions.items():
+            if v in found and self._storage(v)[1] != CHANGED:  # not a copy: later nodes save the tensor itself
+                found[v] = arrays[position]
+        return found
 
     def _storage(self, v: int) -> tuple[Storage, int]:
         """The storage of a value, and the version that it must have."""
@@ -140,7 +141,7 @@ class _Making:
         made.count = len(recorded.outputs)
         operands = gradient_operands(recorded, graph.requires_grad)
         made.needs = tuple([type(x) is int and x in operands for x in recorded.operands])
-        made.edges = tuple([self._edge(x) if need else None for x, need in zip(recorded.operands, made.needs, strict=True)])
+        made.edges = tuple([self._place(x) if need else None for x, need in zip(recorded.operands, made.needs, strict=True)])
         made.meta = tuple([_meta(graph, x) for x in recorded.operands])
         out_meta = _meta(graph, recorded.outputs[0])
         assert out_meta is not None
@@ -164,18 +165,27 @@ class _Making:
         made.storages = tuple([self._storage(v) for v in memory])  # type: ignore[arg-type]
         return made
 
-    def _edge(self, x: Any) -> Place:
+    def _place(self, x: Any) -> Place:
+        """Where the gradient of a value goes."""
         place = self.places.get(x)
-        if place is None:  # a leaf made inside that nobody else has
-            aval = self.graph.avals[x]
-            assert isinstance(aval, Aval)
-            contents = self.arrays.get(x)
-            leaf = make_tensor(np.zeros(aval.shape, aval.dtype.numpy) if contents is None else contents, (None, 0), None)
-            place = self.places[x] = leaf, 0
+        if place is None:  # a leaf that nobody else has, or what a number was written to
+            place = self.places[x] = _End(), 0
         return place
 
     def _number(self, x: Any) -> Any:
         return x.value if isinstance(x, Literal) else self.numbers.get(x)
+
+
+class _End(Node):
+    """The place of a value that requires grad and depends on nothing that does, outside the call."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        return ()
 
 
 def _meta(graph: Graph, x: Any) -> tuple[tuple[int, ...], Any] | None:

@@ -32,8 +32,9 @@ from tracejit.eager_tape import EagerTape
 from tracejit.ir.builder import producers
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ops.movement.views import detach
+from tracejit.passes.backward import active_values
 from tracejit.passes.partition import Partition, partition
-from tracejit.passes.pipeline import optimise, prepare
+from tracejit.passes.pipeline import Observe, optimise, prepare
 from tracejit.runtime.program import Fragment, Program, build
 from tracejit.tensor import Tensor
 
@@ -85,8 +86,10 @@ class Executable:
             facts = self.inputs[written.index]
             if (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
                 raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
-        raw = replace(recording.graph, outputs=tuple([facts.value for facts in self.outputs]))
-        self.pure = prepare(raw, observe=observe)
+        # Their place on the tape is among the nodes of the program, where others have one, or depend on them.
+        linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
+        self._placed = linked if any(map(_goes_on, self.outputs)) or (linked and self._depend(linked)) else ()
+        self.pure = self._prepare(self._placed, observe)
         self.partition: Partition | None = None
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._tape: EagerTape | None = None
@@ -95,14 +98,14 @@ class Executable:
         self.interpreted_for: dict[str, None] = {}  # what stood in the way of machine code for some of them
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
-        self._differentiable: Mask = tuple(
-            [facts.requires_grad and not facts.is_leaf and not facts.consumed for facts in self.outputs]
-        )
+        self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * len(self._placed))
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
         resident = frozenset([facts.value for facts in self.inputs if facts.expression in structural])
         if any(self._differentiable):
             wanted = {facts.value for facts in self.inputs if facts.requires_grad}
-            self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable)
+            self.partition = partition(
+                self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, len(self._placed)
+            )
             self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident)
@@ -126,6 +129,19 @@ class Executable:
             self._leaves = tuple([made[v] for v in leaves])
             self._edges = (*[facts.value for facts in self.inputs], *leaves)
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
+
+    def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
+        """The pure graph with the computed outputs, then those of the recording's that are `linked`."""
+        recorded = self.recording
+        assert recorded.graph is not None
+        values = [facts.value for facts in (*self.outputs, *[recorded.outputs[i] for i in linked])]
+        return prepare(replace(recorded.graph, outputs=tuple(values)), observe=observe)
+
+    def _depend(self, linked: Sequence[int]) -> bool:
+        """Whether the gradient of one of these outputs of the recording passes through another."""
+        graph = self._prepare(linked)
+        values = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int]
+        return any(w != v and w in active_values(graph, [v]) for v in values for w in values)
 
     def _leaf(self, split: Partition, i: int) -> int | None:
         """The value that output `i` was when it became a leaf that requires grad, if it is one of the program's own."""
@@ -200,13 +216,18 @@ class Executable:
             ]  # fmt: skip
         if self.partition is not None:
             lines += self._node_lines(self.partition, tensors, arrays, runs, scalars, results, position)
-        for i, facts in enumerate(recording.outputs):
+        for i, facts in sorted(
+            enumerate(recording.outputs), key=lambda item: item[1].value
+        ):  # in the order in which eager made them
             if facts.alias is not None:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else f"out{facts.alias.index}"
-                environment[f"view{i}"] = _view_maker(
-                    facts, facts.alias, {f.value: k for k, f in enumerate(recording.scalar_inputs)}
-                )
+                placed = i in self._placed
+                numbers = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
+                environment[f"view{i}"] = _view_maker(facts.alias, numbers, facts.requires_grad and not placed)
                 lines.append(f"out{i} = view{i}({owner}, ({commas(scalars)}))")
+                if placed:
+                    index = len(self.outputs) + self._placed.index(i)
+                    lines += [f"out{i}._node = n", f"out{i}._index = {index}", f"out{i}._requires_grad = True"]
         fragment = self._fragment
         return Body(
             tuple(lines),
@@ -257,13 +278,13 @@ class Executable:
             found = f"(*{found}, {commas(f'(out{self._computed[i]}, 0)' for i in self._leaves)})"
         lines = [
             "n = new(CompiledNode)", f"n.edges = {found}", "n.needs = needs",
-            f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
+            f"n.count = {len(self._differentiable)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
             "n.freed = NOTHING_FREED",
             f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
             f"n.arrays = ({commas(runs.parts(arrays, 'arrays'))})", f"n.scalars = ({commas(scalars)})",
             f"n.slab = {results[-1] if split.residuals else '()'}",
         ]  # fmt: skip
-        lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=True) if d]
+        lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=False) if d]
         saved = []
         visit = split.visit(self._differentiable)
         positions = sorted([position[value] for value in visit.saved_inputs | visit.saved_writes])
@@ -272,12 +293,13 @@ class Executable:
         lines.append(f"n.storages = {runs.chosen(self.kept, 'storages', storage)}")
         others = [i for i in positions if i not in self.kept]
         saved += [storage.format(tensors[i]) for i in others]
-        for i in sorted(visit.saved_outputs):
+        made = sorted([i for i in visit.saved_outputs if i < len(self.outputs)])  # the others are views
+        for i in made:
             out = f"out{self._computed[i]}"
             lines.append(f"s{out} = {out}._storage = Storage()")
             saved.append(f"s{out}")
         lines.append(f"n.saved = ({commas(saved)})")
-        self.saved = (*others, *[~i for i in sorted(visit.saved_outputs)])
+        self.saved = (*others, *[~i for i in made])
         return lines
 
     # -- the backward pass (DifferentiablePlan)
@@ -342,7 +364,7 @@ class Executable:
         if node.freed:
             return backward_call.never  # it no longer has what the nodes to come will have
         to_leaves = isinstance(key, int)
-        present = tuple([i == key for i in range(len(self.outputs))]) if isinstance(key, int) else key
+        present = tuple([i == key for i in range(len(self._differentiable))]) if isinstance(key, int) else key
         visit = self.visit(present, None)
         passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
         program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
@@ -426,12 +448,18 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
     return lambda array: array.transpose(back)
 
 
-def _view_maker(facts: TensorOutput, alias: Alias, scalars: Mapping[int, int]) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """A function that makes an aliasing output from the tensor that owns its memory, on the tape where eager had it there."""
+def _goes_on(facts: TensorOutput) -> bool:
+    """Whether gradients flow through an output into the program."""
+    return facts.requires_grad and not facts.is_leaf and not facts.consumed
+
+
+def _view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """A function that makes an aliasing output from the tensor that owns its memory."""
 
     def make(owner: Any, numbers: tuple[Any, ...]) -> Any:
-        previous, state.grad_enabled = state.grad_enabled, facts.requires_grad
+        previous = state.grad_enabled
         try:
+            state.grad_enabled = on_tape
             out = owner
             for op, operands, attributes in alias.views:
                 rest = [numbers[scalars[x]] if type(x) is int else x.value if isinstance(x, Literal) else None for x in operands]

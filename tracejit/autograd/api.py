@@ -108,7 +108,8 @@ def _to_leaves(root: Any, node: CompiledNode, gradient: Any, retain: bool) -> bo
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
-    """Accumulate the gradients of `tensors` in the `.grad` of the leaves they depend on (or of `inputs` only).
+    """Accumulate the gradients of `tensors` in the `.grad` of the leaves they depend on (or of `inputs` only, which may be results: they
+    retain their gradients from then on).
 
     grad_tensors: cotangents of the same shapes; may be None for scalars.  Raises RuntimeError for tensors without a graph, for a graph
     whose saved values were freed, and for saved values changed in place."""
@@ -128,11 +129,14 @@ def backward(
         for i, x in enumerate(chosen):
             if not x.requires_grad:
                 raise RuntimeError(f"backward(): element {i} of inputs does not require grad")
+        leaves = [x for x in chosen if x.is_leaf]
+        for x in chosen:
+            if not x.is_leaf:  # as PyTorch does: the pass, and later ones, add to its `.grad`
+                x.retain_grad()
         sink = GradientSink(None, [edge_of(x) for x in chosen])
         run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
-        for x in chosen:
-            target, index = edge_of(x)
-            g = sink.received.get((id(target), index))
+        for x in leaves:
+            g = sink.received.get((id(x), 0))
             if g is not None:
                 quietly(accumulate, x, g, create_graph, sink.handed)
         return
@@ -217,6 +221,8 @@ def grad(
     create_graph: the results are themselves differentiable.  allow_unused: None instead of an error for an input that plays no part."""
     out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
     wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    if not wanted:
+        raise RuntimeError("grad(): inputs must not be empty")
     gradients = (
         None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
     )

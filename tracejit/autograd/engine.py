@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from tracejit.autograd.tape import Node, SelectiveNode
+from tracejit.autograd.tape import RETAIN, Node, SelectiveNode
 from tracejit.core.floating import QUIET, read_errors, write_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
 
-__all__ = ["RETAIN", "GradientSink", "run_backward"]
+__all__ = ["GradientSink", "run_backward"]
 
-RETAIN = -1
-"""The key, among the hooks of a value, of what `retain_grad()` does: it comes last."""
 Place = tuple[Any, int]
 
 
@@ -102,11 +100,24 @@ class _Pass:
         return edge is not None and (edge[0] in self.allowed or (id(edge[0]), edge[1]) in self.sink.wanted)
 
     def allow(self, nodes: Iterable[Node]) -> None:
-        """Enter those of `nodes`, which come earliest first, that lead to a wanted value."""
+        """Enter those of `nodes`, which come earliest first, that lead to a wanted value, or inside of which one is."""
         assert self.allowed is not None
+        inside = {target for target, _ in self.sink.wanted}
         for node in nodes:
-            if any(map(self.leads, node.edges)):
+            if any(map(self.leads, node.edges)) or (node.is_selective and id(node) in inside):
                 self.allowed.add(node)
+
+    def entered(self, roots: Sequence[Place]) -> Sequence[Place | None]:
+        """The roots, None for those that lead nowhere.  One that is alone is entered all the same, as PyTorch does: its hooks run."""
+        if self.allowed is None:
+            return roots
+        if len(roots) > 1:
+            return [root if self.leads(root) else None for root in roots]
+        ((target, index),) = roots
+        if isinstance(target, SelectiveNode) and not target.expanded and target.hooks and target.hooks.get(index):
+            self.take_apart(target)
+            return [target.place(index)]
+        return roots
 
     def deliver(self, target: Any, index: int, g: Any) -> None:
         """Add `g` to what output `index` of a node, or a leaf, has received."""
@@ -133,6 +144,8 @@ class _Pass:
         """Whether the pass may go through `node` in one step."""
         allowed, wanted = self.allowed, self.sink.wanted
         watched = [] if not node.hooks else [index for index, hooks in node.hooks.items() if hooks]
+        if watched and allowed is not None:  # it takes the steps to say which of these outputs lead to a wanted value
+            return False
         watched += [] if allowed is None else [index for index in range(node.count) if (id(node), index) in wanted]
         chosen = None if allowed is None else tuple(map(self.leads, node.edges))
         return not self.tensors and node.is_exact(slots, watched, chosen)
@@ -151,8 +164,9 @@ class _Pass:
     # -- the pass
     def run(self, roots: Sequence[Place], cotangents: Sequence[Any]) -> None:
         """Propagate from the roots until no node is left, then hand the leaves what they received."""
-        for (target, index), g in zip(roots, cotangents, strict=True):
-            self.deliver(target, index, g)
+        for root, g in zip(self.entered(roots), cotangents, strict=True):
+            if root is not None:
+                self.deliver(*root, g)
         heap, pending, allowed, tensors = self.heap, self.pending, self.allowed, self.tensors
         retain, plain, deliver = self.retain_graph, not tensors, self.deliver
         while heap:
@@ -165,7 +179,7 @@ class _Pass:
                 self.run_hooks(node, slots)
             if allowed is not None:
                 self.receive(node, slots)
-                if node not in allowed:
+                if node not in allowed or not any(map(self.leads, node.edges)):
                     continue
             if selective is not None and not selective.expanded:
                 grads = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)

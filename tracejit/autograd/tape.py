@@ -22,12 +22,25 @@ from tracejit.ops.movement.copies import clone
 from tracejit.ops.reduce import sum_to
 
 __all__ = [
-    "AccumulateGrad", "Node", "OpNode", "SelectiveNode", "Storage", "edge_of", "install", "is_freed", "make_tensor", "mark_written",
+    "RETAIN",
+    "AccumulateGrad",
+    "Node",
+    "OpNode",
+    "SelectiveNode",
+    "Storage",
+    "edge_of",
+    "install",
+    "is_freed",
+    "make_tensor",
+    "mark_written",
+    "move_retained",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
 NOTHING_SAVED: tuple[Any, ...] = (None,)
+RETAIN = -1
+"""The key, among the hooks of a value, of what `retain_grad()` does: it comes last, and goes with its tensor."""
 
 
 class Storage:
@@ -56,6 +69,15 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
     """Where the gradient of `tensor` goes: (node, output position), or (leaf tensor, 0)."""
     node = tensor._node
     return (tensor, 0) if node is None else node.place(tensor._index)
+
+
+def move_retained(tensor: Any, node: Node) -> None:
+    """`tensor` is about to be output 0 of `node`, since it was changed in place: what keeps its gradient goes with it."""
+    if tensor._node is not None:
+        before, index = edge_of(tensor)
+        keep = (before.hooks or {}).get(index, {}).pop(RETAIN, None)
+        if keep is not None:
+            node.hooks = {0: {RETAIN: keep}}
 
 
 class Node:

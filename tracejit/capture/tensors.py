@@ -47,7 +47,6 @@ class RecordingInterpreter(Interpreter):
         self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
         self.scalars: dict[str, int] = {}  # prologue variable -> value id
         self.requires_grad: set[int] = set()
-        self._plain_writes: set[int] = set()  # outputs of writes that no gradient flows through, whatever the tensor requires
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
@@ -85,8 +84,6 @@ class RecordingInterpreter(Interpreter):
                 self.inputs[value] = tensor
             elif tensor._node is not None:  # a saved output that the tape made a tensor again
                 value = self._by_tape.get((id(tensor._node), tensor._index))
-        elif tensor._requires_grad and value not in self._plain_writes:
-            self.requires_grad.add(value)
         return value
 
     def _become_leaf(self, tensor: Tensor, requires: bool) -> None:
@@ -159,7 +156,6 @@ class RecordingInterpreter(Interpreter):
         if not recorder.stopped:
             self._append(op, operands, recorded, attributes, result)
             if is_plain_write:
-                self._plain_writes.add(self.values[id(result)])
                 self.requires_grad.discard(self.values[id(result)])
         return result
 

@@ -188,8 +188,8 @@ class Op:
         return (reference.interpreter if isinstance(reference, Abstract) else state.top).bind(self, operands, attributes)
 
     def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
-        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions and `out`
-        (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string speaks
+        """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2+`: from 2 on) and
+        `out` (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string speaks
         for all operands."""
 
         def declare(rule: VjpRule) -> VjpRule:
@@ -208,8 +208,7 @@ class Op:
                 if need and self.saves:
                     words.update(self.saves[min(i, len(self.saves) - 1)].split())
             inputs = tuple(sorted(int(w) for w in words if w.isdigit()))
-            if "*" in words:
-                inputs = tuple(range(len(needs)))
+            inputs += tuple([i for w in words if w.endswith("+") for i in range(int(w[:-1]), len(needs))])
             outputs = tuple(sorted(int(w[3:] or 0) for w in words if w.startswith("out")))
             known = self.saved_plans[needs] = (inputs, outputs)
         return known

@@ -90,7 +90,7 @@ def index(x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
     return x[_key(x.ndim, dims, _wrap("index", x, dims, indices))]
 
 
-@index.vjp(saves=("*",))
+@index.vjp(saves="1+")
 def _(c: Any, g: Any) -> Any:
     x, n = c.avals[0], len(c.inputs)
     zeros = full.beside(g, 0.0, shape=x.shape, dtype=x.dtype)
@@ -118,7 +118,7 @@ def index_put(base: Any, value: Any, *indices: Any, dims: tuple[int, ...], accum
     return out
 
 
-@index_put.vjp(saves=("*",))
+@index_put.vjp(saves="2+")
 def _(c: Any, g: Any) -> Any:
     indices, dims = c.inputs[2:], c.attributes["dims"]
     gbase = gvalue = None

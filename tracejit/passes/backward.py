@@ -18,7 +18,16 @@ from tracejit.ir.builder import GraphBuilder, next_id, producers
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
 
-__all__ = ["active_values", "backward_graph", "contents_graph", "gradient_operands", "inner_leaves", "sum_to", "visited_nodes"]
+__all__ = [
+    "active_values",
+    "backward_graph",
+    "blind_ends",
+    "contents_graph",
+    "gradient_operands",
+    "inner_leaves",
+    "sum_to",
+    "visited_nodes",
+]
 
 
 def gradient_operands(node: Node, values: AbstractSet[int]) -> list[int]:
@@ -34,6 +43,12 @@ def inner_leaves(graph: Graph) -> tuple[int, ...]:
     marked = graph.requires_grad
     made = [node for node in graph.nodes if node.op.kind is Kind.CREATION or "not differentiable" in node.op.traits]
     return tuple([v for node in made for v in node.outputs if v in marked])
+
+
+def blind_ends(graph: Graph) -> list[int]:
+    """Values made inside that require grad, and hand none on: leaves, and what a number was written to."""
+    marked = graph.requires_grad
+    return [v for node in graph.nodes for v in node.outputs if v in marked and not gradient_operands(node, marked)]
 
 
 def active_values(graph: Graph, targets: Iterable[int]) -> set[int]:

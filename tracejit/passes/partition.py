@@ -21,7 +21,7 @@ from time import perf_counter
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Node
-from tracejit.passes.backward import active_values, backward_graph, contents_graph, inner_leaves, visited_nodes
+from tracejit.passes.backward import active_values, backward_graph, blind_ends, contents_graph, inner_leaves, visited_nodes
 from tracejit.passes.dce import dce
 from tracejit.passes.memory import memory_roots
 from tracejit.passes.paths import Paths
@@ -52,7 +52,7 @@ class Visit:
 class Partition:
     """A differentiable graph, split.
 
-    forward: the original outputs, then the residuals.  residuals: ids of what is kept in the slab, in order.
+    placed: how many outputs at the end are no results.  forward: the other outputs, then the residuals.  residuals: ids of what is kept in the slab, in order.
     direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless no node on its way saves
     anything: that backward graph reads neither residuals nor tensors.
     leaves: ids of values made inside where gradients end, as they do at inputs.  Masks of wanted gradients have an item for each input
@@ -63,6 +63,7 @@ class Partition:
     graph: Graph
     wanted: Mask
     differentiable: Mask
+    placed: int
     forward: Graph
     residuals: tuple[int, ...]
     direct_inputs: tuple[int, ...]
@@ -132,9 +133,10 @@ def _require_subset(name: str, mask: Mask, allowed: Mask) -> None:
         raise ValueError(f"Partition.backward(): {name}={mask} asks for more than the partition was made for, {allowed}")
 
 
-def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[bool] | None = None) -> Partition:
+def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[bool] | None = None, placed: int = 0) -> Partition:
     """Split a pure graph.  `wanted`: per input, whether its gradient may be asked for; `differentiable`: per output, whether a cotangent
-    may arrive (by default where gradients flow through the output)."""
+    may arrive (by default where gradients flow through the output).  The last `placed` outputs are no results of the forward graph: only
+    cotangents arrive there."""
     marked, leaves = graph.requires_grad, inner_leaves(graph)
     wanted = (*wanted, *[True] * len(leaves))
     if differentiable is None:
@@ -142,7 +144,7 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     differentiable = tuple(differentiable)
     start = perf_counter()
     targets = [v for v, want in zip((*graph.inputs, *leaves), wanted, strict=True) if want]
-    active = active_values(graph, targets)
+    active = active_values(graph, [*targets, *blind_ends(graph)])  # what eager mode's pass to everything would compute
     watched = [v for v, there in zip(graph.outputs, differentiable, strict=True) if there and type(v) is int]
     paths = Paths(graph, active, differentiable, (*targets, *watched))
     needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
@@ -156,10 +158,15 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     read = direct_reads(graph, needed, chosen) | numbers
     stamp = f"partition: {len(graph.nodes)} nodes, {len(residuals)} residuals, {(perf_counter() - start) * 1e3:.1f} ms"
     forward = rebuild(
-        graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), stale=(), history=(*graph.history, stamp)
+        graph,
+        graph.nodes,
+        outputs=(*graph.outputs[: len(graph.outputs) - placed], *residuals),
+        requires_grad=(),
+        stale=(),
+        history=(*graph.history, stamp),
     )
     direct = tuple([v for v in graph.inputs if v in read])
-    return Partition(graph, wanted, differentiable, forward, residuals, direct, leaves, paths)
+    return Partition(graph, wanted, differentiable, placed, forward, residuals, direct, leaves, paths)
 
 
 def saved_values(graph: Graph, node: Node, through: AbstractSet[int]) -> list[int]:

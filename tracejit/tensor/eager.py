@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, next_sequence
+from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
 from tracejit.core.floating import QUIET, quietly, read_errors, write_errors
 from tracejit.core.interpreter import Interpreter, set_base, state
@@ -411,8 +411,9 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     base, node, owner = target._base, None, target
     mark_written((storage_of(target),))
     if grad:
-        node = _written(op, operands, attributes) if base is None else _written_through(target, value)
+        node = _written(op, target, value, attributes) if base is None else _written_through(target, value)
         owner = target if base is None else base
+        move_retained(owner, node)
         rebound()
     if node is not None:  # from here to the end of copyto, which converts nothing, nothing can come in between
         owner._node, owner._index, owner._requires_grad = node, 0, True
@@ -424,10 +425,10 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     return target  # type: ignore[no-any-return]
 
 
-def _written(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tape.Node:
-    target, value = operands
-    needs = (target._requires_grad, value._requires_grad)
-    return OpNode(op, operands, (target._array, value._array), attributes, needs, (target._array,))
+def _written(op: Op, target: Tensor, value: Tensor, attributes: Mapping[str, Any]) -> tape.Node:
+    """Gradients go to the value alone: where what was there before gets some, the value is computed from it."""
+    needs = (False, value._requires_grad)
+    return OpNode(op, (target, value), (target._array, value._array), attributes, needs, (target._array,))
 
 
 def _written_through(view: Tensor, value: Tensor) -> tape.Node:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.autograd import api
-from tracejit.autograd.engine import RETAIN
-from tracejit.autograd.tape import edge_of
+from tracejit.autograd.tape import RETAIN, edge_of
 from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
@@ -51,7 +50,9 @@ def _hooks_of(tensor: Tensor) -> dict[int, Callable[[Any], Any]]:
 
 
 def retain_grad(self: Tensor) -> None:
-    """Keep the gradient of this non-leaf, as it is after its hooks, in `.grad` after backward()."""
+    """Keep the gradient of this non-leaf, as it is after its hooks, in `.grad` after backward().  Raises RuntimeError where it has none."""
+    if not self.requires_grad:
+        raise RuntimeError("retain_grad(): cannot be called on a tensor that doesn't require gradient")
     if self.grad_fn is None:
         return
     reference = weakref.ref(self)

@@ -122,8 +122,8 @@ def getitem(x: Any, key: Any) -> Any:
     )
 
 
-def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
-    """x[key] = value; `write(target, value)` changes a view's memory."""
+def setitem(x: Any, key: Any, value: Any, write: Any, replace: Any) -> None:
+    """x[key] = value; `write(target, value)` changes memory to what was computed from it, `replace(target, value)` to something else."""
     if is_tensor(key) and key.dtype is dtypes.bool_ and key.shape == x.shape and (not is_tensor(value) or value.ndim == 0):
         return write(x, where(key, value, x))
     target, advanced = split_key(x, key)
@@ -134,7 +134,7 @@ def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
         elif value.dtype is not x.dtype:
             value = cast(value, dtype=x.dtype)
         return write(target, indexing.index_put(target, value, *indices, dims=dims, accumulate=False))
-    return write(target, value)
+    return replace(target, value)
 
 
 @public()
