@@ -80,19 +80,20 @@ def source(seed: int, smooth: bool = False) -> str:
 
 
 class Scenario:
-    """What is done with the function: decided by the seed, never by what happens.  changing: whether hooks may change gradients."""
+    """What is done with the function: decided by the seed, never by what happens.  plain: hooks stand on results only, and change and raise
+    nothing (PyTorch calls those of leaves earlier, and does not show all of them to grad())."""
 
-    def __init__(self, seed: int, changing: bool = True) -> None:
-        self.seed, self.changing = seed, changing
+    def __init__(self, seed: int, plain: bool = False) -> None:
+        self.seed, self.plain = seed, plain
 
     def run(self, library: Any, function: Any) -> list[Any]:
         """Everything seen, in order.  `function(x, y, z, n)` returns a tuple."""
-        return _Run(self.seed, self.changing, library, function).run()
+        return _Run(self.seed, self.plain, library, function).run()
 
 
 class _Run:
-    def __init__(self, seed: int, changing: bool, library: Any, function: Any) -> None:
-        self.changing = changing
+    def __init__(self, seed: int, plain: bool, library: Any, function: Any) -> None:
+        self.plain = plain
         self.random = random.Random(seed * 7919 + 1)
         self.T, self.function = library, function
         self.seen: list[Any] = []
@@ -117,11 +118,12 @@ class _Run:
             return self.seen
         self.outputs = outputs
         self.note("outputs", [self.value(o) for o in outputs], [o.requires_grad for o in outputs], [o.is_leaf for o in outputs])
+        self.hooked = self.retained = None
         if choose.random() < 0.3:
-            target = choose.choice(outputs)
+            self.hooked = target = choose.choice(outputs)
             self.hook("output", target if target.requires_grad else None)
         if choose.random() < 0.25:
-            target = choose.choice(outputs)
+            self.retained = target = choose.choice(outputs)
             if target.requires_grad:
                 target.retain_grad()
         self.later: list[Any] = []  # results that can be differentiated again
@@ -151,8 +153,10 @@ class _Run:
         return result
 
     def hook(self, where: str, tensor: Any) -> None:
-        factor, raises = self.random.choice([None, 2.0, -0.5] if self.changing else [None]), self.random.random() < 0.05
-        if tensor is None:
+        factor, raises = self.random.choice([None, 2.0, -0.5]), self.random.random() < 0.05
+        if self.plain:
+            factor, raises = None, False
+        if tensor is None or (self.plain and tensor.is_leaf):
             return
 
         def hook(g: Any) -> Any:
@@ -223,7 +227,8 @@ class _Run:
 
     def do_change(self) -> None:
         """Someone writes to an input or a result in place."""
-        target = self.random.choice([*self.leaves, *self.outputs])
+        # A result that is a view of another value gets a new place on eager's tape by this, without its hooks; a compiled one is no view.
+        target = self.random.choice([*self.leaves, *[o for o in self.outputs if o is not self.hooked and o is not self.retained]])
         graded = self.random.random() < 0.3 and not target.is_leaf
 
         def change() -> bool:

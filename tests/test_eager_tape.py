@@ -60,7 +60,9 @@ def raised(action: Callable[[], Any]) -> str:
     try:
         action()
     except RuntimeError as error:
-        return next(words for words in ("freed", "inplace operation", "changed the size", "changed the type", "") if words in str(error))
+        return next(
+            words for words in ("freed", "inplace operation", "changed the size", "changed the type", "") if words in str(error)
+        )
     return "no"
 
 

@@ -309,7 +309,9 @@ class Executable:
             assert self.partition is not None
             met = self.partition.visit(present, None if wanted is None else self._mask(wanted))
             saved = frozenset([self._positions[v] for v in met.saved_inputs | met.saved_writes] + [~i for i in met.saved_outputs])
-            known = self._visits[present, wanted] = Visit(met.savers, saved, bool(met.stale))
+            number = {v: i for i, v in enumerate(self._edges)}
+            arrival = tuple([number[v] for v in met.arrival if v in number])
+            known = self._visits[present, wanted] = Visit(met.savers, saved, bool(met.stale), arrival)
         return known
 
     def computed_from(self, i: int) -> frozenset[int]:

@@ -39,11 +39,13 @@ class Visit(NamedTuple):
     """What a backward pass meets on the tape that eager mode would have made.
 
     savers: the entered nodes that saved something, by number.  saved: what they saved, as keys of `CompiledNode.saved`.
-    overwritten: whether the program itself overwrote something that they saved."""
+    overwritten: whether the program itself overwrote something that they saved.  arrival: the edges that gradients reach, in the order in
+    which they first do."""
 
     savers: frozenset[int]
     saved: frozenset[int]
     overwritten: bool
+    arrival: tuple[int, ...]
 
 
 class DifferentiablePlan(Protocol):
@@ -140,12 +142,12 @@ class CompiledNode(SelectiveNode):
         found = [key for key, storage in zip(plan.kept, self.storages, strict=True) if storage.written > made]
         return found + [key for key, storage in zip(plan.saved, self.saved, strict=True) if storage.written > made]
 
-    def backward_to(self, wanted: Mask | None, cotangents: Sequence[Any], retain: bool) -> Sequence[Any]:
+    def backward_to(self, wanted: Mask | None, cotangents: Sequence[Any], retain: bool) -> Sequence[tuple[Place | None, Any]]:
         present = tuple([g is not None for g in cotangents])
-        gradients = self._gradients(present, wanted, cotangents)
+        gradients, visit = self._gradients(present, wanted, cotangents), self.plan.visit(present, wanted)
         if not retain:
-            self.free(self.plan.visit(present, wanted))
-        return gradients
+            self.free(visit)
+        return [(self.edges[i], gradients[i]) for i in visit.arrival]
 
     def _gradients(self, present: Mask, wanted: Mask | None, cotangents: Sequence[Any]) -> Sequence[Any]:
         plan = self.plan

@@ -182,12 +182,12 @@ class _Pass:
                 if node not in allowed or not any(map(self.leads, node.edges)):
                     continue
             if selective is not None and not selective.expanded:
-                grads = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
+                handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
-                grads = node.backward(slots, tensors)
+                handed = zip(node.edges, node.backward(slots, tensors))  # noqa: B905  (lengths agree by construction)
                 if not retain:
                     node.release()
-            for edge, g in zip(node.edges, grads):  # noqa: B905  (lengths agree by construction; the hot loop of backward)
+            for edge, g in handed:
                 if edge is None or g is None:
                     continue
                 target = edge[0]

@@ -150,9 +150,11 @@ class SelectiveNode(Node):
         """Whether `backward_to` does what the steps would, when someone sees what arrives at the outputs `watched`."""
         raise NotImplementedError(type(self).__name__)
 
-    def backward_to(self, wanted: tuple[bool, ...] | None, cotangents: Sequence[Any], retain: bool) -> Sequence[Any]:
-        """`backward` on arrays, where it is exact, for at least those edges that are `wanted` (None for all).  Unless `retain`, what the
-        steps would release is released."""
+    def backward_to(
+        self, wanted: tuple[bool, ...] | None, cotangents: Sequence[Any], retain: bool
+    ) -> Iterable[tuple[tuple[Any, int] | None, Any]]:
+        """`backward` on arrays, where it is exact, for at least those edges that are `wanted` (None for all): (edge, gradient) in the order in
+        which the steps hand them on.  Unless `retain`, what the steps would release is released."""
         raise NotImplementedError(type(self).__name__)
 
     def expand(self) -> None:

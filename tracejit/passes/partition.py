@@ -21,7 +21,15 @@ from time import perf_counter
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Node
-from tracejit.passes.backward import active_values, backward_graph, blind_ends, contents_graph, inner_leaves, visited_nodes
+from tracejit.passes.backward import (
+    active_values,
+    backward_graph,
+    blind_ends,
+    contents_graph,
+    gradient_operands,
+    inner_leaves,
+    visited_nodes,
+)
 from tracejit.passes.dce import dce
 from tracejit.passes.memory import memory_roots
 from tracejit.passes.paths import Paths
@@ -39,13 +47,15 @@ class Visit:
     savers: positions of the entered nodes that save tensors; they check them, and are freed by the pass.
     saved_inputs: ids of the inputs whose contents they saved (they, or views of them); backward is an error if one was changed since.
     saved_outputs: likewise, positions of outputs; saved_writes: input ids, the contents that the program itself committed last.
-    stale: entered nodes whose saved values the program itself overwrote: the pass is eager mode's error about in-place changes."""
+    stale: entered nodes whose saved values the program itself overwrote: the pass is eager mode's error about in-place changes.
+    arrival: ids of the inputs and leaves that gradients reach, in the order in which they first do."""
 
     savers: frozenset[int]
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
     saved_writes: frozenset[int]
     stale: tuple[Node, ...]
+    arrival: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,6 +228,7 @@ def _bits(number: int) -> Iterable[int]:
 
 def _visit(graph: Graph, entered: Sequence[Node]) -> Visit:
     marked = graph.requires_grad
+    ends = {*graph.inputs, *inner_leaves(graph)}
     position = {node.outputs[0]: i for i, node in enumerate(graph.nodes) if node.outputs}
     saved = {position[node.outputs[0]]: values for node in entered if (values := saved_values(graph, node, marked))}
     roots = memory_roots(graph)
@@ -231,4 +242,5 @@ def _visit(graph: Graph, entered: Sequence[Node]) -> Visit:
         ),
         saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in memory),
         stale=tuple([node for node in entered if not graph.stale.isdisjoint(node.outputs)]) if graph.stale else (),
+        arrival=tuple(dict.fromkeys([x for node in entered for x in gradient_operands(node, marked) if x in ends])),
     )

@@ -49,7 +49,8 @@ def full(
     size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """A tensor of one number; `dtype` defaults to that of the number."""
-    value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    value = settled(fill_value)
+    value = value.item() if hasattr(value, "item") else value
     return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), device, requires_grad)
 
 

@@ -56,7 +56,7 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
 def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """sum(|x| ** ord) ** (1 / ord) over `dim` (all for None); the largest magnitude for infinity, the count of nonzeros for 0."""
     x = _floating("linalg.vector_norm", x, dtype)
-    return _norm_over(x, float(ord), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
+    return _norm_over(x, float(settled(ord)), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
 
 
 def matrix_norm(
