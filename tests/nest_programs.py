@@ -26,8 +26,9 @@ def value_and_gradients(
     """One optimised graph: the scalar value of `function`, then its gradients for the arguments in `wanted` (or what `after`
     makes of value, gradients and arguments)."""
     builder = GraphBuilder()
-    arguments = [(ScalarTracer if isinstance(a, ScalarAval) else Tracer)(builder.input(a), a) for a in avals]
-    with pushed(TracingInterpreter(builder)):
+    interpreter = TracingInterpreter(builder)
+    arguments = [(ScalarTracer if isinstance(a, ScalarAval) else Tracer)(interpreter, builder.input(a), a) for a in avals]
+    with pushed(interpreter):
         value = function(*arguments)
         nodes = list(builder.nodes)
         cotangents: dict[int, Any] = {value.id: op("full", 1.0, shape=value.shape, dtype=value.dtype)}
@@ -41,10 +42,10 @@ def value_and_gradients(
                 continue
             needs = tuple(isinstance(o, int) and o in needed for o in node.operands)
             inputs = tuple(
-                Tracer(o, builder.avals[o]) if isinstance(o, int) else o.value if isinstance(o, Literal) else None
+                Tracer(interpreter, o, builder.avals[o]) if isinstance(o, int) else o.value if isinstance(o, Literal) else None
                 for o in node.operands
             )
-            outputs = tuple(Tracer(o, builder.avals[o]) for o in node.outputs)
+            outputs = tuple(Tracer(interpreter, o, builder.avals[o]) for o in node.outputs)
             avals_of = tuple(builder.avals[o] if isinstance(o, int) else None for o in node.operands)
             assert node.op.vjp_rule is not None, node.op.name
             found = node.op.vjp_rule(VjpContext(inputs, outputs, needs, avals_of, node.attrs), *arriving)

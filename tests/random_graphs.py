@@ -240,15 +240,16 @@ def random_graph(seed: int, steps: int = 12) -> tuple[Graph, list[Any]]:
     m = Maker(seed)
     sizes = [m.choose.choice([0, 1, 2, 3, 3, 4, 5, 17, 17]) for _ in range(3)]
     arguments: list[Any] = []
+    interpreter = TracingInterpreter(m.builder)
     for _ in range(m.choose.randint(1, 4)):
         rank = m.choose.randint(0, 3)
         aval = Aval(tuple(m.choose.choice([s, s, s, 1]) for s in sizes[3 - rank :]) if rank else (), m.choose.choice(DTYPES))
-        arguments.append(Tracer(m.builder.input(aval), aval))
+        arguments.append(Tracer(interpreter, m.builder.input(aval), aval))
     m.values.extend(arguments)
     if m.choose.random() < 0.3:
         number = ScalarAval(m.choose.choice([float, int]))
-        m.number = ScalarTracer(m.builder.input(number), number)
-    with pushed(TracingInterpreter(m.builder)):
+        m.number = ScalarTracer(interpreter, m.builder.input(number), number)
+    with pushed(interpreter):
         for _ in range(m.choose.randint(2, steps)):
             x = m.pick()
             made = m.choose.choice(ANY_RANK if not x.ndim or m.choose.random() < 0.4 else WITH_DIMENSIONS)(m, x)

@@ -13,7 +13,7 @@ LONGEST_MODULE = 500
 EAGER_COLUMN = [{"config"}, {"core"}, {"ops"}, {"autograd"}, {"tensor", "random", "functions"}, {"functional", "linalg"}]
 EAGER_COLUMN += [{"nn", "optim", "data"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
-MEETING = [{"capture"}, {"executable", "hot_entry", "backward_call"}, {"report"}, {"compile", "cache"}]
+MEETING = [{"capture"}, {"executable", "hot_entry", "backward_call", "eager_tape"}, {"report"}, {"compile", "cache"}]
 
 
 def allowed_imports() -> dict[str, set[str]]:

@@ -11,7 +11,6 @@ import pytest
 
 import tracejit as tj
 from tracejit.codegen import driver, machine_code
-from tracejit.core import interpreter
 from tracejit.core.interpreter import Interpreter, pushed, pushed_anywhere
 from tracejit.core.locks import Ticket, Turn, lock_held_over_forks
 
@@ -83,7 +82,7 @@ def test_the_thread_that_has_the_lock_may_fork() -> None:
     assert is_free(LOCK)
 
 
-@pytest.mark.parametrize("lock", [driver._lock, machine_code._lock, interpreter._pushing, machine_code._llvm._lock])
+@pytest.mark.parametrize("lock", [driver._lock, machine_code._lock, machine_code._llvm._lock])
 def test_locks_of_the_compiler_are_held_over_forks(lock: Any) -> None:
     holder = Holder(lock.acquire, lock.release)
     timer = threading.Timer(0.1, holder.go_on.set)

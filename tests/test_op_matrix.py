@@ -16,7 +16,7 @@ from tracejit.autograd import gradcheck, gradgradcheck
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.dtypes import from_numpy_dtype
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Graph, Literal
@@ -28,7 +28,6 @@ from tracejit.runtime.program import build
 UNSAMPLED = {"guard"}  # has no value: its behaviour is the subject of test_interpreter.py and test_program.py
 REDEFINED = {"replace_data"}  # its vjp is by definition not its derivative
 OPS = [op for name, op in sorted(REGISTRY.items()) if name not in UNSAMPLED]
-quietly = quiet_runner()
 Case = tuple[tuple[Any, ...], dict[str, Any]]
 
 

@@ -101,8 +101,10 @@ def test_a_printed_graph_runs_through_the_door_and_gives_the_same_graph() -> Non
     namespace: dict[str, Any] = {}
     exec(to_text(graph), namespace)
     builder = GraphBuilder()
-    arguments = [Tracer(builder.input(f64(3)), f64(3)), ScalarTracer(builder.input(ScalarAval(float)), ScalarAval(float))]
-    with pushed(TracingInterpreter(builder)):
+    tracing = TracingInterpreter(builder)
+    tensor = Tracer(tracing, builder.input(f64(3)), f64(3))
+    arguments = [tensor, ScalarTracer(tracing, builder.input(ScalarAval(float)), ScalarAval(float))]
+    with pushed(tracing):
         (result,) = namespace["graph"](*arguments)
     assert builder.build((result.id,)).equals(graph)
 

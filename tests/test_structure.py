@@ -210,14 +210,19 @@ def test_gradients_reach_the_present_parameters():
     assert found == model.first.weight0.grad.tolist() and old.grad is None
 
 
-def test_a_write_after_the_forward_pass_is_noticed_by_double_backward():
-    model, x = Scale(), tracejit.ones(2)
+def test_a_write_after_the_forward_pass_is_noticed_by_double_backward_where_eager_notices_it():
+    model, x = Scale(), tracejit.ones(2, requires_grad=True)
     compiled = replayed(model, x)
-    out = compiled(model, x).sum()
-    with tracejit.no_grad():
-        model.weight0.add_(1.0)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        tracejit.autograd.grad(out, [model.weight1], create_graph=True)
+    for call in (Scale.forward, compiled):
+        out = call(model, x).sum()
+        with tracejit.no_grad():
+            model.weight0.fill_(5.0)
+        (found,) = tracejit.autograd.grad(out, [model.weight1], create_graph=True)  # does not enter the first product
+        assert found.tolist() == [6.0, 6.0] and found.requires_grad
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            tracejit.autograd.grad(found.sum(), [x])
+        with tracejit.no_grad():
+            model.weight0.fill_(1.0)
 
 
 def test_hooks_of_parameters_run_and_are_not_cached():

@@ -88,8 +88,7 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
     if run is None or any(o.source != "fresh" for o in made) or len({o.number for o in made}) != len(made):
         return never  # others may have the arrays
     before = [_USUAL, *(_leaves(node) if to_leaves else []), *_unchanged(node), *_operands(work, node)]
-    after = [f"counter[3] += {work.program.machine_calls}", *(_release(work) if to_leaves else [])]
-    after += _results(work, fragment.results, to_leaves)
+    after = [f"counter[3] += {work.program.machine_calls}", *_results(work, fragment.results, to_leaves)]
     kinds = {type(edge[0]) for edge in node.edges if edge is not None}
 
     def promote() -> None:
@@ -169,22 +168,24 @@ def _release(work: Pass) -> list[str]:
 
 
 def _results(work: Pass, results: Sequence[str], to_leaves: bool) -> list[str]:
-    """What hands over the program's results."""
-    lines = ["quietly = state.quietly"] if to_leaves else []
-    answers = []
+    """What hands over the program's results.  `run_quietly` may refuse: then nothing has been done."""
     found = iter(zip(results, work.program.lowered.outputs, strict=True))
-    for i, want in enumerate(work.wanted):
-        array, output = next(found) if want else ("", _NOTHING)
-        if output == _NOTHING:
-            answers.append("None")
-            continue
-        answers.append(array)
-        if to_leaves:
-            lines += [
-                f"p{i} = l{i}._grad", f"if p{i} is not None:", f"    quietly(add, p{i}._array, {array}, p{i}._array)",
-                f"    if p{i}._storage is not None: mark_written((p{i}._storage, ))",
-                f"g{i} = new(Tensor)", f"g{i}._array = {array}",
-                f"g{i}._requires_grad = False", f"g{i}._node = None", f"g{i}._index = 0", f"g{i}._storage = None", f"g{i}._base = None",
-                f"g{i}._grad = None", f"g{i}._hooks = None", f"if p{i} is None: l{i}._grad = g{i}",
-            ]  # fmt: skip
-    return [*lines, "return True" if to_leaves else f"return ({commas(answers)})"]
+    outputs = [next(found) if want else ("", _NOTHING) for want in work.wanted]
+    arrays = {i: array for i, (array, output) in enumerate(outputs) if output != _NOTHING}
+    if not to_leaves:
+        return [f"return ({commas(arrays.get(i, 'None') for i in range(len(outputs)))})"]
+    lines = ["quietly = state.run_quietly", *[f"p{i} = l{i}._grad" for i in arrays]]
+    for i, array in arrays.items():
+        lines += [
+            f"if p{i} is not None:",
+            f"    if p{i}._storage is not None: mark_written((p{i}._storage, ))",
+            f"    quietly(add, p{i}._array, {array}, p{i}._array)",
+        ]
+    lines += _release(work)
+    for i, array in arrays.items():
+        lines += [
+            f"g{i} = new(Tensor)", f"g{i}._array = {array}",
+            f"g{i}._requires_grad = False", f"g{i}._node = None", f"g{i}._index = 0", f"g{i}._storage = None", f"g{i}._base = None",
+            f"g{i}._grad = None", f"g{i}._hooks = None", f"if p{i} is None: l{i}._grad = g{i}",
+        ]  # fmt: skip
+    return [*lines, "return True"]

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from tracejit import backward_call
-from tracejit.autograd import api as autograd
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, next_sequence
 from tracejit.capture.cell import marks
@@ -28,12 +27,15 @@ from tracejit.codegen.straight_line import RUN
 from tracejit.core.aside import done_aside
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import bind, state
-from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
+from tracejit.eager_tape import EagerTape
+from tracejit.ir.builder import producers
 from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.ops.movement.views import detach, expand
+from tracejit.ops.movement.views import detach
+from tracejit.passes.backward import active_values
 from tracejit.passes.partition import Partition, partition
-from tracejit.passes.pipeline import optimise, prepare
+from tracejit.passes.pipeline import Observe, optimise, prepare
 from tracejit.runtime.program import Fragment, Program, build
 from tracejit.tensor import Tensor
 
@@ -85,25 +87,26 @@ class Executable:
             facts = self.inputs[written.index]
             if (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
                 raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
-        raw = replace(recording.graph, outputs=tuple([facts.value for facts in self.outputs]))
-        self.pure = prepare(raw, observe=observe)
+        # Their place on the tape is among the nodes of the program, where others have one, or depend on them.
+        linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
+        self._placed = linked if any(map(_goes_on, self.outputs)) or (linked and self._depend(linked)) else ()
+        self.pure = self._prepare(self._placed, observe)
         self.partition: Partition | None = None
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
-        self._reads: dict[tuple[Mask, Mask], frozenset[int]] = {}
+        self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
         self.calls: dict[int | Mask, Call] = {}
         self.interpreted_for: dict[str, None] = {}  # what stood in the way of machine code for some of them
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
-        wanted = {facts.value for facts in self.inputs if facts.requires_grad}
-        self._wanted: Mask = tuple([v in wanted for v in self.pure.inputs])
-        self._differentiable: Mask = tuple(
-            [facts.requires_grad and not facts.is_leaf and not facts.consumed for facts in self.outputs]
-        )
+        self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * len(self._placed))
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
         resident = frozenset([facts.value for facts in self.inputs if facts.expression in structural])
-        if any(self._differentiable) and wanted:
-            self.partition = partition(self.pure, self._wanted, self._differentiable)
+        if any(self._differentiable):
+            wanted = {facts.value for facts in self.inputs if facts.requires_grad}
+            self.partition = partition(
+                self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, len(self._placed)
+            )
             self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident)
@@ -112,16 +115,43 @@ class Executable:
             self.program = build(self.graph, self._layouts, backend=backend, resident=resident)
         if watcher is not None:
             watcher.built(_FORWARD, self.program)
-        self.replayed: tuple[int, ...] = ()
         self.kept: tuple[int, ...] = ()
         self.saved: tuple[int, ...] = ()
-        self._overwritten: tuple[int, ...] = ()
         self._backward_scalars: tuple[int, ...] = ()
+        self._leaves: tuple[int, ...] = ()  # outputs that are leaves made inside
+        self._edges: tuple[int, ...] = ()  # per edge of the tape's node, the value whose gradient goes there
+        self._all: Mask = ()  # per edge, whether a pass to everything has a gradient for it
         if self.partition is not None:
-            self._find_replayed(self.partition)
             self.everything = self.partition.visit(self._differentiable).savers
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
             self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
+            made = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(self.partition, i)) is not None}
+            leaves = [v for v in self.partition.leaves if v in made]
+            self._leaves = tuple([made[v] for v in leaves])
+            self._edges = (*[facts.value for facts in self.inputs], *leaves)
+            self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
+
+    def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
+        """The pure graph with the computed outputs, then those of the recording's that are `linked`."""
+        recorded = self.recording
+        assert recorded.graph is not None
+        values = [facts.value for facts in (*self.outputs, *[recorded.outputs[i] for i in linked])]
+        return prepare(replace(recorded.graph, outputs=tuple(values)), observe=observe)
+
+    def _depend(self, linked: Sequence[int]) -> bool:
+        """Whether the gradient of one of these outputs of the recording passes through another."""
+        graph = self._prepare(linked)
+        values = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int]
+        return any(w != v and w in active_values(graph, [v]) for v in values for w in values)
+
+    def _leaf(self, split: Partition, i: int) -> int | None:
+        """The value that output `i` was when it became a leaf that requires grad, if it is one of the program's own."""
+        makers = producers(split.graph)
+        value = split.graph.outputs[i] if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
+        while type(value) is int and value not in split.leaves:
+            node = makers.get(value)  # contents that were replaced under no_grad
+            value = node.operands[0] if node is not None and node.op.name == "replace_data" else None
+        return value if type(value) is int else None
 
     def _in_memory_order(self, graph: Graph) -> Graph:
         """Outputs whose dimensions lie in another order in eager's memory are stored in that order; `body` turns them back."""
@@ -141,20 +171,6 @@ class Executable:
         served, exits, misfits, backward = self.counter
         return (served + exits + misfits) * self.program.machine_calls + backward
 
-    def _find_replayed(self, split: Partition) -> None:
-        """Which tensor inputs the differentiable outputs depend on: `run_again` reads them."""
-        graph = self.pure
-        depends = {v for v, d in zip(graph.outputs, self._differentiable, strict=True) if d and type(v) is int}
-        for node in reversed(graph.nodes):
-            if not depends.isdisjoint(node.outputs):
-                depends.update(x for x in node.operands if type(x) is int)
-        written = {target for target, _ in graph.writes}
-        read = [(i, facts.value) for i, facts in enumerate(self.inputs) if facts.value in depends]
-        self.replayed = tuple(
-            [i for i, v in read if v not in written and v not in split.visit(self._differentiable).saved_inputs]
-        )
-        self._overwritten = tuple([i for i, v in read if v in written])
-
     # -- the forward call
     def body(self) -> Body:
         """The statements of a call, for `Recording.build_entry`: everything static is decided here."""
@@ -165,7 +181,7 @@ class Executable:
             "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
             "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED,
-            "needs": tuple([f.requires_grad for f in self.inputs]),
+            "needs": self._all,
         }  # fmt: skip
         lines: list[str] = []
         runs = Runs(tensors, () if recording.structure is None else recording.structure.tensors)
@@ -201,13 +217,18 @@ class Executable:
             ]  # fmt: skip
         if self.partition is not None:
             lines += self._node_lines(self.partition, tensors, arrays, runs, scalars, results, position)
-        for i, facts in enumerate(recording.outputs):
+        for i, facts in sorted(
+            enumerate(recording.outputs), key=lambda item: item[1].value
+        ):  # in the order in which eager made them
             if facts.alias is not None:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else f"out{facts.alias.index}"
-                environment[f"view{i}"] = _view_maker(
-                    facts, facts.alias, {f.value: k for k, f in enumerate(recording.scalar_inputs)}
-                )
+                placed = i in self._placed
+                numbers = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
+                environment[f"view{i}"] = _view_maker(facts.alias, numbers, facts.requires_grad and not placed)
                 lines.append(f"out{i} = view{i}({owner}, ({commas(scalars)}))")
+                if placed:
+                    index = len(self.outputs) + self._placed.index(i)
+                    lines += [f"out{i}._node = n", f"out{i}._index = {index}", f"out{i}._requires_grad = True"]
         fragment = self._fragment
         return Body(
             tuple(lines),
@@ -253,15 +274,18 @@ class Executable:
         for facts, t in zip(self.inputs, tensors, strict=True):
             edge = f"({t}, 0)" if facts.is_leaf else f"({t}._node, {t}._index)"
             edges.append(edge if facts.requires_grad else "None")
+        found = runs.whole(edges, "edges")
+        if self._leaves:
+            found = f"(*{found}, {commas(f'(out{self._computed[i]}, 0)' for i in self._leaves)})"
         lines = [
-            "n = new(CompiledNode)", f"n.edges = {runs.whole(edges, 'edges')}", "n.needs = needs",
-            f"n.count = {len(self.outputs)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
+            "n = new(CompiledNode)", f"n.edges = {found}", "n.needs = needs",
+            f"n.count = {len(self._differentiable)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
             "n.freed = NOTHING_FREED",
             f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
             f"n.arrays = ({commas(runs.parts(arrays, 'arrays'))})", f"n.scalars = ({commas(scalars)})",
             f"n.slab = {results[-1] if split.residuals else '()'}",
         ]  # fmt: skip
-        lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=True) if d]
+        lines += [f"out{i}._node = n" for i, d in zip(self._computed, self._differentiable, strict=False) if d]
         saved = []
         visit = split.visit(self._differentiable)
         positions = sorted([position[value] for value in visit.saved_inputs | visit.saved_writes])
@@ -270,12 +294,13 @@ class Executable:
         lines.append(f"n.storages = {runs.chosen(self.kept, 'storages', storage)}")
         others = [i for i in positions if i not in self.kept]
         saved += [storage.format(tensors[i]) for i in others]
-        for i in sorted(visit.saved_outputs):
+        made = sorted([i for i in visit.saved_outputs if i < len(self.outputs)])  # the others are views
+        for i in made:
             out = f"out{self._computed[i]}"
             lines.append(f"s{out} = {out}._storage = Storage()")
             saved.append(f"s{out}")
         lines.append(f"n.saved = ({commas(saved)})")
-        self.saved = (*others, *[~i for i in sorted(visit.saved_outputs)])
+        self.saved = (*others, *[~i for i in made])
         return lines
 
     # -- the backward pass (DifferentiablePlan)
@@ -285,11 +310,9 @@ class Executable:
             assert self.partition is not None
             met = self.partition.visit(present, None if wanted is None else self._mask(wanted))
             saved = frozenset([self._positions[v] for v in met.saved_inputs | met.saved_writes] + [~i for i in met.saved_outputs])
-            overwritten = None
-            if met.stale:
-                node = met.stale[0]
-                overwritten = node.op.name, next(a.shape for v in node.outputs if isinstance(a := self.pure.avals[v], Aval))
-            known = self._visits[present, wanted] = Visit(met.savers, saved, overwritten)
+            number = {v: i for i, v in enumerate(self._edges)}
+            arrival = tuple([number[v] for v in met.arrival if v in number])
+            known = self._visits[present, wanted] = Visit(met.savers, saved, bool(met.stale), arrival)
         return known
 
     def computed_from(self, i: int) -> frozenset[int]:
@@ -297,18 +320,20 @@ class Executable:
         return self.partition.computed_from(i)
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
-        if freed == self.everything:
-            return False
-        alone = [tuple([i == k for k in range(len(self.outputs))]) for i, d in enumerate(self._differentiable) if d]
-        return any((savers := self.visit(mask, None).savers) and freed.isdisjoint(savers) for mask in alone)
+        assert self.partition is not None
+        return self.partition.can_go_on(freed)
 
-    def reads(self, present: Mask, wanted: Mask | None) -> frozenset[int]:
-        self._backward_program(present, wanted)
-        return self._reads[present, self._mask(wanted)]
+    def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
+        if self._tape is None:
+            assert self.partition is not None
+            self._tape = EagerTape(self.partition, self._edges, self._positions)
+        return self._tape.make(node)
 
     def _mask(self, wanted: Mask | None) -> Mask:
-        """The inputs of the graph whose gradients are computed, when only the tensor inputs in `wanted` are to have some."""
-        return self._wanted if wanted is None else (*wanted, *self._wanted[len(wanted) :])
+        """What is wanted of the partition, when only the gradients for the edges in `wanted` are to be computed."""
+        assert self.partition is not None
+        values = {v for v, want in zip(self._edges, self._all if wanted is None else wanted, strict=True) if want}
+        return tuple([v in values for v in (*self.pure.inputs, *self.partition.leaves)])
 
     def run_backward(
         self,
@@ -336,13 +361,13 @@ class Executable:
             )
         self.counter[3] += program.machine_calls
         answers = iter(results)
-        return [next(answers) if want else None for _, want in zip(self.inputs, self._mask(wanted), strict=False)]
+        return [next(answers) if want else None for want in (self._all if wanted is None else wanted)]
 
     def call(self, node: CompiledNode, key: int | Mask) -> Call:
         if node.freed:
             return backward_call.never  # it no longer has what the nodes to come will have
         to_leaves = isinstance(key, int)
-        present = tuple([i == key for i in range(len(self.outputs))]) if isinstance(key, int) else key
+        present = tuple([i == key for i in range(len(self._differentiable))]) if isinstance(key, int) else key
         visit = self.visit(present, None)
         passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
         program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
@@ -354,9 +379,9 @@ class Executable:
                 program,
                 picks,
                 sum(present),
-                bool(self.partition.reads(present, self._wanted)[0]),
+                bool(self.partition.reads(present, self._mask(None))[0]),
                 self._backward_scalars,
-                self._wanted[: len(self.inputs)],
+                self._all,
                 self.everything if is_last else visit.savers,
                 is_last,
                 self.counter,
@@ -371,13 +396,10 @@ class Executable:
         mask = self._mask(wanted)
         known = self._backward.get((present, mask))
         if known is None:
-            reads, program, picks = done_aside(lambda: self._built_backward(present, mask))
-            self._reads[present, mask] = reads
-            known = self._backward[present, mask] = program, picks
+            known = self._backward[present, mask] = done_aside(lambda: self._built_backward(present, mask))
         return known
 
-    def _built_backward(self, present: Mask, mask: Mask) -> tuple[frozenset[int], Any, tuple[int, ...]]:
-        """What `reads` says, the program, and the positions of the inputs that it is given."""
+    def _built_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
         split = self.partition
         assert split is not None
         watcher, role = self._watcher, _backward_role(present)
@@ -387,61 +409,11 @@ class Executable:
         program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend)
         if watcher is not None:
             watcher.built(role, program)
-        used = {x for node in graph.nodes for x in node.operands} | {*graph.outputs}
-        picks = [v for v in direct if v in self._positions]
-        reads = frozenset([self._positions[v] for v in picks if v in used])
-        return reads, program, tuple([self._positions[v] for v in picks])
+        return program, tuple([self._positions[v] for v in direct if v in self._positions])
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""
         return [(present, made) for (present, _), made in self._backward.items()]
-
-    def run_again(
-        self, wanted: Mask | None, tensors: tuple[Any, ...], scalars: tuple[Any, ...], cotangents: Sequence[Any]
-    ) -> Sequence[Any]:
-        for i in self._overwritten:
-            raise RuntimeError(
-                f"backward() with create_graph=True: the compiled program {self.name} changed its input of shape "
-                f"{list(self.inputs[i].shape)} in place, so it cannot be evaluated again; change the tensor outside the compiled function"
-            )
-        previous, state.grad_enabled = state.grad_enabled, True
-        try:
-            # Gradients are taken at views of the inputs: the inputs' own hooks run when the result arrives there.
-            given = [expand(t, shape=tuple(t.shape)) if f.requires_grad else t for t, f in zip(tensors, self.inputs, strict=True)]
-            outputs = self._replay(dict(zip(self.pure.inputs, (*given, *scalars), strict=True)))
-            pairs = [
-                (o, g)
-                for o, g, d in zip(outputs, cotangents, self._differentiable, strict=True)
-                if d and g is not None and o.requires_grad
-            ]
-            sources = [t for t, want in zip(given, self._mask(wanted), strict=False) if want]
-            state.grad_enabled = True
-            grads = autograd.grad([o for o, _ in pairs], sources, [g for _, g in pairs], create_graph=True, allow_unused=True)
-        finally:
-            state.grad_enabled = previous
-        answers = iter(grads)
-        return [next(answers) if want else None for _, want in zip(self.inputs, self._mask(wanted), strict=False)]
-
-    def _replay(self, values: dict[int, Any]) -> list[Any]:
-        """The pure graph through the door; gradients flow where they did in eager."""
-        graph = self.pure
-        for v, array in graph.constants.items():
-            tensor = Tensor(np.array(array))
-            values[v] = tensor
-        marked = graph.requires_grad
-        for node in graph.nodes:
-            if node.op.kind is Kind.GUARD:
-                continue
-            state.grad_enabled = any(v in marked for v in node.outputs)
-            operands = tuple(
-                [values[x] if type(x) is int else x.value if isinstance(x, Literal) else None for x in node.operands]
-            )
-            result = bind(node.op, operands, node.attrs)
-            if node.op.multiple:
-                values.update(zip(node.outputs, result, strict=True))
-            else:
-                values[node.outputs[0]] = result
-        return [values[v] if type(v) is int else None for v in graph.outputs]
 
 
 def _backward_role(present: Mask) -> str:
@@ -481,12 +453,18 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
     return lambda array: array.transpose(back)
 
 
-def _view_maker(facts: TensorOutput, alias: Alias, scalars: Mapping[int, int]) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """A function that makes an aliasing output from the tensor that owns its memory, on the tape where eager had it there."""
+def _goes_on(facts: TensorOutput) -> bool:
+    """Whether gradients flow through an output into the program."""
+    return facts.requires_grad and not facts.is_leaf and not facts.consumed
+
+
+def _view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """A function that makes an aliasing output from the tensor that owns its memory."""
 
     def make(owner: Any, numbers: tuple[Any, ...]) -> Any:
-        previous, state.grad_enabled = state.grad_enabled, facts.requires_grad
+        previous = state.grad_enabled
         try:
+            state.grad_enabled = on_tape
             out = owner
             for op, operands, attributes in alias.views:
                 rest = [numbers[scalars[x]] if type(x) is int else x.value if isinstance(x, Literal) else None for x in operands]

@@ -10,6 +10,7 @@ import numpy as np
 from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.engine import GradientSink, run_backward
 from tracejit.autograd.tape import Node, edge_of, mark_written
+from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import full
 
@@ -96,14 +97,19 @@ def _to_leaves(root: Any, node: CompiledNode, gradient: Any, retain: bool) -> bo
     if cotangent is None:
         return False
     plan, key = node.plan, root._index
-    done: bool = (plan.calls.get(key) or plan.call(node, key))(node, (cotangent,), retain)
+    call = plan.calls.get(key) or plan.call(node, key)
+    try:
+        done: bool = call(node, (cotangent,), retain)
+    except RuntimeError:  # in the middle of another evaluation (core/floating.py): nothing was done
+        return False
     return done
 
 
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
-    """Accumulate the gradients of `tensors` in the `.grad` of the leaves they depend on (or of `inputs` only).
+    """Accumulate the gradients of `tensors` in the `.grad` of the leaves they depend on (or of `inputs` only, which may be results: they
+    retain their gradients from then on).
 
     grad_tensors: cotangents of the same shapes; may be None for scalars.  Raises RuntimeError for tensors without a graph, for a graph
     whose saved values were freed, and for saved values changed in place."""
@@ -117,20 +123,24 @@ def backward(
     edges, cotangents = _roots("backward", outputs, gradients)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is not None:
-        chosen = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+        chosen = {id(x): x for x in (inputs if isinstance(inputs, tuple | list) else (inputs,))}.values()
         if not chosen:
             raise RuntimeError("backward(): inputs must not be empty")
+        for i, x in enumerate(chosen):
+            if not x.requires_grad:
+                raise RuntimeError(f"backward(): element {i} of inputs does not require grad")
+        leaves = [x for x in chosen if x.is_leaf]
+        for x in chosen:
+            if not x.is_leaf:  # as PyTorch does: the pass, and later ones, add to its `.grad`
+                x.retain_grad()
         sink = GradientSink(None, [edge_of(x) for x in chosen])
         run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
-        given: set[int] = set()
-        for x in chosen:
-            target, index = edge_of(x)
-            g = sink.received.get((id(target), index))
+        for x in leaves:
+            g = sink.received.get((id(x), 0))
             if g is not None:
-                accumulate(x, g, create_graph, given)
+                quietly(accumulate, x, g, create_graph, sink.handed)
         return
-    handed: set[int] = {id(c._array) for c in cotangents}
-    sink = GradientSink(lambda leaf, g: accumulate(leaf, g, create_graph, handed))
+    sink = GradientSink(lambda leaf, g: accumulate(leaf, g, create_graph, sink.handed))
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
 
 
@@ -162,27 +172,22 @@ def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient:
     if any(g is None for g in arrays):
         return None
     if not retain:
-        node.passed = plan.visit(present, tuple(mask)), False
-        node.release()
+        node.free(plan.visit(present, tuple(mask)))
     return tuple([_WRAP[0](array) for array in arrays])
 
 
-def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
-    """leaf.grad += g.  An array is taken over without a copy only if nobody else can hold it (`handed`: ids given out before)."""
+def accumulate(leaf: Any, g: Any, create_graph: bool, handed: dict[int, Any]) -> None:
+    """leaf.grad += g, where NumPy does not warn.  An array is taken over without a copy only if nobody else can hold it
+    (`handed`: what was given out, by id)."""
     if isinstance(g, np.ndarray | np.generic):
         previous = leaf._grad
         if previous is None:
-            g = np.asarray(g)
-            if g.base is not None or id(g) in handed or not g.flags.c_contiguous:
-                g = np.array(g, order="C")
-            handed.add(id(g))
-            leaf._grad = _WRAP[0](g)
+            leaf._grad = _WRAP[0](_owned(g, handed))
         else:
             array = previous._array
-            np.add(array, g, out=array)
-            storage = previous._storage
-            if storage is not None:
-                mark_written((storage,))
+            if previous._storage is not None:
+                mark_written((previous._storage,))
+            np.add(array, g, array)
         return
     top = state.top
     previous = top.read_grad(leaf)
@@ -192,6 +197,15 @@ def accumulate(leaf: Any, g: Any, create_graph: bool, handed: set[int]) -> None:
         top.write_grad(leaf, g.detach().clone())
     else:
         previous.add_(g)
+
+
+def _owned(g: Any, handed: dict[int, Any]) -> np.ndarray[Any, Any]:
+    """`g` as an array that nobody else holds."""
+    array = np.asarray(g)
+    if array.base is not None or id(array) in handed or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    handed[id(array)] = array
+    return array
 
 
 def grad(
@@ -207,6 +221,8 @@ def grad(
     create_graph: the results are themselves differentiable.  allow_unused: None instead of an error for an input that plays no part."""
     out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
     wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    if not wanted:
+        raise RuntimeError("grad(): inputs must not be empty")
     gradients = (
         None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
     )
@@ -219,8 +235,7 @@ def grad(
     for i, x in enumerate(wanted):
         if not x.requires_grad:
             raise RuntimeError(f"grad(): input {i} does not require grad; call requires_grad_() on it before the computation")
-    targets = [edge_of(x) for x in wanted]
-    sink = GradientSink(None, targets)
+    sink = GradientSink(None, map(edge_of, wanted))
     run_backward(
         edges,
         cotangents,
@@ -230,15 +245,14 @@ def grad(
         wrap=_WRAP[0],
     )
     results: list[Any] = []
-    for i, (target, index) in enumerate(targets):
+    for i, (target, index) in enumerate(map(edge_of, wanted)):  # a node that was taken apart has other places now
         g = sink.received.get((id(target), index))
         if g is None:
             if not allow_unused:
                 raise RuntimeError(f"grad(): input {i} was not used in the graph; pass allow_unused=True to get None for it")
             results.append(None)
         elif isinstance(g, np.ndarray | np.generic):
-            array = np.asarray(g)
-            results.append(_WRAP[0](array if array.base is None and array.flags.c_contiguous else np.array(array, order="C")))
+            results.append(_WRAP[0](_owned(g, sink.handed)))
         else:
             results.append(g)
     return tuple(results)

@@ -3,95 +3,121 @@
 Three modes share one loop.  Plain: cotangents are NumPy arrays and rules run on arrays, at NumPy's speed.  With
 create_graph=True, and while a recording is active: cotangents are Tensors and every rule passes `bind`, so it is itself on the
 tape, or in the trace.  A trace accumulates with `acc(previous | None, d)` from the first contribution on.
+
+What a rule means depends on what it is given, so a plain pass switches nothing: other code that runs in the middle of it (callbacks of the
+garbage collector, finalizers, signal handlers, other threads) finds the thread as the program left it, but for NumPy's silence about
+floating-point errors.  Hooks, which belong to the program, run without that, and in the grad mode of the pass.
+
+A pass to chosen values enters the nodes that lead to one of them, and no others: their hooks are not called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-import numpy as np
-
-from tracejit.autograd.tape import Node
-from tracejit.core.interpreter import Interpreter, state
+from tracejit.autograd.tape import RETAIN, Node, SelectiveNode
+from tracejit.core.floating import QUIET, read_errors, write_errors
+from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
 
-__all__ = ["ArrayInterpreter", "GradientSink", "run_backward"]
+__all__ = ["GradientSink", "run_backward"]
 
-
-class ArrayInterpreter(Interpreter):
-    """Evaluates primitives on bare arrays: the meaning of ops inside vjp rules of a plain backward pass."""
-
-    def bind(self, op: Any, operands: tuple[Any, ...], attributes: Any) -> Any:
-        return op.evaluate(*operands, **attributes)
-
-
-_ARRAYS = ArrayInterpreter()
+Place = tuple[Any, int]
 
 
 class GradientSink:
-    """What happens to gradients that arrive: at leaves (`leaf`), at values asked for by autograd.grad (`wanted`)."""
+    """What happens to gradients that arrive: at leaves (`leaf`), at places asked for by autograd.grad (`wanted`).
 
-    __slots__ = ("leaf", "received", "wanted")
+    handed: arrays that others may hold, the given cotangents and what hooks were shown, by their ids."""
 
-    def __init__(self, leaf: Callable[[Any, Any], None] | None, wanted: Sequence[tuple[Any, int]] = ()) -> None:
+    __slots__ = ("handed", "leaf", "received", "wanted")
+
+    def __init__(self, leaf: Callable[[Any, Any], None] | None, wanted: Iterable[Place] = ()) -> None:
         self.leaf = leaf
         self.wanted = {(id(t), i) for t, i in wanted}
         self.received: dict[tuple[int, int], Any] = {}
+        self.handed: dict[int, Any] = {}
 
 
-def _reachable(roots: Sequence[tuple[Any, int]]) -> set[Node]:
-    """All nodes that `roots` depend on."""
+def _reachable(roots: Iterable[Place], since: float = -1.0) -> set[Node]:
+    """All nodes that `roots` depend on, or those of them that were made after the one with sequence number `since`."""
     seen: set[Node] = set()
     stack = [t for t, _ in roots if isinstance(t, Node)]
     while stack:
         node = stack.pop()
-        if node not in seen:
+        if node not in seen and node.sequence > since:
             seen.add(node)
             stack.extend([e[0] for e in node.edges if e is not None and isinstance(e[0], Node)])
     return seen
 
 
-def _needed(roots: Sequence[tuple[Any, int]], wanted: set[tuple[int, int]]) -> set[Node]:
-    """The nodes on a path from `roots` to a wanted value."""
-    seen = _reachable(roots)
-    targets = {i for i, _ in wanted}
-    needed: set[Node] = set()
-    for node in sorted(seen, key=_sequence):
-        if any(e is not None and (id(e[0]) in targets or e[0] in needed) for e in node.edges):
-            needed.add(node)
-    return needed
-
-
-def _sequence(node: Node) -> int:
+def _sequence(node: Node) -> float:
     return node.sequence
 
 
 class _Pass:
     """One backward pass.  A heap keyed by descending sequence holds the nodes that have received a cotangent: when a node comes
-    off it, all later nodes, hence all its consumers that take part, are done."""
+    off it, all later nodes, hence all its consumers that take part, are done.
 
-    __slots__ = ("allowed", "heap", "leaves", "pending", "recording", "retain_graph", "sink", "tensors", "wrap")
+    allowed: the nodes on a path from the roots to a wanted value; None for a pass to all leaves.  hooked: places whose hooks have run, of
+    nodes that were taken apart afterwards.  errors: NumPy's error state outside the pass."""
+
+    __slots__ = (
+        "allowed", "create_graph", "errors", "heap", "hooked", "leaves", "pending", "recording", "retain_graph", "sink", "tensors", "wrap",
+    )  # fmt: skip
 
     def __init__(
         self,
+        roots: Sequence[Place],
         sink: GradientSink,
-        allowed: set[Node] | None,
         retain_graph: bool,
-        tensors: bool,
+        create_graph: bool,
         recording: bool,
         wrap: Callable[[Any], Any],
     ) -> None:
         self.sink = sink
-        self.allowed = allowed
         self.retain_graph = retain_graph
-        self.tensors = tensors
+        self.create_graph = create_graph
+        self.tensors = create_graph or recording
         self.recording = recording
         self.wrap = wrap
-        self.heap: list[tuple[int, Node]] = []
+        self.heap: list[tuple[float, Node]] = []
         self.pending: dict[Node, list[Any]] = {}
         self.leaves: dict[int, list[Any]] = {}  # id -> [leaf, sum of what it received]
+        self.hooked: set[tuple[int, int]] = set()
+        self.errors = read_errors()
+        self.allowed: set[Node] | None = None
+        if sink.leaf is None:
+            self.allowed = set()
+            self.allow(sorted(_reachable(roots), key=_sequence))
+
+    # -- where it goes
+    def leads(self, edge: Place | None) -> bool:
+        """Whether `edge` leads to a wanted value, in a pass to chosen ones."""
+        assert self.allowed is not None
+        return edge is not None and (edge[0] in self.allowed or (id(edge[0]), edge[1]) in self.sink.wanted)
+
+    def allow(self, nodes: Iterable[Node]) -> None:
+        """Enter those of `nodes`, which come earliest first, that lead to a wanted value, or inside of which one is."""
+        assert self.allowed is not None
+        inside = {target for target, _ in self.sink.wanted}
+        for node in nodes:
+            if any(map(self.leads, node.edges)) or (node.is_selective and id(node) in inside):
+                self.allowed.add(node)
+
+    def entered(self, roots: Sequence[Place]) -> Sequence[Place | None]:
+        """The roots, None for those that lead nowhere.  One that is alone is entered all the same, as PyTorch does: its hooks run."""
+        if self.allowed is None:
+            return roots
+        if len(roots) > 1:
+            return [root if self.leads(root) else None for root in roots]
+        ((target, index),) = roots
+        if isinstance(target, SelectiveNode) and not target.expanded and target.hooks and target.hooks.get(index):
+            self.take_apart(target)
+            return [target.place(index)]
+        return roots
 
     def deliver(self, target: Any, index: int, g: Any) -> None:
         """Add `g` to what output `index` of a node, or a leaf, has received."""
@@ -113,44 +139,60 @@ class _Pass:
         else:
             slots[index] = acc(previous, g) if self.tensors else previous + g
 
-    def chosen(self, node: Node, allowed: set[Node]) -> tuple[bool, ...]:
-        """Which edges of `node` lead to a wanted value."""
-        wanted = self.sink.wanted
-        return tuple([e is not None and (e[0] in allowed or (id(e[0]), e[1]) in wanted) for e in node.edges])
+    # -- nodes that stand for several
+    def is_whole(self, node: SelectiveNode, slots: Sequence[Any]) -> bool:
+        """Whether the pass may go through `node` in one step."""
+        allowed, wanted = self.allowed, self.sink.wanted
+        watched = [] if not node.hooks else [index for index, hooks in node.hooks.items() if hooks]
+        if watched and allowed is not None:  # it takes the steps to say which of these outputs lead to a wanted value
+            return False
+        watched += [] if allowed is None else [index for index in range(node.count) if (id(node), index) in wanted]
+        chosen = None if allowed is None else tuple(map(self.leads, node.edges))
+        return not self.tensors and node.is_exact(slots, watched, chosen)
 
-    def run(self, roots: Sequence[tuple[Any, int]], cotangents: Sequence[Any]) -> None:
+    def take_apart(self, node: SelectiveNode) -> None:
+        """Go on in the nodes that `node` stands for."""
+        node.expand()
+        wanted = self.sink.wanted
+        for index, place in enumerate(node.edges):
+            if place is not None and (id(node), index) in wanted:
+                wanted.remove((id(node), index))
+                wanted.add((id(place[0]), place[1]))
+        if self.allowed is not None:
+            self.allow([*sorted(_reachable(filter(None, node.edges), node.sequence - 1), key=_sequence), node])
+
+    # -- the pass
+    def run(self, roots: Sequence[Place], cotangents: Sequence[Any]) -> None:
         """Propagate from the roots until no node is left, then hand the leaves what they received."""
-        for (target, index), g in zip(roots, cotangents, strict=True):
-            self.deliver(target, index, g)
-        heap, pending, sink, allowed, tensors = self.heap, self.pending, self.sink, self.allowed, self.tensors
-        retain, plain, deliver = self.retain_graph, not self.tensors, self.deliver
+        for root, g in zip(self.entered(roots), cotangents, strict=True):
+            if root is not None:
+                self.deliver(*root, g)
+        heap, pending, allowed, tensors = self.heap, self.pending, self.allowed, self.tensors
+        retain, plain, deliver = self.retain_graph, not tensors, self.deliver
         while heap:
             node = heappop(heap)[1]
             slots: Any = pending.pop(node)
+            selective: Any = node if node.is_selective else None
+            if selective is not None and not selective.expanded and not self.is_whole(selective, slots):
+                self.take_apart(selective)
             if node.hooks:
-                if node.is_selective:
-                    node.check_watched([index for index, hooks in node.hooks.items() if hooks], slots)
-                for index, hooks in node.hooks.items():
-                    if slots[index] is not None:
-                        slots[index] = _run_hooks(hooks.values(), slots[index], tensors, self.wrap)
+                self.run_hooks(node, slots)
             if allowed is not None:
-                if node.is_selective:
-                    node.check_watched([index for target, index in sink.wanted if target == id(node)], slots)
-                for index, g in enumerate(slots):
-                    if g is not None and (id(node), index) in sink.wanted:
-                        sink.received[id(node), index] = g
-                if node not in allowed:
+                self.receive(node, slots)
+                if node not in allowed or not any(map(self.leads, node.edges)):
                     continue
-            if allowed is not None and node.is_selective:
-                grads = node.backward_to(self.chosen(node, allowed), slots, tensors)
+            if selective is not None and not selective.expanded:
+                handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
-                grads = node.backward(slots, tensors)
-            if not retain:
-                node.release()
-            for edge, g in zip(node.edges, grads):  # noqa: B905  (lengths agree by construction; the hot loop of backward)
+                handed = zip(node.edges, node.backward(slots, tensors))  # noqa: B905  (lengths agree by construction)
+                if not retain:
+                    node.release()
+            for edge, g in handed:
                 if edge is None or g is None:
                     continue
                 target = edge[0]
+                if allowed is not None and not self.leads(edge):
+                    continue
                 if plain and isinstance(target, Node) and target.count == 1:
                     slots = pending.get(target)
                     if slots is None:
@@ -160,17 +202,87 @@ class _Pass:
                         slots[0] = slots[0] + g
                 else:
                     deliver(target, edge[1], g)
+        self.arrive()
+
+    def receive(self, node: Node, slots: Sequence[Any]) -> None:
+        """Keep what has arrived at places that were asked for."""
+        sink = self.sink
+        for index, g in enumerate(slots):
+            if g is not None and (id(node), index) in sink.wanted:
+                sink.received[id(node), index] = g
+
+    def arrive(self) -> None:
+        """Hand the leaves what they received."""
+        sink = self.sink
         for leaf, g in self.leaves.values():
             if leaf._hooks:
-                g = _run_hooks(leaf._hooks.values(), g, tensors, self.wrap)
+                g = self.hooked_value(leaf._hooks, g)
             if sink.leaf is not None:
                 sink.leaf(leaf, g)
-            elif (id(leaf), 0) in sink.wanted:
+            else:
                 sink.received[id(leaf), 0] = g
+
+    # -- hooks
+    def run_hooks(self, node: Node, slots: list[Any]) -> None:
+        """Call the hooks of the outputs of `node` that have received something."""
+        assert node.hooks is not None
+        called = []
+        for index, hooks in list(node.hooks.items()):
+            if hooks and slots[index] is not None and (id(node), index) not in self.hooked:
+                slots[index] = self.hooked_value(hooks, slots[index])
+                called.append(index)
+        if called and isinstance(node, SelectiveNode) and (node.expanded or not self.is_whole(node, slots)):
+            if not node.expanded:  # the hooks have gone through the same graph
+                self.take_apart(node)
+            self.hooked.update([(id(place[0]), place[1]) for index in called if (place := node.edges[index]) is not None])
+
+    def hooked_value(self, hooks: Mapping[int, Callable[[Any], Any]], g: Any) -> Any:
+        """The gradient `g` after the hooks, which see Tensors, whatever the mode; one that returns a value replaces it.
+
+        Raises TypeError for a value that is no Tensor, RuntimeError for one of another shape or dtype."""
+        value = g if self.tensors else self.wrap(g)
+        array = value._array
+        self.sink.handed[id(array)] = array
+        last = hooks.get(RETAIN)
+        ordered = [hook for key, hook in hooks.items() if key != RETAIN]
+        previous, inside = state.grad_enabled, read_errors()
+        try:
+            state.grad_enabled = self.create_graph
+            write_errors(self.errors)
+            for hook in ordered if last is None else [*ordered, last]:
+                result = hook(value)
+                if result is not None:
+                    _check_replacement(hook, result, array)
+                    value = result
+        finally:
+            state.grad_enabled = previous
+            write_errors(inside)
+        self.sink.handed[id(value._array)] = value._array
+        return value if self.tensors else value._array
+
+
+def _check_replacement(hook: Any, result: Any, array: Any) -> None:
+    """Raises for what cannot take the place of a gradient with this array."""
+    name = getattr(hook, "__name__", repr(hook))
+    given = getattr(result, "_array", None)
+    if given is None:
+        raise TypeError(
+            f"backward(): the hook {name} returned a {type(result).__name__}; expected a Tensor, or None to keep the gradient"
+        )
+    if given.shape != array.shape:
+        raise RuntimeError(
+            f"backward(): the hook {name} has changed the size of the gradient: it is {list(array.shape)}, the hook returned "
+            f"{list(given.shape)}"
+        )
+    if given.dtype != array.dtype:
+        raise RuntimeError(
+            f"backward(): the hook {name} has changed the type of the gradient: it is {array.dtype}, the hook returned {given.dtype}; "
+            "convert it back with .to()"
+        )
 
 
 def run_backward(
-    roots: Sequence[tuple[Any, int]],
+    roots: Sequence[Place],
     cotangents: Sequence[Any],
     sink: GradientSink,
     *,
@@ -178,37 +290,25 @@ def run_backward(
     create_graph: bool,
     wrap: Callable[[Any], Any],
 ) -> None:
-    """Propagate `cotangents` (Tensors) from `roots` (edges) to the leaves and the wanted values of `sink`.
+    """Propagate `cotangents` (Tensors) from `roots` to the leaves and the wanted values of `sink`.
 
     wrap makes a Tensor of an array, for hooks.  Raises RuntimeError where the graph was freed or a saved value was changed in place."""
     recording = state.top is not state.base
-    tensors = create_graph or recording
     if recording:
         state.top.note("backward", _reachable(roots))
-    allowed = _needed(roots, sink.wanted) if sink.leaf is None else None
-    work = _Pass(sink, allowed, retain_graph, tensors, recording, wrap)
-    previous_grad, previous_top = state.grad_enabled, state.top
-    state.grad_enabled = create_graph
-    try:
-        if tensors:
+    work = _Pass(roots, sink, retain_graph, create_graph, recording, wrap)
+    for g in cotangents:
+        sink.handed[id(g._array)] = g._array
+    if work.tensors:
+        previous = state.grad_enabled
+        try:
+            state.grad_enabled = create_graph
             work.run(roots, cotangents)
-        else:
-            state.top = _ARRAYS
-            with np.errstate(all="ignore"):
-                work.run(roots, [g._array for g in cotangents])
-    finally:
-        state.grad_enabled, state.top = previous_grad, previous_top
-
-
-def _run_hooks(hooks: Any, g: Any, tensors: bool, wrap: Callable[[Any], Any]) -> Any:
-    """Hooks see Tensors, whatever the mode; one that returns a value replaces the gradient."""
-    value = g if tensors else wrap(g)
-    previous, state.top = state.top, state.top if tensors else state.base
-    try:
-        for hook in list(hooks):
-            result = hook(value)
-            if result is not None:
-                value = result
-    finally:
-        state.top = previous
-    return value if tensors else value._array
+        finally:
+            state.grad_enabled = previous
+    else:
+        try:
+            write_errors(QUIET)
+            work.run(roots, [g._array for g in cotangents])
+        finally:
+            write_errors(work.errors)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tracejit.core.interpreter import state
+from tracejit.core.interrupts import covers_its_entry
 
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 
@@ -22,22 +23,30 @@ class _GradMode:
     _mode = True
 
     def __init__(self) -> None:
-        self._previous: list[bool] = []
+        self._previous: Any = ()  # (mode, what it was before): a stack of pairs, which one assignment pops
 
     def __enter__(self) -> None:
-        self._previous.append(state.grad_enabled)
+        self._previous = state.grad_enabled, self._previous
         state.grad_enabled = self._mode
 
+    @covers_its_entry
     def __exit__(self, *exception: object) -> None:
-        state.grad_enabled = self._previous.pop()
+        try:
+            del exception
+        finally:
+            state.grad_enabled, self._previous = self._previous
 
     def __call__(self, function: F) -> F:
         mode = self._mode
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with set_grad_enabled(mode):
+            previous = state.grad_enabled
+            try:
+                state.grad_enabled = mode
                 return function(*args, **kwargs)
+            finally:
+                state.grad_enabled = previous
 
         return wrapper  # type: ignore[return-value]
 
@@ -75,7 +84,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801
         state.grad_enabled = self._mode
 
     def __enter__(self) -> None:
-        self._previous.append(self._before)
+        self._previous = self._before, self._previous
         state.grad_enabled = self._mode
 
     def __call__(self, function: F) -> F:

@@ -18,13 +18,29 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.reduce import sum_to
 
-__all__ = ["AccumulateGrad", "Node", "OpNode", "Storage", "edge_of", "is_freed", "mark_written"]
+__all__ = [
+    "RETAIN",
+    "AccumulateGrad",
+    "Node",
+    "OpNode",
+    "SelectiveNode",
+    "Storage",
+    "edge_of",
+    "install",
+    "is_freed",
+    "make_tensor",
+    "mark_written",
+    "move_retained",
+]  # fmt: skip
 
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
 NOTHING_SAVED: tuple[Any, ...] = (None,)
+RETAIN = -1
+"""The key, among the hooks of a value, of what `retain_grad()` does: it comes last, and goes with its tensor."""
 
 
 class Storage:
@@ -52,7 +68,16 @@ def mark_written(storages: Iterable[Storage]) -> None:
 def edge_of(tensor: Any) -> tuple[Any, int]:
     """Where the gradient of `tensor` goes: (node, output position), or (leaf tensor, 0)."""
     node = tensor._node
-    return (tensor, 0) if node is None else (node, tensor._index)
+    return (tensor, 0) if node is None else node.place(tensor._index)
+
+
+def move_retained(tensor: Any, node: Node) -> None:
+    """`tensor` is about to be output 0 of `node`, since it was changed in place: what keeps its gradient goes with it."""
+    if tensor._node is not None:
+        before, index = edge_of(tensor)
+        keep = (before.hooks or {}).get(index, {}).pop(RETAIN, None)
+        if keep is not None:
+            node.hooks = {0: {RETAIN: keep}}
 
 
 class Node:
@@ -60,12 +85,13 @@ class Node:
 
     __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence")
     is_selective: ClassVar[bool] = False
-    """Whether it stands for several steps, of which a pass to chosen values enters some."""
+    """Whether it is a SelectiveNode."""
 
     count: int
     edges: tuple[tuple[Any, int] | None, ...]
     needs: tuple[bool, ...]
     hooks: dict[int, dict[int, Callable[[Any], Any]]] | None
+    sequence: float
 
     def __init__(self, edges: tuple[tuple[Any, int] | None, ...], count: int = 1) -> None:
         self.edges = edges
@@ -96,19 +122,44 @@ class Node:
         (double backward, recording)."""
         raise NotImplementedError(type(self).__name__)
 
-    def backward_to(self, wanted: tuple[bool, ...] | None, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
-        """The same, when only the edges in `wanted` lead to a value that was asked for.  Called where `is_selective`."""
-        return self.backward(cotangents, tensors)
-
-    def check_watched(self, outputs: Iterable[int], cotangents: Sequence[Any]) -> None:
-        """Raises RuntimeError where the gradients at these outputs, which someone wants to see, are more than `cotangents`.  Called where
-        `is_selective`."""
+    def place(self, index: int) -> tuple[Node, int]:
+        """Where the gradient of output `index` is added up."""
+        return self, index
 
     def release(self) -> None:
         """Drop the values that the last `backward` used; another one that needs them then raises."""
 
     def __repr__(self) -> str:
         return f"<{self.name} at {id(self):#x}>"
+
+
+class SelectiveNode(Node):
+    """A node that stands for several steps of eager mode's tape, of which a pass enters some.  A pass goes through it in one step
+    where that does what those would do.  Where it does not, the node is expanded: from then on it hands what arrives at output i on
+    to `edges[i]`, a place on a tape of those steps."""
+
+    __slots__ = ()
+    is_selective = True
+
+    @property
+    def expanded(self) -> bool:
+        """Whether it hands on what it receives."""
+        raise NotImplementedError(type(self).__name__)
+
+    def is_exact(self, cotangents: Sequence[Any], watched: Sequence[int], wanted: tuple[bool, ...] | None) -> bool:
+        """Whether `backward_to` does what the steps would, when someone sees what arrives at the outputs `watched`."""
+        raise NotImplementedError(type(self).__name__)
+
+    def backward_to(
+        self, wanted: tuple[bool, ...] | None, cotangents: Sequence[Any], retain: bool
+    ) -> Iterable[tuple[tuple[Any, int] | None, Any]]:
+        """`backward` on arrays, where it is exact, for at least those edges that are `wanted` (None for all): (edge, gradient) in the
+        order in which the steps hand them on.  Unless `retain`, what the steps would release is released."""
+        raise NotImplementedError(type(self).__name__)
+
+    def expand(self) -> None:
+        """Become a node that hands on.  The steps have sequence numbers between those of this node and of the one before."""
+        raise NotImplementedError(type(self).__name__)
 
 
 class AccumulateGrad:
@@ -152,9 +203,9 @@ FREED = (
 )
 
 
-def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int | None) -> RuntimeError:
-    """The error for a saved value whose contents changed.  expected: None if all that is known is that it was an earlier version."""
-    earlier = "an earlier version" if expected is None else f"version {expected}"
+def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int) -> RuntimeError:
+    """The error for a saved value whose contents changed.  expected: negative if all that is known is that it was an earlier version."""
+    earlier = "an earlier version" if expected < 0 else f"version {expected}"
     return RuntimeError(
         f"backward(): one of the variables needed for gradient computation has been modified by an inplace operation: {what} of {name}, "
         f"of shape {list(shape)}, is at version {actual}; expected {earlier}. "
@@ -237,11 +288,16 @@ class OpNode(Node):
 
     def _check(self) -> None:
         for tensor, version in self.saved:
-            if (storage := tensor._storage) is not None and storage.version != version:
+            storage = tensor._storage
+            if storage is not None and storage.version != version and self._holds(tensor._array):
                 raise changed_in_place(self.op.name, "an operand", tensor._array.shape, storage.version, version)
         for storage, version in self.storages:
             if storage.version != version:
                 raise changed_in_place(self.op.name, "the result", self.out_meta[0], storage.version, version)
+
+    def _holds(self, array: Any) -> bool:
+        """Whether this is an array that was saved, and not one that was put in its place (`x.data = ...`) since."""
+        return any(a is array for a in self.inputs)
 
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
         if self.freed:
@@ -263,8 +319,9 @@ class OpNode(Node):
     def tensor_context(self) -> VjpContext:
         """The context over Tensors, through which gradients flow again."""
         tensors = iter([t for t, _ in self.saved])
-        inputs = tuple([next(tensors) if isinstance(a, ndarray) else a for a in self.inputs])
-        outputs = tuple([None if a is None else _REVIVE[0](a, self, i) for i, a in enumerate(self.outputs)])
+        storages = iter([s for s, _ in self.storages])
+        inputs = tuple([_with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])
+        outputs = tuple([None if a is None else make_tensor(a, (self, i), next(storages)) for i, a in enumerate(self.outputs)])
         return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes)
 
     def release(self) -> None:
@@ -274,5 +331,22 @@ class OpNode(Node):
             self.saved = self.storages = ()
 
 
-_REVIVE: list[Callable[[Any, OpNode, int], Any]] = []
-"""Makes the Tensor of a saved output again: (array, node, position).  Installed by tensor/eager.py."""
+def _with_contents(tensor: Any, array: Any) -> Any:
+    """`tensor` with the contents that it had when it was saved: itself, unless other memory was put in their place."""
+    if tensor._array is array:
+        return tensor
+    place = (OpNode(clone, (tensor,), (array,), {}, (True,), (array,)), 0) if tensor._requires_grad else None
+    return make_tensor(array, place, None)
+
+
+_MAKE: list[Callable[[Any, tuple[Node | None, int] | None, Storage | None], Any]] = []
+
+
+def make_tensor(array: Any, place: tuple[Node | None, int] | None, storage: Storage | None) -> Any:
+    """A Tensor of `array`, at its place on the tape; (None, 0) is that of a leaf, None no place."""
+    return _MAKE[0](array, place, storage)
+
+
+def install(make: Callable[[Any, tuple[Node | None, int] | None, Storage | None], Any]) -> None:
+    """Tell what `make_tensor` does; called once, by tensor/eager.py."""
+    _MAKE[:] = [make]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import Node
-from tracejit.core.interpreter import bind
 from tracejit.core.op import Op
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.elementwise.comparison import where
@@ -28,7 +27,7 @@ Chain = tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
 def apply_chain(root: Any, chain: Chain) -> Any:
     """The view of `root` that `chain` describes."""
     for op, operands, attributes in chain:
-        root = bind(op, (root, *operands), attributes)
+        root = op.of(root, *operands, **attributes)
     return root
 
 
@@ -40,9 +39,9 @@ def without(root: Any, chain: Chain) -> Any:
         for op, operands, attributes in chain:
             hole = op.evaluate(hole, *operands, **attributes)
         hole[...] = False
-        return where(constant(array=ArrayConstant(outside)), root, 0.0)
+        return where.of(constant.beside(root, array=ArrayConstant(outside)), root, 0.0)
     under = apply_chain(root, chain)
-    return put_back(root, chain, full(0.0, shape=tuple(under.shape), dtype=under.dtype))
+    return put_back(root, chain, full.beside(root, 0.0, shape=tuple(under.shape), dtype=under.dtype))
 
 
 def put_back(root: Any, chain: Chain, value: Any) -> Any:
@@ -50,18 +49,18 @@ def put_back(root: Any, chain: Chain, value: Any) -> Any:
     if not chain:
         return value
     op, operands, attributes = chain[0]
-    inner = put_back(bind(op, (root, *operands), attributes), chain[1:], value)
+    inner = put_back(op.of(root, *operands, **attributes), chain[1:], value)
     if op is views.reshape:
-        return views.reshape(inner, shape=tuple(root.shape))
+        return views.reshape.of(inner, shape=tuple(root.shape))
     if op is views.permute:
         dims = attributes["dims"]
-        return views.permute(inner, dims=tuple(dims.index(i) for i in range(len(dims))))
+        return views.permute.of(inner, dims=tuple(dims.index(i) for i in range(len(dims))))
     if op is views.slice_:
-        return views.slice_scatter(root, inner, **attributes)
+        return views.slice_scatter.of(root, inner, **attributes)
     if op is views.select:
-        return views.select_scatter(root, inner, *operands, **attributes)
+        return views.select_scatter.of(root, inner, *operands, **attributes)
     assert op is views.diagonal, op.name
-    return views.diagonal_scatter(root, inner, **attributes)
+    return views.diagonal_scatter.of(root, inner, **attributes)
 
 
 class ViewWriteNode(Node):

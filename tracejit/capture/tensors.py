@@ -21,6 +21,7 @@ from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plai
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import promote
 from tracejit.ir.graph import Literal, Node, Operand
@@ -50,7 +51,6 @@ class RecordingInterpreter(Interpreter):
         self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
         self.scalars: dict[str, int] = {}  # prologue variable -> value id
         self.requires_grad: set[int] = set()
-        self._plain_writes: set[int] = set()  # outputs of writes that no gradient flows through, whatever the tensor requires
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         recorder.values = self.values
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
@@ -92,9 +92,19 @@ class RecordingInterpreter(Interpreter):
                 self.inputs[value] = tensor
             elif tensor._node is not None:  # a saved output that the tape made a tensor again
                 value = self._by_tape.get((id(tensor._node), tensor._index))
-        elif tensor._requires_grad and value not in self._plain_writes:
-            self.requires_grad.add(value)
         return value
+
+    def _become_leaf(self, tensor: Tensor, requires: bool) -> None:
+        """A tensor of the program's own begins, or ends, to be a leaf that requires grad.  What it was computed from gets no gradient
+        by way of it: from here on it is a value of its own."""
+        value = self.values[id(tensor)]
+        made = next((node for node in reversed(self.nodes) if value in node.outputs), None)
+        if made is None or made.op.kind is not Kind.CREATION:
+            self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        if requires:
+            self.requires_grad.add(self.values[id(tensor)])
+        else:
+            self.requires_grad.discard(self.values[id(tensor)])
 
     def _scalar(self, number: SymbolicNumber, bounds: tuple[int, int]) -> Operand:
         """A number as an operand of an operation that takes integers within `bounds`; one outside them is guarded by its value."""
@@ -134,7 +144,7 @@ class RecordingInterpreter(Interpreter):
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         attributes = {k: _attribute(v) for k, v in attributes.items()}
-        operands = tuple([x if x is None or type(x) in _OPERANDS else _plain_number(x) for x in operands])
+        operands = tuple(map(settled, operands))
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, operands)
         if op.kind is Kind.RANDOM:
@@ -159,7 +169,6 @@ class RecordingInterpreter(Interpreter):
         if not recorder.stopped:
             self._append(op, operands, recorded, attributes, result)
             if is_plain_write:
-                self._plain_writes.add(self.values[id(result)])
                 self.requires_grad.discard(self.values[id(result)])
         return result
 
@@ -248,8 +257,7 @@ class RecordingInterpreter(Interpreter):
         elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
             tensor = details[0]
             recorder.keep.append(tensor)
-            if not tensor._requires_grad:  # it is about to be switched on
-                self.requires_grad.add(self.values[id(tensor)])
+            self._become_leaf(tensor, not tensor._requires_grad)
         else:
             recorder.stop("tensor_state", event)
 

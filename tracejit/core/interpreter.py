@@ -1,28 +1,30 @@
 """The door: `bind`, and the stack of interpreters behind it.
 
 Every operation of the library passes `bind(op, operands, attributes)`.  The innermost interpreter of the calling thread gives
-it its meaning: eager evaluation with a tape (tensor/eager.py), recording on top of it (capture/), graph building with abstract
-values (ir/).  Higher layers push interpreters here; this module knows none of them.
+it its meaning: eager evaluation with a tape (tensor/eager.py), recording on top of it (capture/).  Higher layers push interpreters here;
+this module knows none of them.  Abstract values (ir/) belong to an interpreter of their own, whatever the thread does.
 
-Operands are Tensors, Python scalars (weakly typed), None for an absent optional operand, or, while a plain backward pass
-runs, bare NumPy arrays: rules written with ops and Python operators then run at NumPy's own speed.  Attributes are hashable.
+Operands are Tensors, abstract values, Python scalars (weakly typed) or None for an absent optional operand.  Attributes are hashable.
 
 Interpreters also see the few state changes that are no operation: gradients of leaves read and written, values taken out of
 tensors, grad mode switched.
+
+Exceptions may come at any time: a signal handler raises them, CPython runs it when a function is entered, after a call and where a loop
+goes round, and at these points only does it let another thread go on.  So assignments in a row, without a call, are one step; and those
+that begin a `finally` are made.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from tracejit.core.floating import quiet_runner
-from tracejit.core.locks import lock_held_over_forks
+from tracejit.core.interrupts import covers_its_entry
 
-__all__ = ["Interpreter", "State", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
+__all__ = ["Abstract", "Interpreter", "State", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
 
 
 class Interpreter:
@@ -51,16 +53,24 @@ class Interpreter:
         """Something happened that a recording cannot hold (hook registered, seed set, graph freed ...)."""
 
 
+class Abstract:
+    """A value without contents; `interpreter` gives operations on it their meaning."""
+
+    __slots__ = ("interpreter",)
+
+    interpreter: Interpreter
+
+
 class State(threading.local):
     """Per-thread state of the door.
 
-    `top` is the innermost interpreter; `quietly(function, *operands)` evaluates without floating-point warnings."""
+    `top` is the innermost interpreter; `grad_enabled` whether operations go on the tape; `run_quietly` see core/floating.py."""
 
     def __init__(self) -> None:
         self.base = _BASE[0]
         self.top: Interpreter = self.base
         self.grad_enabled = True
-        self.quietly = quiet_runner()
+        self.run_quietly = quiet_runner()
 
 
 _BASE: list[Interpreter] = [Interpreter()]
@@ -81,7 +91,6 @@ def bind(op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> A
 
 pushed_anywhere = [0]
 """How many interpreters are pushed, in all threads: where it is 0, every thread runs eagerly (cheaper to ask than `state`)."""
-_pushing = lock_held_over_forks()
 
 
 def _forked() -> None:
@@ -94,15 +103,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-@contextmanager
-def pushed(interpreter: Interpreter) -> Iterator[Interpreter]:
-    """Make `interpreter` the innermost one of this thread."""
-    with _pushing:
+class pushed:  # noqa: N801  (a context manager)
+    """`with pushed(interpreter):` makes it the innermost one of this thread.  For one use."""
+
+    __slots__ = ("_interpreter", "_previous")
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+
+    def __enter__(self) -> Interpreter:
+        interpreter = self._interpreter
+        self._previous = state.top
         pushed_anywhere[0] += 1
-    previous, state.top = state.top, interpreter
-    try:
-        yield interpreter
-    finally:
-        state.top = previous
-        with _pushing:
+        state.top = interpreter
+        return interpreter
+
+    @covers_its_entry
+    def __exit__(self, *exception: object) -> None:
+        try:
+            del exception
+        finally:
+            state.top = self._previous
             pushed_anywhere[0] -= 1

@@ -11,8 +11,11 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tracejit.core.aval import Aval
-from tracejit.core.interpreter import bind
+from tracejit.core.interpreter import Abstract, state
+from tracejit.core.numbers import PLAIN
 
 __all__ = ["REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
 
@@ -78,6 +81,7 @@ class VjpContext:
 
 VjpRule = Callable[..., Any]
 REGISTRY: dict[str, Op] = {}
+_ARRAYS = (np.ndarray, np.generic)
 
 
 class Op:
@@ -96,6 +100,7 @@ class Op:
         "infer",
         "is_checked",
         "is_plain",
+        "is_silent",
         "keeps_dtype",
         "kind",
         "lowering",
@@ -108,6 +113,7 @@ class Op:
         "saved_plans",
         "saves",
         "traits",
+        "ufunc",
         "vjp_rule",
     )
 
@@ -125,6 +131,8 @@ class Op:
         samples: Callable[[], Iterable[Any]] | None = None,
         multiple: bool = False,
         traits: Iterable[str] = (),
+        doc: str | None = None,
+        ufunc: Callable[..., Any] | None = None,
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"the primitive {name!r} is declared twice")
@@ -142,6 +150,8 @@ class Op:
         self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
         # On other data it raises, or its result has another shape: a program leaves there, and never drops the node.
         self.may_exit = not self.traits.isdisjoint(("raises", "dynamic shape"))
+        self.ufunc = ufunc  # a function of C's that does the same on floating-point operands
+        self.is_silent = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) and "casts" not in self.traits  # it computes no numbers
         self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
             kind is Kind.ELEMENTWISE
             and not multiple
@@ -149,7 +159,7 @@ class Op:
             and "condition first" not in self.traits
         )
         self.keeps_dtype = promotion is not Promotion.NONE  # operands have the dtype of a floating-point output (cast's do not)
-        self.doc = evaluate.__doc__
+        self.doc = doc or evaluate.__doc__
         self.vjp_rule: VjpRule | None = None
         self.saves: tuple[str, ...] = ()
         self.saved_plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
@@ -162,7 +172,23 @@ class Op:
         return _lookup, (self.name,)
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        return bind(self, operands, attributes)
+        return state.top.bind(self, operands, attributes)
+
+    def of(self, *operands: Any, **attributes: Any) -> Any:
+        """The primitive of values of any kind, as rules apply it: evaluated on bare arrays, bound by the interpreter of abstract values,
+        and by that of the thread on Tensors.  The first operand that is no number says which."""
+        for x in operands:
+            if isinstance(x, _ARRAYS):
+                return self.evaluate(*operands, **attributes)
+            if type(x) not in PLAIN and x is not None:
+                return (x.interpreter if isinstance(x, Abstract) else state.top).bind(self, operands, attributes)
+        raise TypeError(f"{self.name}: none of {operands} says of what kind the result is; use beside()")
+
+    def beside(self, reference: Any, *operands: Any, **attributes: Any) -> Any:
+        """The same where no operand is a tensor (zeros, masks): a value of the kind of `reference`."""
+        if isinstance(reference, _ARRAYS):
+            return self.evaluate(*operands, **attributes)
+        return (reference.interpreter if isinstance(reference, Abstract) else state.top).bind(self, operands, attributes)
 
     def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
         """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2:` for all from the

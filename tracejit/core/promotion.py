@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import dtypes
-from tracejit.core.interpreter import bind
+from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Op, Promotion
 
 __all__ = ["common_dtype", "promote"]
@@ -26,8 +28,8 @@ def common_dtype(operands: tuple[Any, ...], promotion: Promotion = Promotion.COM
     for x in operands:
         if x is None:
             continue
-        if isinstance(x, _SCALARS):
-            kind = dtypes.of_scalar(x)
+        if isinstance(x, (bool, int, float, np.generic)):
+            kind = dtypes.of_scalar(settled(x))
             scalar = kind if scalar is None else dtypes.promote_types(scalar, kind)
         elif x.ndim:
             dimensioned = x.dtype if dimensioned is None else dtypes.promote_types(dimensioned, x.dtype)
@@ -53,5 +55,5 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         return operands
     cast = REGISTRY["cast"]
     return operands[:first] + tuple(
-        x if x is None or isinstance(x, _SCALARS) or x.dtype is target else bind(cast, (x,), {"dtype": target}) for x in part
+        x if x is None or isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tracejit.core.numbers import settled
+
 __all__ = [
     "Dim",
     "broadcast",
@@ -97,6 +99,8 @@ def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...
 
 def normalise_dim(operation: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
+    if type(dim) is not int:
+        dim = settled(dim)
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(
@@ -109,7 +113,7 @@ def normalise_dims(operation: str, dim: int | Sequence[int] | None, ndim: int) -
     """Sorted distinct dimensions; all of them for None or an empty sequence."""
     if dim is None:
         return tuple(range(ndim))
-    if isinstance(dim, int):
+    if isinstance(dim, int) or isinstance(dim := settled(dim), int):
         return (normalise_dim(operation, dim, ndim),) if ndim else (normalise_dim(operation, dim, 0),)[:0]
     if not dim:
         return tuple(range(ndim))

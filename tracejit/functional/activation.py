@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise import mathematics
@@ -150,11 +151,13 @@ def hardswish(input: Any, inplace: bool = False) -> Any:
 
 def hardshrink(input: Any, lambd: float = 0.5) -> Any:
     """0 where |input| <= lambd, input elsewhere."""
+    lambd = settled(lambd)
     return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
 def softshrink(input: Any, lambd: float = 0.5) -> Any:
     """input moved towards 0 by lambd, and 0 where |input| <= lambd.  Raises RuntimeError for negative lambd."""
+    lambd = settled(lambd)
     if lambd < 0:
         raise RuntimeError(f"softshrink(): lambd must be greater or equal to 0, got {lambd}")
     return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops.creation import ArrayConstant, constant
@@ -41,6 +42,7 @@ def interpolate(
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate(): exactly one of size and scale_factor should be defined")
     spatial = tuple(input.shape[2:])
+    size, scale_factor = settled(size), settled(scale_factor)
     if size is not None:
         target = (size,) * rank if isinstance(size, int) else tuple(size)
         steps = tuple(n / t if t else 0.0 for n, t in zip(spatial, target, strict=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import product
 from tracejit.ops import reduce as primitives
 
@@ -40,6 +41,7 @@ def reduced(name: str, loss: Any, reduction: str) -> Any:
 
 def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
     """The dimensions of `normalized_shape` in `input`.  Raises RuntimeError where the sizes differ."""
+    normalized_shape = settled(normalized_shape)
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape:
         raise RuntimeError(f"{name}(): expected normalized_shape to have at least one dimension, got []")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import ScalarAval
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
@@ -64,7 +64,7 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """What `interpret` does, on inputs that are known to fit.  Raises NodeFailed."""
-    outputs: tuple[Any, ...] = quiet_runner()(_run_nodes, graph, inputs)
+    outputs: tuple[Any, ...] = quietly(_run_nodes, graph, inputs)
     return outputs
 
 

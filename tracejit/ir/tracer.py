@@ -15,7 +15,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.interpreter import Interpreter, bind, pushed, state
+from tracejit.core.interpreter import Abstract, Interpreter, pushed, state
 from tracejit.core.op import REGISTRY, Kind, Op, Promotion
 from tracejit.core.promotion import common_dtype, promote
 from tracejit.ir.builder import GraphBuilder
@@ -26,22 +26,23 @@ __all__ = ["ScalarTracer", "Tracer", "TracingInterpreter", "trace"]
 
 def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     def forward(self: Any, other: Any) -> Any:
-        return bind(REGISTRY[name], (self, other), {})
+        return self.interpreter.bind(REGISTRY[name], (self, other), {})
 
     def reflected(self: Any, other: Any) -> Any:
-        return bind(REGISTRY[name], (other, self), {})
+        return self.interpreter.bind(REGISTRY[name], (other, self), {})
 
     return forward, reflected
 
 
-class Tracer:
-    """A value of a graph under construction.  `aval` is its shape and dtype, `id` its name in the graph; `weak`: it stands for a
-    Python number, so it does not take part in promotion."""
+class Tracer(Abstract):
+    """A value of a graph under construction, which `interpreter` builds.  `aval` is its shape and dtype, `id` its name in the graph;
+    `weak`: it stands for a Python number, so it does not take part in promotion."""
 
     __slots__ = ("aval", "id", "weak")
     __array_ufunc__ = None  # NumPy arrays leave binary operators to the methods below
 
-    def __init__(self, id: int, aval: Any, weak: bool = False) -> None:
+    def __init__(self, interpreter: Interpreter, id: int, aval: Any, weak: bool = False) -> None:
+        self.interpreter = interpreter
         self.id = id
         self.aval = aval
         self.weak = weak
@@ -87,7 +88,7 @@ class Tracer:
         bits = any(isinstance(x, Tracer) and x.dtype is not dtypes.bool_ for x in operands) or any(
             type(x) is int for x in operands
         )
-        return bind(REGISTRY[("bitwise_" if bits else "logical_") + name], operands, {})
+        return self.interpreter.bind(REGISTRY[("bitwise_" if bits else "logical_") + name], operands, {})
 
     def __and__(self, other: Any) -> Any:
         return self._logic("and", (self, other))
@@ -108,7 +109,7 @@ class Tracer:
         return self._logic("xor", (other, self))
 
     def __neg__(self) -> Any:
-        return bind(REGISTRY["neg"], (self,), {})
+        return self.interpreter.bind(REGISTRY["neg"], (self,), {})
 
     def __invert__(self) -> Any:
         return self._logic("not", (self,))
@@ -156,14 +157,14 @@ class TracingInterpreter(Interpreter):
             if any(isinstance(x, Tracer) and x.id in marked for x in operands):
                 marked.update(v for v in ids if _differentiable(avals[v]))
         if op.multiple:
-            return tuple(Tracer(v, avals[v]) for v in ids)
-        return Tracer(ids[0], avals[ids[0]], weak)
+            return tuple(Tracer(self, v, avals[v]) for v in ids)
+        return Tracer(self, ids[0], avals[ids[0]], weak)
 
     def _lift(self, x: Any) -> Any:
         """A bare array becomes a constant of the graph."""
         if isinstance(x, np.ndarray | np.generic):
             value = self.builder.constant(np.array(x))
-            return Tracer(value, self.builder.avals[value])
+            return Tracer(self, value, self.builder.avals[value])
         return x
 
     def _settle(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
@@ -184,7 +185,7 @@ class TracingInterpreter(Interpreter):
                 if not _is_weak(x)
                 else x
                 if type(x) is ScalarTracer or i < first or x.dtype is target
-                else bind(cast, (x,), {"dtype": target})
+                else self.bind(cast, (x,), {"dtype": target})
                 for i, (x, y) in enumerate(zip(operands, promoted, strict=True))
             ), False
         kinds = [x.dtype if isinstance(x, Tracer) else _SCALAR_DTYPES[type(x)] for x in operands if x is not None]
@@ -193,7 +194,7 @@ class TracingInterpreter(Interpreter):
             target = dtypes.float64
         cast = REGISTRY["cast"]
         return tuple(
-            bind(cast, (x,), {"dtype": target})
+            self.bind(cast, (x,), {"dtype": target})
             if isinstance(x, Tracer) and (type(x) is ScalarTracer or x.dtype is not target)
             else x
             for x in operands
@@ -235,7 +236,9 @@ def trace(function: Callable[..., Any], avals: Iterable[Aval | ScalarAval], requ
     """The graph of `function` called with one tracer per aval.  It returns a tracer, number or None, or a tuple of them."""
     builder = GraphBuilder()
     interpreter = TracingInterpreter(builder, track=any(requires_grad))
-    arguments = [(ScalarTracer if isinstance(aval, ScalarAval) else Tracer)(builder.input(aval), aval) for aval in avals]
+    arguments = [
+        (ScalarTracer if isinstance(aval, ScalarAval) else Tracer)(interpreter, builder.input(aval), aval) for aval in avals
+    ]
     builder.requires_grad.update(x.id for x, needs in zip(arguments, requires_grad, strict=False) if needs)
     with pushed(interpreter):
         result = function(*arguments)

@@ -38,9 +38,10 @@ def _(c: Any, g: Any) -> Any:
     return None
 
 
-def zero_gradient(c: Any, i: int) -> Any:
-    """Zeros for operand `i` of a function that is constant almost everywhere; None where they are not needed."""
-    return full(0.0, shape=c.avals[i].shape, dtype=c.avals[i].dtype) if c.needs[i] else None
+def zero_gradient(c: Any, g: Any, i: int) -> Any:
+    """Zeros, of the kind of the cotangent `g`, for operand `i` of a function that is constant almost everywhere; None where they are not
+    needed."""
+    return full.beside(g, 0.0, shape=c.avals[i].shape, dtype=c.avals[i].dtype) if c.needs[i] else None
 
 
 def _arange_rule(start: Any, step: Any, length: int, dtype: DType) -> Aval:

@@ -68,11 +68,14 @@ def elementwise(
     rule: Callable[..., Aval] | None = None,
     traits: Iterable[str] = (),
     samples: Callable[[], Iterable[Any]] | None = None,
+    ufunc: Callable[..., Any] | None = None,
+    evaluates: bool = False,
 ) -> Callable[[Body], Op]:
     """A primitive whose output element depends on one element of each operand.
 
     `lowering(b, *operands, **attributes)` gives the scalar meaning over an expression builder; `result` is the output dtype
-    where it is not the dtype computed in."""
+    where it is not the dtype computed in.  `ufunc` is the function of NumPy or SciPy that evaluates it: on floating-point operands only
+    where the body `evaluates` too; else on all, and the body is nothing but the docstring."""
 
     def declare(body: Body) -> Op:
         op_name = name or body.__name__.rstrip("_")
@@ -80,12 +83,14 @@ def elementwise(
         return Op(
             op_name,
             Kind.ELEMENTWISE,
-            body,
+            body if ufunc is None or evaluates else ufunc,
             shape_rule=rule or _elementwise_rule(op_name, result, skip),
             promotion=promotion,
             lowering=lowering,
             traits=traits,
             samples=samples,
+            doc=body.__doc__,
+            ufunc=ufunc,
         )
 
     return declare
@@ -143,14 +148,15 @@ def custom(
     traits: Iterable[str] = (),
     samples: Callable[[], Iterable[Any]] | None = None,
     lowering: Callable[..., Any] | None = None,
+    ufunc: Callable[..., Any] | None = None,
 ) -> Callable[[Body], Op]:
-    """Any other primitive, with its shape rule given."""
+    """Any other primitive, with its shape rule given.  `ufunc`: as for `elementwise`."""
 
     def declare(body: Body) -> Op:
         return Op(
             name or body.__name__.rstrip("_"),
             kind,
-            body,
+            body if ufunc is None else ufunc,
             shape_rule=rule,
             effect=effect,
             promotion=promotion,
@@ -158,6 +164,8 @@ def custom(
             traits=traits,
             samples=samples,
             lowering=lowering,
+            doc=body.__doc__,
+            ufunc=ufunc,
         )
 
     return declare

@@ -82,7 +82,7 @@ def inv(x: Any) -> Any:
 @inv.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
     transposed = transpose_matrix(c.outputs[0])
-    return -matmul(transposed, matmul(g, transposed))
+    return -matmul.of(transposed, matmul.of(g, transposed))
 
 
 def _solve_rule(a: Aval, b: Aval) -> Aval:
@@ -107,8 +107,8 @@ def solve(a: Any, b: Any) -> Any:
 
 @solve.vjp(saves=("0 out", "0"))
 def _(c: Any, g: Any) -> Any:
-    gb = solve(transpose_matrix(c.inputs[0]), g)
-    ga = sum_to(-matmul(gb, transpose_matrix(c.outputs[0])), c.avals[0].shape) if c.needs[0] else None
+    gb = solve.of(transpose_matrix(c.inputs[0]), g)
+    ga = sum_to(-matmul.of(gb, transpose_matrix(c.outputs[0])), c.avals[0].shape) if c.needs[0] else None
     return ga, sum_to(gb, c.avals[1].shape) if c.needs[1] else None
 
 
@@ -123,7 +123,7 @@ def _triangle(x: Any, upper: bool, diagonal: float = 1.0) -> Any:
 def _constant(weights: Any, like: Any) -> Any:
     """A NumPy matrix as a constant of the dtype of `like`, at whatever level the rule runs."""
     dtype = getattr(like.dtype, "numpy", like.dtype)
-    return constant(array=ArrayConstant(np.ascontiguousarray(weights.astype(dtype))))
+    return constant.beside(like, array=ArrayConstant(np.ascontiguousarray(weights.astype(dtype))))
 
 
 def _triangular_rule(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval:
@@ -161,10 +161,10 @@ def solve_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
 @solve_triangular.vjp(saves=("0 out", "0"))
 def _(c: Any, g: Any) -> Any:
     upper, unit = c.attributes["upper"], c.attributes["unitriangular"]
-    gb = solve_triangular(transpose_matrix(c.inputs[0]), g, upper=not upper, unitriangular=unit)
+    gb = solve_triangular.of(transpose_matrix(c.inputs[0]), g, upper=not upper, unitriangular=unit)
     ga = None
     if c.needs[0]:
-        ga = sum_to(-_triangle(matmul(gb, transpose_matrix(c.outputs[0])), upper, 0.0 if unit else 1.0), c.avals[0].shape)
+        ga = sum_to(-_triangle(matmul.of(gb, transpose_matrix(c.outputs[0])), upper, 0.0 if unit else 1.0), c.avals[0].shape)
     return ga, sum_to(gb, c.avals[1].shape) if c.needs[1] else None
 
 
@@ -181,7 +181,7 @@ def det(x: Any) -> Any:
 
 @det.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
-    return reshape(g, shape=(*g.shape, 1, 1)) * cofactor(c.inputs[0])
+    return reshape.of(g, shape=(*g.shape, 1, 1)) * cofactor.of(c.inputs[0])
 
 
 @custom(Kind.OPAQUE, _square("cofactor"), traits=("raises",), samples=_square_samples())
@@ -198,9 +198,9 @@ def cofactor(x: Any) -> Any:
 @cofactor.vjp(saves="0 out")
 def _(c: Any, g: Any) -> Any:
     (x,), (out,) = c.inputs, c.outputs
-    transposed = transpose_matrix(inv(x))
-    inner = sum_(g * transposed, dims=(len(g.shape) - 2, len(g.shape) - 1), keepdim=True)
-    return inner * out - matmul(out, matmul(transpose_matrix(g), transposed))
+    transposed = transpose_matrix(inv.of(x))
+    inner = sum_.of(g * transposed, dims=(len(g.shape) - 2, len(g.shape) - 1), keepdim=True)
+    return inner * out - matmul.of(out, matmul.of(transpose_matrix(g), transposed))
 
 
 @custom(
@@ -218,9 +218,9 @@ def cholesky(x: Any) -> Any:
 @cholesky.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
     transposed = transpose_matrix(c.outputs[0])
-    inner = _triangle(matmul(transposed, g), False, 0.5)
-    half = solve_triangular(transposed, inner, upper=True, unitriangular=False)
-    full = transpose_matrix(solve_triangular(transposed, transpose_matrix(half), upper=True, unitriangular=False))
+    inner = _triangle(matmul.of(transposed, g), False, 0.5)
+    half = solve_triangular.of(transposed, inner, upper=True, unitriangular=False)
+    full = transpose_matrix(solve_triangular.of(transposed, transpose_matrix(half), upper=True, unitriangular=False))
     return (full + transpose_matrix(full)) * 0.5
 
 
@@ -246,9 +246,9 @@ def svd(x: Any) -> Any:
 def _spread_differences(s: Any) -> Any:
     """1 / (s[j] - s[i]) at (i, j), 0 on the diagonal."""
     n = s.shape[-1]
-    diagonal = eye(rows=n, columns=n, dtype=_dtype_of(s)) != 0
-    differences = reshape(s, shape=(*s.shape[:-1], 1, n)) - reshape(s, shape=(*s.shape, 1))
-    return where(diagonal, 0.0, 1.0 / where(diagonal, 1.0, differences))
+    diagonal = eye.beside(s, rows=n, columns=n, dtype=_dtype_of(s)) != 0
+    differences = reshape.of(s, shape=(*s.shape[:-1], 1, n)) - reshape.of(s, shape=(*s.shape, 1))
+    return where.of(diagonal, 0.0, 1.0 / where.of(diagonal, 1.0, differences))
 
 
 def _dtype_of(x: Any) -> Any:
@@ -259,25 +259,27 @@ def _dtype_of(x: Any) -> Any:
 def _(c: Any, gu: Any, gs: Any, gvh: Any) -> Any:
     u, s, vh = c.outputs
     m, n, k = c.avals[0].shape[-2], c.avals[0].shape[-1], s.shape[-1]
-    row, column = reshape(s, shape=(*s.shape[:-1], 1, k)), reshape(s, shape=(*s.shape, 1))
+    row, column = reshape.of(s, shape=(*s.shape[:-1], 1, k)), reshape.of(s, shape=(*s.shape, 1))
     ut, v = transpose_matrix(u), transpose_matrix(vh)
-    inner = None if gs is None else reshape(gs, shape=(*gs.shape, 1)) * eye(rows=k, columns=k, dtype=c.avals[0].dtype)
+    inner = (
+        None if gs is None else reshape.of(gs, shape=(*gs.shape, 1)) * eye.beside(s, rows=k, columns=k, dtype=c.avals[0].dtype)
+    )
     gaps = None if gu is None and gvh is None else _spread_differences(s * s)
     outside = None
     if gu is not None:
-        turn = matmul(ut, gu)
+        turn = matmul.of(ut, gu)
         part = (turn - transpose_matrix(turn)) * gaps * row
         inner = part if inner is None else inner + part
         if m > k:
-            outside = matmul((gu - matmul(u, turn)) / row, vh)
+            outside = matmul.of((gu - matmul.of(u, turn)) / row, vh)
     if gvh is not None:
-        turn = matmul(vh, transpose_matrix(gvh))
+        turn = matmul.of(vh, transpose_matrix(gvh))
         part = column * ((turn - transpose_matrix(turn)) * gaps)
         inner = part if inner is None else inner + part
         if n > k:
-            rest = matmul(u / row, gvh - matmul(matmul(gvh, v), vh))
+            rest = matmul.of(u / row, gvh - matmul.of(matmul.of(gvh, v), vh))
             outside = rest if outside is None else outside + rest
-    total = matmul(u, matmul(inner, vh))
+    total = matmul.of(u, matmul.of(inner, vh))
     return total if outside is None else total + outside
 
 
@@ -302,11 +304,13 @@ def eigh(x: Any) -> Any:
 def _(c: Any, gw: Any, gv: Any) -> Any:
     w, v = c.outputs
     n = w.shape[-1]
-    inner = None if gw is None else reshape(gw, shape=(*gw.shape, 1)) * eye(rows=n, columns=n, dtype=c.avals[0].dtype)
+    inner = (
+        None if gw is None else reshape.of(gw, shape=(*gw.shape, 1)) * eye.beside(w, rows=n, columns=n, dtype=c.avals[0].dtype)
+    )
     if gv is not None:
-        part = matmul(transpose_matrix(v), gv) * _spread_differences(w)
+        part = matmul.of(transpose_matrix(v), gv) * _spread_differences(w)
         inner = part if inner is None else inner + part
-    total = matmul(v, matmul(inner, transpose_matrix(v)))
+    total = matmul.of(v, matmul.of(inner, transpose_matrix(v)))
     return (total + transpose_matrix(total)) * 0.5
 
 
@@ -336,12 +340,12 @@ def _(c: Any, gq: Any, gr: Any) -> Any:
         raise RuntimeError(
             f"linalg.qr(): the derivative needs at least as many rows as columns, got shape {list(c.avals[0].shape)}"
         )
-    skew = None if gr is None else matmul(r, transpose_matrix(gr))
+    skew = None if gr is None else matmul.of(r, transpose_matrix(gr))
     if gq is not None:
-        turn = matmul(transpose_matrix(gq), q)
+        turn = matmul.of(transpose_matrix(gq), q)
         skew = -turn if skew is None else skew - turn
     lower = _triangle(skew, False, 0.5)
-    inner = matmul(q, lower + transpose_matrix(lower))
+    inner = matmul.of(q, lower + transpose_matrix(lower))
     if gq is not None:
         inner = inner + gq
-    return transpose_matrix(solve_triangular(r, transpose_matrix(inner), upper=True, unitriangular=False))
+    return transpose_matrix(solve_triangular.of(r, transpose_matrix(inner), upper=True, unitriangular=False))

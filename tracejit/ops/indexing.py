@@ -96,9 +96,9 @@ def index(x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
 
 @index.vjp(saves="1:")
 def _(c: Any, g: Any) -> Any:
-    x, n = c.avals[0], len(c.avals)
-    zeros = full(0.0, shape=x.shape, dtype=x.dtype)
-    return (index_put(zeros, g, *c.inputs[1:], dims=c.attributes["dims"], accumulate=True), *(None,) * (n - 1))
+    x, n = c.avals[0], len(c.inputs)
+    zeros = full.beside(g, 0.0, shape=x.shape, dtype=x.dtype)
+    return (index_put.of(zeros, g, *c.inputs[1:], dims=c.attributes["dims"], accumulate=True), *(None,) * (n - 1))
 
 
 def _index_put_rule(base: Aval, value: Aval, *indices: Aval, dims: tuple[int, ...], accumulate: bool) -> Aval:
@@ -138,10 +138,10 @@ def _(c: Any, g: Any) -> Any:
     indices, dims = c.inputs[2:], c.attributes["dims"]
     gbase = gvalue = None
     if c.needs[0]:
-        zero = full(0.0, shape=(), dtype=c.avals[0].dtype)
-        gbase = g if c.attributes["accumulate"] else index_put(g, zero, *indices, dims=dims, accumulate=False)
+        zero = full.beside(g, 0.0, shape=(), dtype=c.avals[0].dtype)
+        gbase = g if c.attributes["accumulate"] else index_put.of(g, zero, *indices, dims=dims, accumulate=False)
     if c.needs[1]:
-        gvalue = sum_to(index(g, *indices, dims=dims), c.avals[1].shape)
+        gvalue = sum_to(index.of(g, *indices, dims=dims), c.avals[1].shape)
     return (gbase, gvalue, *(None,) * len(indices))
 
 
@@ -179,7 +179,7 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
 @index_select.vjp(saves="1")
 def _(c: Any, g: Any) -> Any:
     x = c.avals[0]
-    return index_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
+    return index_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
 def _index_add_rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
@@ -214,7 +214,7 @@ def _(c: Any, g: Any) -> Any:
     return (
         g if c.needs[0] else None,
         None,
-        index_select(g, c.inputs[1], dim=c.attributes["dim"]) if c.needs[2] else None,
+        index_select.of(g, c.inputs[1], dim=c.attributes["dim"]) if c.needs[2] else None,
     )
 
 
@@ -257,7 +257,7 @@ def gather(x: Any, index: Any, dim: int) -> Any:
 @gather.vjp(saves="1")
 def _(c: Any, g: Any) -> Any:
     x = c.avals[0]
-    return scatter_add(full(0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
+    return scatter_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
 def _scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "scatter") -> Aval:
@@ -294,7 +294,7 @@ def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
 def _(c: Any, g: Any) -> Any:
     gsrc = None
     if c.needs[2]:
-        gsrc = gather(g, c.inputs[1], dim=c.attributes["dim"])
+        gsrc = gather.of(g, c.inputs[1], dim=c.attributes["dim"])
         gsrc = _embed(gsrc, c.avals[2].shape, c.avals[2].dtype)
     return g if c.needs[0] else None, None, gsrc
 
@@ -303,7 +303,7 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Zeros of `shape` with `g` in the low corner: src may be larger than index, the rest of it is not used."""
     if g.shape == shape:
         return g
-    return pad(g, 0.0, low=(0,) * len(shape), high=tuple(s - t for s, t in zip(shape, g.shape, strict=True)))
+    return pad.of(g, 0.0, low=(0,) * len(shape), high=tuple(s - t for s, t in zip(shape, g.shape, strict=True)))
 
 
 @custom(
@@ -333,7 +333,7 @@ def _(c: Any, g: Any) -> Any:
     index, dim = c.inputs[1], c.attributes["dim"]
     gbase = gsrc = None
     if c.needs[0]:
-        gbase = scatter(g, index, full(0.0, shape=index.shape, dtype=c.avals[0].dtype), dim=dim)
+        gbase = scatter.of(g, index, full.beside(g, 0.0, shape=index.shape, dtype=c.avals[0].dtype), dim=dim)
     if c.needs[2]:
-        gsrc = _embed(gather(g, index, dim=dim), c.avals[2].shape, c.avals[2].dtype)
+        gsrc = _embed(gather.of(g, index, dim=dim), c.avals[2].shape, c.avals[2].dtype)
     return gbase, None, gsrc

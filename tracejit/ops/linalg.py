@@ -20,7 +20,7 @@ __all__ = ["matmul", "transpose_matrix"]
 def transpose_matrix(x: Any) -> Any:
     """The last two dimensions swapped (a view)."""
     n = len(x.shape)
-    return permute(x, dims=(*range(n - 2), n - 1, n - 2))
+    return permute.of(x, dims=(*range(n - 2), n - 1, n - 2))
 
 
 def _matmul_rule(a: Aval, b: Aval) -> Aval:
@@ -41,6 +41,7 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
     Kind.CONTRACTION,
     _matmul_rule,
     traits=("checked",),
+    ufunc=np.matmul,
     samples=cases(
         (floats(2, 3), floats(3, 4, seed=1)), (floats(3, 2).T, floats(4, 3, seed=1).T), (floats(2, 2, 3), floats(3, 2, seed=1)),
         (floats(3, 1, 2, 2), floats(2, 2, 1, seed=1)), (floats(2, 0), floats(0, 3)), (floats(0, 2), floats(2, 3)),
@@ -48,12 +49,11 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
 )  # fmt: skip
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two dimensions; the leading ones broadcast."""
-    return np.matmul(a, b)
 
 
 @matmul.vjp(saves=("1", "0"))
 def _(c: Any, g: Any) -> Any:
     a, b = c.inputs
-    ga = sum_to(matmul(g, transpose_matrix(b)), c.avals[0].shape) if c.needs[0] else None
-    gb = sum_to(matmul(transpose_matrix(a), g), c.avals[1].shape) if c.needs[1] else None
+    ga = sum_to(matmul.of(g, transpose_matrix(b)), c.avals[0].shape) if c.needs[0] else None
+    gb = sum_to(matmul.of(transpose_matrix(a), g), c.avals[1].shape) if c.needs[1] else None
     return ga, gb

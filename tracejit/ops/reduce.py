@@ -31,8 +31,8 @@ _ALL: Any = np.logical_and.reduce
 def _spread(g: Any, shape: tuple[int, ...], dims: Dims, keepdim: bool) -> Any:
     """A reduced value laid out again over the shape it was reduced from (a view)."""
     if not keepdim and dims and len(g.shape):  # a lone number spreads over any shape as it is
-        g = reshape(g, shape=reduced_shape(shape, dims, True))
-    return expand(g, shape=shape)
+        g = reshape.of(g, shape=reduced_shape(shape, dims, True))
+    return expand.of(g, shape=shape)
 
 
 def _samples() -> Samples:
@@ -77,8 +77,8 @@ def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     lead = len(g.shape) - len(shape)
     dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)
     if dims:
-        g = sum_(g, dims=dims, keepdim=True)
-    return reshape(g, shape=shape) if lead else g
+        g = sum_.of(g, dims=dims, keepdim=True)
+    return reshape.of(g, shape=shape) if lead else g
 
 
 @write.vjp()
@@ -102,14 +102,14 @@ def _(c: Any, g: Any) -> Any:
     # the product of the others, which exists where an element is 0 too: of those before it times of those after it
     (x,), dims, shape = c.inputs, c.attributes["dims"], c.avals[0].shape
     order = tuple(i for i in range(len(shape)) if i not in dims) + dims
-    moved = permute(x, dims=order)
+    moved = permute.of(x, dims=order)
     rest = tuple(shape[d] for d in order[: len(order) - len(dims)])
-    flat = reshape(clone(moved), shape=(*rest, product(shape[d] for d in dims)))
+    flat = reshape.of(clone.of(moved), shape=(*rest, product(shape[d] for d in dims)))
     last = len(rest)
-    before = exclusive(cumprod(flat, dim=last), last, 1.0)
-    after = flip(exclusive(cumprod(flip(flat, dims=(last,)), dim=last), last, 1.0), dims=(last,))
-    others = permute(
-        reshape(before * after, shape=tuple(shape[d] for d in order)), dims=tuple(order.index(i) for i in range(len(order)))
+    before = exclusive(cumprod.of(flat, dim=last), last, 1.0)
+    after = flip.of(exclusive(cumprod.of(flip.of(flat, dims=(last,)), dim=last), last, 1.0), dims=(last,))
+    others = permute.of(
+        reshape.of(before * after, shape=tuple(shape[d] for d in order)), dims=tuple(order.index(i) for i in range(len(order)))
     )
     return _spread(g, shape, dims, c.attributes["keepdim"]) * others
 
@@ -118,8 +118,8 @@ def _share_of_extreme(c: Any, g: Any) -> Any:
     """The gradient is divided evenly among the elements that equal the extreme, as PyTorch's amax does."""
     shape, dims, keepdim = c.avals[0].shape, c.attributes["dims"], c.attributes["keepdim"]
     (x,), (out,) = c.inputs, c.outputs
-    mask = cast(x == _spread(out, shape, dims, keepdim), dtype=c.avals[0].dtype)
-    count = sum_(mask, dims=dims, keepdim=True)
+    mask = cast.of(x == _spread(out, shape, dims, keepdim), dtype=c.avals[0].dtype)
+    count = sum_.of(mask, dims=dims, keepdim=True)
     return mask * (_spread(g, shape, dims, keepdim) / count)
 
 

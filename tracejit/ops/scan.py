@@ -33,7 +33,7 @@ def cumsum(x: Any, dim: int) -> Any:
 @cumsum.vjp()
 def _(c: Any, g: Any) -> Any:
     dim = c.attributes["dim"]
-    return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))
+    return flip.of(cumsum.of(flip.of(g, dims=(dim,)), dim=dim), dims=(dim,))
 
 
 def exclusive(x: Any, dim: int, first: float) -> Any:
@@ -42,7 +42,7 @@ def exclusive(x: Any, dim: int, first: float) -> Any:
     if n == 0:
         return x
     low = tuple(int(i == dim) for i in range(len(x.shape)))
-    return pad(slice_(x, dim=dim, start=0, stop=n - 1, step=1), first, low=low, high=(0,) * len(low))
+    return pad.of(slice_.of(x, dim=dim, start=0, stop=n - 1, step=1), first, low=low, high=(0,) * len(low))
 
 
 def _recurrence_rule(a: Aval, b: Aval, dim: int) -> Aval:
@@ -67,8 +67,9 @@ def linear_recurrence(a: Any, b: Any, dim: int) -> Any:
 @linear_recurrence.vjp(saves=("0 out", "0"))
 def _(c: Any, g: Any) -> Any:
     dim = c.attributes["dim"]
-    ga = gb = flip(
-        linear_recurrence(exclusive(flip(c.inputs[0], dims=(dim,)), dim, 0.0), flip(g, dims=(dim,)), dim=dim), dims=(dim,)
+    ga = gb = flip.of(
+        linear_recurrence.of(exclusive(flip.of(c.inputs[0], dims=(dim,)), dim, 0.0), flip.of(g, dims=(dim,)), dim=dim),
+        dims=(dim,),
     )
     if c.needs[0]:
         ga = gb * exclusive(c.outputs[0], dim, 0.0)
@@ -85,5 +86,5 @@ def cumprod(x: Any, dim: int) -> Any:
 def _(c: Any, g: Any) -> Any:
     # dy[j]/dx[k] is the product without x[k], which exists where x[k] is 0 too: y[k-1] times a sum that obeys a recurrence
     (x,), (out,), dim = c.inputs, c.outputs, c.attributes["dim"]
-    later = linear_recurrence(exclusive(flip(x, dims=(dim,)), dim, 0.0), flip(g, dims=(dim,)), dim=dim)
-    return exclusive(out, dim, 1.0) * flip(later, dims=(dim,))
+    later = linear_recurrence.of(exclusive(flip.of(x, dims=(dim,)), dim, 0.0), flip.of(g, dims=(dim,)), dim=dim)
+    return exclusive(out, dim, 1.0) * flip.of(later, dims=(dim,))

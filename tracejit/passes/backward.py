@@ -8,38 +8,66 @@ the order of eager mode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.interpreter import bind, pushed
 from tracejit.core.op import REGISTRY, Kind, VjpContext
 from tracejit.ir.builder import GraphBuilder, next_id, producers
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
 
-__all__ = ["active_values", "backward_graph", "sum_to", "visited_nodes"]
+__all__ = [
+    "active_values",
+    "backward_graph",
+    "blind_ends",
+    "contents_graph",
+    "gradient_operands",
+    "inner_leaves",
+    "sum_to",
+    "visited_nodes",
+]
 
 
-def active_values(graph: Graph, wanted: Sequence[bool]) -> set[int]:
-    """Values through which a gradient reaches a wanted input."""
+def gradient_operands(node: Node, values: AbstractSet[int]) -> list[int]:
+    """The operands of `node` among `values` to which it hands a gradient on."""
+    if "not differentiable" in node.op.traits:
+        return []
+    return [x for x in node.operands if type(x) is int and x in values]
+
+
+def inner_leaves(graph: Graph) -> tuple[int, ...]:
+    """Values made inside where gradients end as they do at inputs: `requires_grad_()` was called on a tensor of the program's own.
+    Recordings mark them, by a detach() unless they are made from nothing."""
     marked = graph.requires_grad
-    active = {v for v, want in zip(graph.inputs, wanted, strict=True) if want and v in marked}
+    made = [node for node in graph.nodes if node.op.kind is Kind.CREATION or "not differentiable" in node.op.traits]
+    return tuple([v for node in made for v in node.outputs if v in marked])
+
+
+def blind_ends(graph: Graph) -> list[int]:
+    """Values made inside that require grad, and hand none on: leaves, and what a number was written to."""
+    marked = graph.requires_grad
+    return [v for node in graph.nodes for v in node.outputs if v in marked and not gradient_operands(node, marked)]
+
+
+def active_values(graph: Graph, targets: Iterable[int]) -> set[int]:
+    """Values through which a gradient reaches one of `targets`, inputs or values made inside."""
+    marked = graph.requires_grad
+    active = {v for v in targets if v in marked}
     for node in graph.nodes:
-        for x in node.operands:
-            if type(x) is int and x in active:
-                active.update(v for v in node.outputs if v in marked)
-                break
+        if gradient_operands(node, active):
+            active.update(v for v in node.outputs if v in marked)
     return active
 
 
-def visited_nodes(graph: Graph, active: set[int], present: Sequence[bool]) -> list[Node]:
+def visited_nodes(graph: Graph, active: AbstractSet[int], present: Sequence[bool]) -> list[Node]:
     """The nodes whose vjp runs, latest first, when the outputs in `present` have cotangents."""
     reached = {v for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int and v in active}
     visited: list[Node] = []
     for node in reversed(graph.nodes):
         if any(v in reached for v in node.outputs):
-            wanting = [x for x in node.operands if type(x) is int and x in active]
+            wanting = gradient_operands(node, active)
             if wanting:
                 visited.append(node)
                 reached.update(wanting)
@@ -51,45 +79,48 @@ def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     lead = len(g.shape) - len(shape)
     dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)
     if dims:
-        g = bind(REGISTRY["sum"], (g,), {"dims": dims, "keepdim": True})
-    return bind(REGISTRY["reshape"], (g,), {"shape": shape}) if lead else g
+        g = REGISTRY["sum"].of(g, dims=dims, keepdim=True)
+    return REGISTRY["reshape"].of(g, shape=shape) if lead else g
 
 
 def backward_graph(
-    graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], present: Sequence[bool], wanted: Sequence[bool]
+    graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], present: Sequence[bool], targets: Sequence[int]
 ) -> Graph:
-    """The graph from (residuals, direct inputs, present cotangents) to one gradient per wanted input, None where none arrives.
+    """The graph from (residuals, direct inputs, present cotangents) to one gradient per target, None where none arrives.
 
     Raises RuntimeError for a primitive without a derivative."""
-    active = active_values(graph, wanted)
+    active = active_values(graph, targets)
     forward = _ForwardValues(graph, residuals, direct_inputs)
-    builder = forward.builder
+    builder, interpreter = forward.builder, forward.interpreter
     cotangents: dict[int, Tracer] = {}
-    interpreter = TracingInterpreter(builder)
     acc = REGISTRY["acc"]
 
     def accumulate(v: int, d: Tracer) -> None:
-        cotangents[v] = bind(acc, (cotangents.get(v), d), {})
+        cotangents[v] = acc.of(cotangents.get(v), d)
 
     given = [
         (v, builder.input(graph.avals[v])) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int
     ]
-    with pushed(interpreter):
-        for v, cotangent in given:
-            if v in active:
-                accumulate(v, Tracer(cotangent, graph.avals[v]))
-        for node in visited_nodes(graph, active, present):
-            interpreter.line = node.line
-            arriving = [cotangents.get(v) for v in node.outputs]
-            if all(g is None for g in arriving):
-                continue
-            needs = tuple(type(x) is int and x in active for x in node.operands)
-            for x, need, d in zip(node.operands, needs, _pull_back(node, forward, needs, arriving), strict=True):
-                if need and d is not None:
-                    assert type(x) is int
-                    accumulate(x, _fitted(node, d, graph.avals[x]))
-    outputs = tuple(cotangents[v].id if v in cotangents else None for v, want in zip(graph.inputs, wanted, strict=True) if want)
-    return builder.build(outputs)
+    for v, cotangent in given:
+        if v in active:
+            accumulate(v, Tracer(interpreter, cotangent, graph.avals[v]))
+    for node in visited_nodes(graph, active, present):
+        interpreter.line = node.line
+        arriving = [cotangents.get(v) for v in node.outputs]
+        if all(g is None for g in arriving):
+            continue
+        needs = tuple(type(x) is int and x in active for x in node.operands)
+        for x, need, d in zip(node.operands, needs, _pull_back(node, forward, needs, arriving), strict=True):
+            if need and d is not None:
+                assert type(x) is int
+                accumulate(x, _fitted(node, d, graph.avals[x]))
+    return builder.build(tuple(cotangents[v].id if v in cotangents else None for v in targets))
+
+
+def contents_graph(graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], values: Sequence[int]) -> Graph:
+    """The graph from residuals and direct inputs to `values`."""
+    forward = _ForwardValues(graph, residuals, direct_inputs)
+    return forward.builder.build(tuple(forward.tracer(v).id for v in values))
 
 
 def _pull_back(node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arriving: list[Tracer | None]) -> tuple[Any, ...]:
@@ -123,6 +154,7 @@ class _ForwardValues:
         self.graph = graph
         self.makers = producers(graph)
         self.builder = builder = GraphBuilder(next_id(graph))
+        self.interpreter = TracingInterpreter(builder)
         for v in (*residuals, *direct_inputs):
             builder.avals[v] = graph.avals[v]
             builder.inputs.append(v)
@@ -138,7 +170,7 @@ class _ForwardValues:
     def tracer(self, v: int) -> Tracer:
         self._have(v)
         aval = self.graph.avals[v]
-        return ScalarTracer(v, aval) if isinstance(aval, ScalarAval) else Tracer(v, aval)
+        return (ScalarTracer if isinstance(aval, ScalarAval) else Tracer)(self.interpreter, v, aval)
 
     def _have(self, wanted: int) -> None:
         """Make sure that `wanted` is defined in the backward graph."""

@@ -1,15 +1,18 @@
 """The joint backward: a pure graph split into a forward that keeps residuals and backward graphs made on demand.
 
 What forward keeps is decided once, for all cotangents and all wanted inputs; a backward graph is made for a mask of present cotangents
-and wanted inputs when it is first asked for.  Absence is part of the graph: a missing cotangent is no input.
+and wanted gradients when it is first asked for.  Absence is part of the graph: a missing cotangent is no input.
 
 Whether a backward pass may go on is a question about eager's tape, of which the pure graph has every node: `Partition.visit` tells which
 of them a pass would enter, so which saved values it checks and frees.
-"""
+
+Soundness: a backward graph reads an input of the program only where eager mode would notice that it was changed.  So for each node
+whose rule needs something that is computed from the input again: every pass that enters the node, and gets anywhere from there,
+enters a node that saved the input, or a view of it.  Everything else is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,12 +20,21 @@ from time import perf_counter
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Node
-from tracejit.passes.backward import active_values, backward_graph, visited_nodes
+from tracejit.passes.backward import (
+    active_values,
+    backward_graph,
+    blind_ends,
+    contents_graph,
+    gradient_operands,
+    inner_leaves,
+    visited_nodes,
+)
 from tracejit.passes.dce import dce
 from tracejit.passes.memory import memory_roots
+from tracejit.passes.paths import Paths
 from tracejit.passes.residuals import choose_residuals, direct_reads, is_recomputable
 
-__all__ = ["Partition", "Visit", "partition"]
+__all__ = ["Partition", "Visit", "partition", "saved_values"]
 
 Mask = tuple[bool, ...]
 
@@ -34,47 +46,67 @@ class Visit:
     savers: positions of the entered nodes that save tensors; they check them, and are freed by the pass.
     saved_inputs: ids of the inputs whose contents they saved (they, or views of them); backward is an error if one was changed since.
     saved_outputs: likewise, positions of outputs; saved_writes: input ids, the contents that the program itself committed last.
-    stale: entered nodes whose saved values the program itself overwrote: the pass is eager mode's error about in-place changes."""
+    stale: entered nodes whose saved values the program itself overwrote: the pass is eager mode's error about in-place changes.
+    arrival: ids of the inputs and leaves that gradients reach, in the order in which they first do."""
 
     savers: frozenset[int]
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
     saved_writes: frozenset[int]
     stale: tuple[Node, ...]
+    arrival: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
     """A differentiable graph, split.
 
-    forward: the original outputs, then the residuals.  residuals: ids of what is kept in the slab, in order.
-    direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless no node on its way saves
-    anything: that backward graph reads neither residuals nor tensors.
-    """
+    placed: how many outputs at the end are no results.  forward: the other outputs, then the residuals.  residuals: ids of what is
+    kept in the slab, in order. direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless
+    no node on its way saves anything: that backward graph reads neither residuals nor tensors. leaves: ids of values made inside
+    where gradients end, as they do at inputs.  Masks of wanted gradients have an item for each input of the graph, then one for each
+    of the leaves. paths: the ways of passes to the wanted inputs, the leaves and the outputs."""
 
     graph: Graph
     wanted: Mask
     differentiable: Mask
+    placed: int
     forward: Graph
     residuals: tuple[int, ...]
     direct_inputs: tuple[int, ...]
+    leaves: tuple[int, ...]
+    paths: Paths
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
     _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
+    _going_on: dict[frozenset[int], bool] = field(default_factory=dict, repr=False)
+
+    def targets(self, wanted: Mask) -> list[int]:
+        """The ids of wanted values."""
+        return [v for v, want in zip((*self.graph.inputs, *self.leaves), wanted, strict=True) if want]
 
     def visit(self, present: Mask, wanted: Mask | None = None) -> Visit:
-        """The pass from the outputs in `present`, to all leaves (None) or only to the inputs in `wanted`."""
+        """The pass from the outputs in `present`, to everything (None) or only to what is in `wanted`."""
         known = self._visits.get((present, wanted))
         if known is None:
-            known = self._visits[present, wanted] = _visit(self.graph, present, wanted)
+            graph = self.graph
+            active = graph.requires_grad if wanted is None else active_values(graph, self.targets(wanted))
+            known = self._visits[present, wanted] = _visit(graph, visited_nodes(graph, active, present))
+        return known
+
+    def can_go_on(self, freed: frozenset[int]) -> bool:
+        """Whether some pass, from an output to a target, enters nodes that saved something, none of them at the positions `freed`."""
+        known = self._going_on.get(freed)
+        if known is None:
+            paths = self.paths
+            savers = paths.meeting(paths.numbers(self.visit(self.differentiable).savers))
+            blocked = paths.meeting(paths.numbers(freed))
+            known = self._going_on[freed] = any(savers[i] & ~blocked[i] for i in paths.ends)
         return known
 
     def computed_from(self, i: int) -> frozenset[int]:
         """The other outputs whose gradients pass through output `i`."""
         graph = self.graph
-        through = {graph.outputs[i]}
-        for node in graph.nodes:
-            if not through.isdisjoint(node.operands):
-                through.update(v for v in node.outputs if v in graph.requires_grad)
+        through = active_values(graph, [v for v in (graph.outputs[i],) if type(v) is int])
         return frozenset([k for k, v in enumerate(graph.outputs) if k != i and v in through])
 
     def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -85,7 +117,7 @@ class Partition:
 
     def backward(self, present: Mask, wanted: Mask) -> Graph:
         """The graph whose inputs are residuals, direct inputs (`reads`) and the cotangents of the outputs in `present`, and whose outputs
-        are the gradients of the inputs in `wanted` (None where no gradient reaches).
+        are the gradients of what is in `wanted` (None where no gradient reaches).
 
         Raises ValueError for a cotangent of an output that is not differentiable or a gradient that `partition` was not told of."""
         known = self._made.get((present, wanted))
@@ -93,10 +125,14 @@ class Partition:
             _require_subset("present", present, self.differentiable)
             _require_subset("wanted", wanted, self.wanted)
             start = perf_counter()
-            made = dce(backward_graph(self.graph, *self.reads(present, wanted), present, wanted))
+            made = dce(backward_graph(self.graph, *self.reads(present, wanted), present, self.targets(wanted)))
             stamp = f"backward: {len(self.graph.nodes)} -> {len(made.nodes)} nodes, {(perf_counter() - start) * 1e3:.1f} ms"
             known = self._made[present, wanted] = rebuild(made, made.nodes, history=(stamp,))
         return known
+
+    def contents(self, values: Sequence[int]) -> Graph:
+        """The graph from all residuals and direct inputs to `values`, which rules of the differentiable nodes read."""
+        return contents_graph(self.graph, self.residuals, self.direct_inputs, values)
 
 
 def _require_subset(name: str, mask: Mask, allowed: Mask) -> None:
@@ -104,87 +140,94 @@ def _require_subset(name: str, mask: Mask, allowed: Mask) -> None:
         raise ValueError(f"Partition.backward(): {name}={mask} asks for more than the partition was made for, {allowed}")
 
 
-def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[bool] | None = None) -> Partition:
+def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[bool] | None = None, placed: int = 0) -> Partition:
     """Split a pure graph.  `wanted`: per input, whether its gradient may be asked for; `differentiable`: per output, whether a cotangent
-    may arrive (by default where gradients flow through the output)."""
-    wanted = tuple(wanted)
-    marked = graph.requires_grad
+    may arrive (by default where gradients flow through the output).  The last `placed` outputs are no results of the forward graph: only
+    cotangents arrive there."""
+    marked, leaves = graph.requires_grad, inner_leaves(graph)
+    wanted = (*wanted, *[True] * len(leaves))
     if differentiable is None:
         differentiable = tuple(type(v) is int and v in marked for v in graph.outputs)
     differentiable = tuple(differentiable)
     start = perf_counter()
-    active = active_values(graph, wanted)
-    needed: dict[int, int] = {}  # what vjp rules may read -> set of outputs whose backward passes do, as bits
+    targets = [v for v, want in zip((*graph.inputs, *leaves), wanted, strict=True) if want]
+    active = active_values(graph, [*targets, *blind_ends(graph)])  # what eager mode's pass to everything would compute
+    watched = [v for v, there in zip(graph.outputs, differentiable, strict=True) if there and type(v) is int]
+    paths = Paths(graph, active, differentiable, (*targets, *watched))
+    needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
     numbers: set[int] = set()
-    for node, outputs in _reaching(graph, active, differentiable):
-        for v in _saved(graph, node, active):
-            needed[v] = needed.get(v, 0) | outputs
-        numbers.update(x for x in node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
-    chosen = choose_residuals(graph, needed, _direct(graph, needed, differentiable))
+    for i, step in enumerate(paths.steps):
+        for v in saved_values(graph, step.node, active):
+            needed[v] = needed.get(v, 0) | 1 << i
+        numbers.update(x for x in step.node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
+    chosen = choose_residuals(graph, needed, _direct(graph, needed, paths))
     residuals = tuple(sorted(chosen))
     read = direct_reads(graph, needed, chosen) | numbers
     stamp = f"partition: {len(graph.nodes)} nodes, {len(residuals)} residuals, {(perf_counter() - start) * 1e3:.1f} ms"
     forward = rebuild(
-        graph, graph.nodes, outputs=(*graph.outputs, *residuals), requires_grad=(), stale=(), history=(*graph.history, stamp)
+        graph,
+        graph.nodes,
+        outputs=(*graph.outputs[: len(graph.outputs) - placed], *residuals),
+        requires_grad=(),
+        stale=(),
+        history=(*graph.history, stamp),
     )
-    return Partition(graph, wanted, differentiable, forward, residuals, tuple([v for v in graph.inputs if v in read]))
+    direct = tuple([v for v in graph.inputs if v in read])
+    return Partition(graph, wanted, differentiable, placed, forward, residuals, direct, leaves, paths)
 
 
-def _saved(graph: Graph, node: Node, through: AbstractSet[int]) -> list[int]:
+def saved_values(graph: Graph, node: Node, through: AbstractSet[int]) -> list[int]:
     """The tensors that `node` saves when gradients are wanted of its operands in `through`."""
     ins, outs = node.op.saved_for(tuple([type(x) is int and x in through for x in node.operands]))
     saved = [x for i in ins if type(x := node.operands[i]) is int and isinstance(graph.avals[x], Aval)]
     return [*saved, *(node.outputs[i] for i in outs)]
 
 
-def _reaching(graph: Graph, active: AbstractSet[int], present: Mask) -> list[tuple[Node, int]]:
-    """The nodes whose vjp runs, latest first, each with the set of the outputs in `present` that lead to it, as bits."""
-    reached: dict[int, int] = {}
-    for i, (v, there) in enumerate(zip(graph.outputs, present, strict=True)):
-        if there and type(v) is int and v in active:
-            reached[v] = reached.get(v, 0) | 1 << i
-    found: list[tuple[Node, int]] = []
-    for node in reversed(graph.nodes):
-        outputs = 0
-        for v in node.outputs:
-            outputs |= reached.get(v, 0)
-        wanting = [x for x in node.operands if type(x) is int and x in active] if outputs else ()
-        if wanting:
-            found.append((node, outputs))
-            for x in wanting:
-                reached[x] = reached.get(x, 0) | outputs
-    return found
-
-
-def _direct(graph: Graph, needed: Mapping[int, int], differentiable: Mask) -> set[int]:
-    """The inputs that the backward graphs may read: every pass that needs what is computed from such an input would notice a change of it,
-    because eager's tape saved it on the way of that pass."""
+def _direct(graph: Graph, needed: dict[int, int], paths: Paths) -> set[int]:
+    """The inputs that the backward graphs may read."""
     marked, roots = graph.requires_grad, memory_roots(graph)
-    noticed: dict[int, int] = {}  # memory -> set of outputs whose passes check it
-    for node, outputs in _reaching(graph, marked, differentiable):
-        for v in _saved(graph, node, marked):
+    noticing: dict[int, int] = {}  # memory -> the steps that check it, as bits
+    for i, step in enumerate(paths.steps):
+        for v in saved_values(graph, step.node, marked):
             memory = roots.get(v, v)
-            noticed[memory] = noticed.get(memory, 0) | outputs
+            noticing[memory] = noticing.get(memory, 0) | 1 << i
     reading = dict(needed)
     for node in reversed(graph.nodes):
-        if is_recomputable(node):
-            outputs = reading.get(node.outputs[0], 0)
-            for x in node.operands if outputs else ():
-                if type(x) is int:
-                    reading[x] = reading.get(x, 0) | outputs
+        steps = reading.get(node.outputs[0], 0) if is_recomputable(node) else 0
+        for x in node.operands if steps else ():
+            if type(x) is int:
+                reading[x] = reading.get(x, 0) | steps
     written = {target for target, _ in graph.writes}
     return {
         v
         for v in graph.inputs
-        if v in noticed and v not in written and isinstance(graph.avals[v], Aval) and not reading.get(v, 0) & ~noticed[v]
+        if v in noticing
+        and v not in written
+        and isinstance(graph.avals[v], Aval)
+        and _is_noticed(paths, reading.get(v, 0) & ~noticing[v], noticing[v])
     }
 
 
-def _visit(graph: Graph, present: Mask, wanted: Mask | None) -> Visit:
+def _is_noticed(paths: Paths, readers: int, noticing: int) -> bool:
+    """Whether every pass that enters a step in `readers` and gets to a target enters one in `noticing`."""
+    if not readers:
+        return True
+    met = paths.meeting(set(_bits(noticing)))
+    return all(met[i] == paths.steps[i].reach for i in _bits(readers))
+
+
+def _bits(number: int) -> Iterable[int]:
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
+
+
+def _visit(graph: Graph, entered: Sequence[Node]) -> Visit:
     marked = graph.requires_grad
-    entered = visited_nodes(graph, set(marked) if wanted is None else active_values(graph, wanted), present)
+    ends = {*graph.inputs, *inner_leaves(graph)}
     position = {node.outputs[0]: i for i, node in enumerate(graph.nodes) if node.outputs}
-    saved = {position[node.outputs[0]]: values for node in entered if (values := _saved(graph, node, marked))}
+    saved = {position[node.outputs[0]]: values for node in entered if (values := saved_values(graph, node, marked))}
     roots = memory_roots(graph)
     memory = {roots.get(v, v) for values in saved.values() for v in values}
     inputs = {v for v in graph.inputs if v in memory}
@@ -196,4 +239,5 @@ def _visit(graph: Graph, present: Mask, wanted: Mask | None) -> Visit:
         ),
         saved_writes=frozenset(target for target, v in graph.writes if roots.get(v, v) in memory),
         stale=tuple([node for node in entered if not graph.stale.isdisjoint(node.outputs)]) if graph.stale else (),
+        arrival=tuple(dict.fromkeys([x for node in entered for x in gradient_operands(node, marked) if x in ends])),
     )

@@ -6,7 +6,7 @@ runs on the host are never computed again.  Of what remains the cheapest choice 
 computing again costs per element.
 
 Soundness: eager mode checks, at backward, that what its tape saved was not changed since.  So the backward may read a graph input
-only if the tape would have saved that input or a view of it; and not if the program itself writes to it, because then its
+only where that would be noticed (partition.py); and not if the program itself writes to it, because then its
 memory holds the new contents.  Everything else goes through the slab, as a copy.
 """
 

@@ -22,7 +22,7 @@ from tracejit.codegen.exits import exit_codes
 from tracejit.codegen.lower import Lowered, lower
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.interpreter import NodeFailed, evaluated
@@ -128,7 +128,7 @@ class HostProgram:
     def _evaluate(self, node: Node, known: dict[int, Any]) -> int:
         """Run a host step; its exit number if it does not go on as recorded, else 0."""
         try:
-            arrays = quiet_runner()(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
+            arrays = quietly(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
         except NodeFailed as failure:
             return exit_number(self.codes, failure)
         for v, array in zip(node.outputs, arrays, strict=True):

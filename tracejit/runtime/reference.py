@@ -20,7 +20,7 @@ from tracejit.codegen.lower import Lowered
 from tracejit.codegen.memory import ALIGNMENT
 from tracejit.codegen.steps import Address, CopyCall, GemmCall, NestCall, NestRun, NumberSlot, Slot
 from tracejit.core import dtypes
-from tracejit.core.floating import quiet_runner
+from tracejit.core.floating import quietly
 from tracejit.runtime.frame import pointer
 from tracejit.runtime.metadata import fits
 
@@ -81,7 +81,7 @@ class ReferenceRunner:
     def call(self, address: int, arrays: int) -> int:
         """0, MISMATCH, or the exit that was taken."""
         _bytes_at(address, 8).view(np.int64)[0] = arrays
-        code: int = quiet_runner()(self._call, address)
+        code: int = quietly(self._call, address)
         return code
 
     def _call(self, address: int) -> int:

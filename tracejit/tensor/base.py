@@ -18,7 +18,7 @@ from tracejit.autograd import tape
 from tracejit.autograd.tape import Storage
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, DType
-from tracejit.core.interpreter import bind, state
+from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -439,16 +439,15 @@ def refresh(x: Tensor) -> None:
     version = storage_of(base).version
     if x._seen == version:
         return
-    x._seen = version
     if base._node is None and not base._requires_grad:
-        x._node, x._requires_grad = None, False
+        x._node, x._requires_grad, x._seen = None, False, version
         return
     source: Tensor = base
-    top, state.top = state.top, state.base
-    previous, state.grad_enabled = state.grad_enabled, True
+    evaluate, previous = state.base.bind, state.grad_enabled
     try:
+        state.grad_enabled = True
         for op, operands, attributes in x._chain:
-            source = bind(op, (source, *operands), attributes)
+            source = evaluate(op, (source, *operands), attributes)
     finally:
-        state.top, state.grad_enabled = top, previous
-    x._node, x._index, x._requires_grad = source._node, source._index, source._requires_grad
+        state.grad_enabled = previous
+    x._node, x._index, x._requires_grad, x._seen = source._node, source._index, source._requires_grad, version

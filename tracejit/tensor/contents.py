@@ -8,6 +8,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import FROM_NUMPY, DType
+from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
 
 __all__ = ["to_array"]
@@ -31,11 +32,11 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
                 f"tensor(): expected nested sequences of equal lengths, got {type(data).__name__}: {error}"
             ) from None
         if array.dtype == np.float64:
-            array = state.quietly(array.astype, dtypes.default_dtype().numpy if dtype is None else dtype.numpy)
+            array = quietly(array.astype, dtypes.default_dtype().numpy if dtype is None else dtype.numpy)
         elif array.size == 0 and dtype is None:
             array = array.astype(dtypes.default_dtype().numpy)
     if dtype is not None and array.dtype != dtype.numpy:
-        array = state.quietly(array.astype, dtype.numpy)
+        array = quietly(array.astype, dtype.numpy)
     if array.dtype not in FROM_NUMPY:
         if array.dtype == object:
             raise TypeError(

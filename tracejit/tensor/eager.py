@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, next_sequence
+from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
+from tracejit.core.floating import QUIET, quietly, read_errors, write_errors
 from tracejit.core.interpreter import Interpreter, set_base, state
+from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Op, Promotion
 from tracejit.core.promotion import promote
 from tracejit.ops.movement.views import detach
@@ -54,7 +56,7 @@ class EagerInterpreter(Interpreter):
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         if op.is_plain:  # elementwise, one output: one or two operands of one floating-point dtype are the hot path
-            thread = state
+            ufunc = op.ufunc
             if len(operands) == 2:
                 x, y = operands
                 b: Any
@@ -74,29 +76,35 @@ class EagerInterpreter(Interpreter):
                         needs = _NEEDS[requires, y._requires_grad]
                         if y._requires_grad:
                             requires = True
-                    elif isinstance(y, _NUMBERS):
+                    elif (kind := type(y)) is float or kind is int:
                         b = y
                         needs = _NEEDS[requires, False]
                     else:
                         return self._general(op, operands, attributes)
-                    if dtype is _F32 or dtype is _F64:
+                    if (dtype is _F32 or dtype is _F64) and ufunc is not None:
+                        thread = state
+                        second = _constant(b, dtype) if b is y else b
                         try:
-                            if b is y:
-                                out = wrap(thread.quietly(op.evaluate, a, _constant(b, dtype)))
-                            else:
-                                out = wrap(thread.quietly(op.evaluate, a, b))
+                            out = wrap(thread.run_quietly(ufunc, a, second))
                         except ValueError as error:
                             raise _shape_error(op, operands, attributes, error) from None
+                        except RuntimeError:  # in the middle of another evaluation
+                            out = wrap(quietly(ufunc, a, second))
                         if requires and thread.grad_enabled and op.vjp_rule is not None:
                             _record_binary(op, operands, a, b, attributes, needs, out)
                         return out
-                elif isinstance(y, Tensor) and isinstance(x, _NUMBERS):
+                elif isinstance(y, Tensor) and ((kind := type(x)) is float or kind is int):
                     if y._base is not None:
                         refresh(y)
                     b = y._array
                     dtype = b.dtype
-                    if dtype is _F32 or dtype is _F64:
-                        out = wrap(thread.quietly(op.evaluate, _constant(x, dtype), b))
+                    if (dtype is _F32 or dtype is _F64) and ufunc is not None:
+                        thread = state
+                        first = _constant(x, dtype)
+                        try:
+                            out = wrap(thread.run_quietly(ufunc, first, b))
+                        except RuntimeError:
+                            out = wrap(quietly(ufunc, first, b))
                         if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
                         return out
@@ -108,7 +116,20 @@ class EagerInterpreter(Interpreter):
                     a = x._array
                     dtype = a.dtype
                     if dtype is _F32 or dtype is _F64:
-                        out = wrap(thread.quietly(op.evaluate, a, **attributes))
+                        thread = state
+                        if ufunc is not None:
+                            try:
+                                out = wrap(thread.run_quietly(ufunc, a))
+                            except RuntimeError:
+                                out = wrap(quietly(ufunc, a))
+                        else:
+                            errors = read_errors()
+                            try:
+                                write_errors(QUIET)
+                                array = op.evaluate(a, **attributes)
+                            finally:
+                                write_errors(errors)
+                            out = wrap(array)
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
@@ -124,44 +145,59 @@ class EagerInterpreter(Interpreter):
                 arrays.append(x._array)
                 if x._requires_grad:
                     requires = True
-            elif x is None or isinstance(x, _NUMBERS):
+            elif x is None or type(x) in PLAIN:
                 arrays.append(x)
             else:
-                arrays.append(_scalar(op, x, operands))
+                return self.bind(op, _with_plain_numbers(op, operands), attributes)
         if op.promotion is not Promotion.NONE and not _settled(op, arrays):
-            plain = tuple([x if isinstance(x, Tensor) else a for a, x in zip(arrays, operands, strict=True)])
-            promoted = promote(op, plain)
-            if promoted is not plain:
+            promoted = promote(op, operands)
+            if promoted is not operands:
                 operands = promoted
                 arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
-        if op.effect is Effect.IN_PLACE:
+        effect = op.effect
+        if effect is Effect.IN_PLACE:
             return _write(op, operands, attributes)
         if op.is_checked:
             op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
-        thread = state
-        try:
-            outs = thread.quietly(op.evaluate, *arrays, **attributes)
-        except ValueError as error:
-            raise _shape_error(op, operands, attributes, error) from None
+        if op.is_silent:
+            try:
+                outs = op.evaluate(*arrays, **attributes)
+            except ValueError as error:
+                raise _shape_error(op, operands, attributes, error) from None
+        elif op.evaluate is op.ufunc:
+            try:
+                outs = state.run_quietly(op.ufunc, *arrays)
+            except ValueError as error:
+                raise _shape_error(op, operands, attributes, error) from None
+            except RuntimeError:
+                outs = quietly(op.ufunc, *arrays)
+        else:
+            errors = read_errors()
+            try:
+                write_errors(QUIET)
+                outs = op.evaluate(*arrays, **attributes)
+            except ValueError as error:
+                raise _shape_error(op, operands, attributes, error) from None
+            finally:
+                write_errors(errors)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
             out = wrap(outs)
-            if op.effect is Effect.VIEW:
+            if effect is Effect.VIEW:
                 _link_view(op, out, operands, attributes)
             if not requires:
                 return out
             if len(operands) == 1:
-                if thread.grad_enabled and op.vjp_rule is not None and out._array.dtype.kind == "f":
+                if state.grad_enabled and op.vjp_rule is not None and out._array.dtype.kind == "f":
                     _record_unary(op, operands[0], arrays[0], attributes, out)
                 return out
             outputs = (out,)
-        if requires and thread.grad_enabled and op.vjp_rule is not None:
+        if requires and state.grad_enabled and op.vjp_rule is not None:
             _record(op, operands, arrays, attributes, outputs)
         return outputs if op.multiple else outputs[0]
 
 
-_NUMBERS = (float, int)
 _ONE = (True,)
 _NEEDS = {(a, b): (a, b) for a in (False, True) for b in (False, True)}
 
@@ -292,11 +328,16 @@ def _settled(op: Op, arrays: list[Any]) -> bool:
     return all(isinstance(a, ndarray) or type(a) is int for a in arrays)
 
 
-def _scalar(op: Op, x: Any, operands: tuple[Any, ...]) -> Any:
-    """NumPy scalars count as Python numbers; anything else is an error."""
-    if isinstance(x, np.generic):
-        return x.item()
-    position = next(i for i, y in enumerate(operands) if y is x)
+def _with_plain_numbers(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands, with the numbers that they stand for in the place of NumPy's and of subclasses.  Raises TypeError for what is neither
+    a tensor nor a number."""
+    return tuple([x if x is None or isinstance(x, Tensor) else _number(op, i, x) for i, x in enumerate(operands)])
+
+
+def _number(op: Op, position: int, x: Any) -> Any:
+    number = plain_number(x)
+    if number is not None:
+        return number
     remedy = (
         "; use tracejit.from_numpy()"
         if isinstance(x, ndarray)
@@ -367,41 +408,44 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )
-    state.quietly(np.copyto, array, value._array)
+    base, node, owner = target._base, None, target
     mark_written((storage_of(target),))
     if grad:
-        base = target._base
-        if base is None:
-            node: tape.Node = OpNode(
-                op, operands, (array, value._array), attributes, (target._requires_grad, value._requires_grad), (array,)
-            )
-            target._node, target._index = node, 0
-            target._requires_grad = True
-        else:
-            base._node, base._index = (
-                ViewWriteNode(
-                    edge_of(base) if base._requires_grad else None,
-                    edge_of(value) if value._requires_grad else None,
-                    target._chain,
-                    value._array.shape,
-                ),
-                0,
-            )
-            base._requires_grad = True
+        node = _written(op, target, value, attributes) if base is None else _written_through(target, value)
+        owner = target if base is None else base
+        move_retained(owner, node)
         rebound()
-    if target._base is not None:
+    if node is not None:  # from here to the end of copyto, which converts nothing, nothing can come in between
+        owner._node, owner._index, owner._requires_grad = node, 0, True
+    np.copyto(array, value._array)
+    if grad:
+        rebound()
+    if base is not None:
         refresh(target)
     return target  # type: ignore[no-any-return]
 
 
-def _revive(array: Any, node: OpNode, position: int) -> Tensor:
-    """The Tensor of a saved output, back on the tape."""
+def _written(op: Op, target: Tensor, value: Tensor, attributes: Mapping[str, Any]) -> tape.Node:
+    """Gradients go to the value alone: where what was there before gets some, the value is computed from it."""
+    needs = (False, value._requires_grad)
+    return OpNode(op, (target, value), (target._array, value._array), attributes, needs, (target._array,))
+
+
+def _written_through(view: Tensor, value: Tensor) -> tape.Node:
+    base = view._base
+    assert base is not None
+    place = edge_of(base) if base._requires_grad else None
+    return ViewWriteNode(place, edge_of(value) if value._requires_grad else None, view._chain, value._array.shape)
+
+
+def _on_tape(array: Any, place: tuple[tape.Node | None, int] | None, storage: Storage | None) -> Tensor:
     out = wrap(array)
-    out._node, out._index, out._requires_grad = node, position, True
-    assert node.storages is not None
-    out._storage = node.storages[0][0] if node.storages else None
+    out._storage = storage
+    if place is not None:
+        out._node, out._index = place
+        out._requires_grad = True
     return out
 
 
-tape._REVIVE.append(_revive)
+tape.install(_on_tape)
 set_base(EagerInterpreter())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.autograd import api
+from tracejit.autograd.tape import RETAIN, edge_of
 from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
@@ -29,24 +30,29 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandl
     if not self.requires_grad:
         raise RuntimeError("register_hook(): cannot register a hook on a tensor that doesn't require gradient")
     state.top.note("hook registered", self)
-    node = self.grad_fn
-    if node is None:
-        if self._hooks is None:
-            self._hooks = {}
-            rebound()
-        key = next(_handle_ids)
-        self._hooks[key] = hook
-        return RemovableHandle(self._hooks, key)
-    if node.hooks is None:
-        node.hooks = {}
-    hooks = node.hooks.setdefault(self._index, {})
-    key = next(_handle_ids)
+    hooks, key = _hooks_of(self), next(_handle_ids)
     hooks[key] = hook
     return RemovableHandle(hooks, key)
 
 
+def _hooks_of(tensor: Tensor) -> dict[int, Callable[[Any], Any]]:
+    """What is called with the gradient of `tensor`."""
+    if tensor.grad_fn is None:
+        if tensor._hooks is None:
+            tensor._hooks = {}
+            rebound()
+        return tensor._hooks
+    node, index = edge_of(tensor)
+    if node.hooks is None:
+        node.hooks = {}
+    hooks: dict[int, Callable[[Any], Any]] = node.hooks.setdefault(index, {})
+    return hooks
+
+
 def retain_grad(self: Tensor) -> None:
-    """Keep the gradient of this non-leaf in `.grad` after backward()."""
+    """Keep the gradient of this non-leaf, as it is after its hooks, in `.grad` after backward().  Raises RuntimeError where it has none."""
+    if not self.requires_grad:
+        raise RuntimeError("retain_grad(): cannot be called on a tensor that doesn't require gradient")
     if self.grad_fn is None:
         return
     reference = weakref.ref(self)
@@ -57,7 +63,8 @@ def retain_grad(self: Tensor) -> None:
             previous = tensor._grad
             tensor._grad = gradient.clone() if previous is None else previous + gradient
 
-    register_hook(self, keep)
+    state.top.note("hook registered", self)
+    _hooks_of(self)[RETAIN] = keep
 
 
 class RemovableHandle:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 __all__ = ["ADDRESS", "rebindings", "rebound"]
 
 _word = ctypes.c_int64(0)
-_next_value = itertools.count(1).__next__
 ADDRESS: Final = ctypes.addressof(_word)
 """Where machine code finds the word."""
 
 
-def rebound() -> None:
-    """An existing tensor has been bound to something else."""
-    _word.value = _next_value()
+rebound: Final[Callable[[], object]] = map(partial(setattr, _word, "value"), itertools.count(1)).__next__
+"""An existing tensor has been bound to something else.  No function of Python's, at whose entry an interrupt could come in between."""
 
 
 def rebindings() -> int:

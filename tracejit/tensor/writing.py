@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.autograd.tape import Node, next_sequence
 from tracejit.core.dtypes import FROM_NUMPY
-from tracejit.core.interpreter import bind
+from tracejit.core.interpreter import bind, state
+from tracejit.core.numbers import settled
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.movement.copies import write
+from tracejit.ops.movement.copies import clone, write
+from tracejit.ops.movement.versions import overwrite
 from tracejit.ops.movement.views import expand
 from tracejit.ops.public import METHODS
 from tracejit.ops.public.indexing import setitem
@@ -26,24 +29,9 @@ _NO_ATTRIBUTES: dict[str, Any] = {}
 
 def write_into(target: Tensor, value: Any) -> Tensor:
     """target[...] = value: broadcast to the target's shape and converted to its dtype.  Raises RuntimeError where either is impossible."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = settled(value)
     if isinstance(value, Tensor):
-        if value._array.dtype != target._array.dtype:
-            value = cast(value, dtype=target.dtype)
-        if value._array.shape != target._array.shape:
-            try:
-                fits = np.broadcast_shapes(value._array.shape, target._array.shape) == target._array.shape
-            except ValueError:
-                fits = False
-            if not fits:
-                lead = value.ndim - target.ndim
-                if lead > 0 and all(s == 1 for s in value.shape[:lead]):
-                    return write_into(target, METHODS["reshape"](value, value.shape[lead:]))
-                raise RuntimeError(
-                    f"in-place: a tensor of shape {list(value.shape)} cannot be written into shape {list(target.shape)}"
-                )
-            value = expand(value, shape=target._array.shape)
+        value = _fitted(value, target)
     elif isinstance(value, int | float):
         value = full_scalar(value, target)
     elif isinstance(value, ndarray | list | tuple):
@@ -54,34 +42,72 @@ def write_into(target: Tensor, value: Any) -> Tensor:
     return target
 
 
+def _fitted(value: Tensor, target: Tensor) -> Tensor:
+    """`value` in the dtype and shape of `target`."""
+    if value._array.dtype != target._array.dtype:
+        value = cast(value, dtype=target.dtype)
+    if value._array.shape == target._array.shape:
+        return value
+    try:
+        fits = np.broadcast_shapes(value._array.shape, target._array.shape) == target._array.shape
+    except ValueError:
+        fits = False
+    if fits:
+        return expand(value, shape=target._array.shape)  # type: ignore[no-any-return]
+    lead = value.ndim - target.ndim
+    if lead > 0 and all(s == 1 for s in value.shape[:lead]):
+        return _fitted(METHODS["reshape"](value, value.shape[lead:]), target)
+    raise RuntimeError(f"in-place: a tensor of shape {list(value.shape)} cannot be written into shape {list(target.shape)}")
+
+
 def full_scalar(value: Any, like: Tensor) -> Tensor:
     """A number as a dimensionless tensor of the dtype of `like`."""
     return full(value, shape=(), dtype=like.dtype)  # type: ignore[no-any-return]
 
 
+def replace_contents(target: Tensor, value: Any) -> Tensor:
+    """The same where `value` has nothing to do with what was there before: that gets a gradient of zeros, as PyTorch's copy_() gives it.
+    (Through a view it gets them anyway.)"""
+    if not (state.grad_enabled and target.requires_grad) or target._base is not None or target._node is None:
+        return write_into(target, value)
+    value = settled(value)
+    if isinstance(value, int | float):
+        value = full_scalar(value, target)
+    elif not isinstance(value, Tensor):
+        value = tensor(value) if isinstance(value, ndarray | list | tuple) else value
+    if isinstance(value, Tensor):
+        value = overwrite(target, _fitted(value, target))
+    return write_into(target, value)
+
+
 def set_item(self: Tensor, key: Any, value: Any) -> None:
     """self[key] = value."""
-    setitem(self, key, value, write_into)
+    setitem(self, key, value, write_into, replace_contents)
 
 
 def copy_(self: Tensor, source: Any) -> Tensor:
     """Copy the elements of `source`, broadcast and converted, into this tensor."""
-    return write_into(self, source)
+    return replace_contents(self, source)
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Set every element to a number."""
-    return write_into(self, value)
+    return replace_contents(self, value)
 
 
 def zero_(self: Tensor) -> Tensor:
     """Set every element to 0."""
-    return write_into(self, 0)
+    return replace_contents(self, 0)
 
 
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        start = next_sequence() if state.grad_enabled else 0
         value = function(self, *args, **kwargs)
+        if value._node is not None and _is_saved(
+            self, value._node, start
+        ):  # its derivative needs what is about to be overwritten
+            value = function(clone(self), *args, **kwargs)
         if value._array.shape != self._array.shape:
             raise RuntimeError(
                 f"{function.__name__}_(): a result of shape {list(value.shape)} does not fit the tensor's shape {list(self.shape)}"
@@ -95,3 +121,15 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     method.__name__ = function.__name__ + "_"
     method.__doc__ = f"In-place form of {function.__name__}(); returns the tensor itself."
     return method
+
+
+def _is_saved(tensor: Tensor, node: Any, since: int) -> bool:
+    """Whether a node that was made after `since` has saved `tensor`, or a view of it."""
+    stack, storage = [node], tensor._storage
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Node) and node.sequence > since:
+            if any(t is tensor or (storage is not None and t._storage is storage) for t, _ in getattr(node, "saved", ())):
+                return True
+            stack.extend([edge[0] for edge in node.edges if edge is not None])
+    return False

@@ -32,18 +32,17 @@ def _cast_rule(x: Any, dtype: DType) -> Aval:
 )  # fmt: skip
 def cast(x: Any, dtype: DType) -> Any:
     """Convert the elements to `dtype`, as numpy.ndarray.astype does.  Gradients are cast back."""
-    return np.asarray(x).astype(dtype.numpy)
+    return (x if isinstance(x, np.ndarray) else np.asarray(x)).astype(dtype.numpy)
 
 
 @cast.vjp()
 def _(c: Any, g: Any) -> Any:
-    return cast(g, dtype=c.avals[0].dtype) if c.avals[0].dtype.is_floating_point else None
+    return cast.of(g, dtype=c.avals[0].dtype) if c.avals[0].dtype.is_floating_point else None
 
 
-@elementwise(lambda b, x, y: x + y, samples=binary())
+@elementwise(lambda b, x, y: x + y, samples=binary(), ufunc=np.add)
 def add(x: Any, y: Any) -> Any:
     """Elementwise sum, with broadcasting and type promotion."""
-    return np.add(x, y)
 
 
 @add.vjp()
@@ -51,7 +50,7 @@ def _(c: Any, g: Any) -> Any:
     return g, g
 
 
-@elementwise(lambda b, x, y: x - y, samples=binary())
+@elementwise(lambda b, x, y: x - y, samples=binary(), ufunc=np.subtract, evaluates=True)
 def sub(x: Any, y: Any) -> Any:
     """Elementwise difference, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
     try:
@@ -65,10 +64,9 @@ def _(c: Any, g: Any) -> Any:
     return g, -g if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: x * y, samples=binary())
+@elementwise(lambda b, x, y: x * y, samples=binary(), ufunc=np.multiply)
 def mul(x: Any, y: Any) -> Any:
     """Elementwise product, with broadcasting and type promotion."""
-    return np.multiply(x, y)
 
 
 @mul.vjp(saves=("1", "0"))
@@ -77,10 +75,9 @@ def _(c: Any, g: Any) -> Any:
     return g * y if c.needs[0] else None, g * x if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: x / y, promotion=FLOAT, samples=binary(other_low=0.5))
+@elementwise(lambda b, x, y: x / y, promotion=FLOAT, samples=binary(other_low=0.5), ufunc=np.true_divide)
 def div(x: Any, y: Any) -> Any:
     """Elementwise true quotient; integers become the default floating-point dtype."""
-    return np.true_divide(x, y)
 
 
 @div.vjp(saves=("1", "0 1"))
@@ -99,7 +96,7 @@ def floor_divide(x: Any, y: Any) -> Any:
 
 @floor_divide.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0), zero_gradient(c, 1)
+    return zero_gradient(c, g, 0), zero_gradient(c, g, 1)
 
 
 @elementwise(lambda b, x, y: b.remainder(x, y), samples=binary(other_low=0.7))
@@ -112,7 +109,7 @@ def remainder(x: Any, y: Any) -> Any:
 @remainder.vjp(saves=("", "0 1"))
 def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
-    return g, -g * floor_divide(x, y) if c.needs[1] else None
+    return g, -g * floor_divide.of(x, y) if c.needs[1] else None
 
 
 @elementwise(lambda b, x, y: b.fmod(x, y), samples=binary(other_low=0.7))
@@ -125,10 +122,10 @@ def fmod(x: Any, y: Any) -> Any:
 @fmod.vjp(saves=("", "0 1"))
 def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
-    return g, -g * trunc(x / y) if c.needs[1] else None
+    return g, -g * trunc.of(x / y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x: -x, samples=unary())
+@elementwise(lambda b, x: -x, samples=unary(), ufunc=np.negative, evaluates=True)
 def neg(x: Any) -> Any:
     """Elementwise negation.  Raises RuntimeError for bool, as PyTorch does."""
     if getattr(x, "dtype", None) == np.bool_:

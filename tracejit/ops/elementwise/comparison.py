@@ -27,40 +27,34 @@ __all__ = [
 ]
 
 
-@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, samples=binary())
+@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, samples=binary(), ufunc=np.equal)
 def eq(x: Any, y: Any) -> Any:
     """Elementwise x == y."""
-    return np.equal(x, y)
 
 
-@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, samples=binary())
+@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, samples=binary(), ufunc=np.not_equal)
 def ne(x: Any, y: Any) -> Any:
     """Elementwise x != y."""
-    return np.not_equal(x, y)
 
 
-@elementwise(lambda b, x, y: x < y, result=bool_, samples=binary())
+@elementwise(lambda b, x, y: x < y, result=bool_, samples=binary(), ufunc=np.less)
 def lt(x: Any, y: Any) -> Any:
     """Elementwise x < y."""
-    return np.less(x, y)
 
 
-@elementwise(lambda b, x, y: x <= y, result=bool_, samples=binary())
+@elementwise(lambda b, x, y: x <= y, result=bool_, samples=binary(), ufunc=np.less_equal)
 def le(x: Any, y: Any) -> Any:
     """Elementwise x <= y."""
-    return np.less_equal(x, y)
 
 
-@elementwise(lambda b, x, y: x > y, result=bool_, samples=binary())
+@elementwise(lambda b, x, y: x > y, result=bool_, samples=binary(), ufunc=np.greater)
 def gt(x: Any, y: Any) -> Any:
     """Elementwise x > y."""
-    return np.greater(x, y)
 
 
-@elementwise(lambda b, x, y: x >= y, result=bool_, samples=binary())
+@elementwise(lambda b, x, y: x >= y, result=bool_, samples=binary(), ufunc=np.greater_equal)
 def ge(x: Any, y: Any) -> Any:
     """Elementwise x >= y."""
-    return np.greater_equal(x, y)
 
 
 def _choices() -> Any:
@@ -90,60 +84,58 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 @where.vjp(saves=("", "0", "0"))
 def _(c: Any, g: Any) -> Any:
     condition = c.inputs[0]
-    return None, where(condition, g, 0.0) if c.needs[1] else None, where(condition, 0.0, g) if c.needs[2] else None
+    return None, where.of(condition, g, 0.0) if c.needs[1] else None, where.of(condition, 0.0, g) if c.needs[2] else None
 
 
-@elementwise(lambda b, x, y: b.maximum(x, y), samples=binary())
+@elementwise(lambda b, x, y: b.maximum(x, y), samples=binary(), ufunc=np.maximum)
 def maximum(x: Any, y: Any) -> Any:
     """Elementwise maximum; NaN where either is NaN.  Where both are equal each gets half of the gradient."""
-    return np.maximum(x, y)
 
 
 @maximum.vjp(saves="0 1")
 def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
     half = g * 0.5
-    gx = where(x == y, half, where(x < y, 0.0, g)) if c.needs[0] else None
-    gy = where(x == y, half, where(x >= y, 0.0, g)) if c.needs[1] else None
+    gx = where.of(x == y, half, where.of(x < y, 0.0, g)) if c.needs[0] else None
+    gy = where.of(x == y, half, where.of(x >= y, 0.0, g)) if c.needs[1] else None
     return gx, gy
 
 
-@elementwise(lambda b, x, y: b.minimum(x, y), samples=binary())
+@elementwise(lambda b, x, y: b.minimum(x, y), samples=binary(), ufunc=np.minimum)
 def minimum(x: Any, y: Any) -> Any:
     """Elementwise minimum; NaN where either is NaN.  Where both are equal each gets half of the gradient."""
-    return np.minimum(x, y)
 
 
 @minimum.vjp(saves="0 1")
 def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
     half = g * 0.5
-    gx = where(x == y, half, where(x > y, 0.0, g)) if c.needs[0] else None
-    gy = where(x == y, half, where(x <= y, 0.0, g)) if c.needs[1] else None
+    gx = where.of(x == y, half, where.of(x > y, 0.0, g)) if c.needs[0] else None
+    gy = where.of(x == y, half, where.of(x <= y, 0.0, g)) if c.needs[1] else None
     return gx, gy
 
 
-@elementwise(lambda b, x, y: b.logical_and(x, y), promotion=BOOL, result=bool_, samples=truth_binary())
+@elementwise(lambda b, x, y: b.logical_and(x, y), promotion=BOOL, result=bool_, samples=truth_binary(), ufunc=np.logical_and)
 def logical_and(x: Any, y: Any) -> Any:
     """Elementwise logical and of truth values."""
-    return np.logical_and(x, y)
 
 
-@elementwise(lambda b, x, y: b.logical_or(x, y), promotion=BOOL, result=bool_, samples=truth_binary())
+@elementwise(lambda b, x, y: b.logical_or(x, y), promotion=BOOL, result=bool_, samples=truth_binary(), ufunc=np.logical_or)
 def logical_or(x: Any, y: Any) -> Any:
     """Elementwise logical or of truth values."""
-    return np.logical_or(x, y)
 
 
-@elementwise(lambda b, x, y: b.logical_xor(x, y), promotion=BOOL, result=bool_, samples=truth_binary())
+@elementwise(lambda b, x, y: b.logical_xor(x, y), promotion=BOOL, result=bool_, samples=truth_binary(), ufunc=np.logical_xor)
 def logical_xor(x: Any, y: Any) -> Any:
     """Elementwise exclusive or of truth values."""
-    return np.logical_xor(x, y)
 
 
 @elementwise(
-    lambda b, x: b.logical_not(x), promotion=BOOL, result=bool_, samples=cases((bools(4),), (bools(2, 3).T,), (bools(0, 2),))
+    lambda b, x: b.logical_not(x),
+    promotion=BOOL,
+    result=bool_,
+    samples=cases((bools(4),), (bools(2, 3).T,), (bools(0, 2),)),
+    ufunc=np.logical_not,
 )
 def logical_not(x: Any) -> Any:
     """Elementwise logical not of truth values."""
-    return np.logical_not(x)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from tracejit.core.dtypes import bool_
+from tracejit.core.numbers import settled
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, elementwise, refuse_bool
 from tracejit.ops.elementwise.comparison import logical_or, where
@@ -38,10 +39,9 @@ LN2 = math.log(2.0)
 LN10 = math.log(10.0)
 
 
-@elementwise(lambda b, x: b.exp(x), promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.exp(x), promotion=FLOAT, samples=unary(), ufunc=np.exp)
 def exp(x: Any) -> Any:
     """Elementwise exponential."""
-    return np.exp(x)
 
 
 @exp.vjp(saves="out")
@@ -49,10 +49,9 @@ def _(c: Any, g: Any) -> Any:
     return g * c.outputs[0]
 
 
-@elementwise(lambda b, x: b.exp2(x), promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.exp2(x), promotion=FLOAT, samples=unary(), ufunc=np.exp2)
 def exp2(x: Any) -> Any:
     """Elementwise 2 ** x."""
-    return np.exp2(x)
 
 
 @exp2.vjp(saves="out")
@@ -60,10 +59,9 @@ def _(c: Any, g: Any) -> Any:
     return g * (c.outputs[0] * LN2)
 
 
-@elementwise(lambda b, x: b.expm1(x), promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.expm1(x), promotion=FLOAT, samples=unary(), ufunc=np.expm1)
 def expm1(x: Any) -> Any:
     """Elementwise exp(x) - 1, accurate near zero."""
-    return np.expm1(x)
 
 
 @expm1.vjp(saves="out")
@@ -71,10 +69,9 @@ def _(c: Any, g: Any) -> Any:
     return g * (c.outputs[0] + 1.0)
 
 
-@elementwise(lambda b, x: b.log(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+@elementwise(lambda b, x: b.log(x), promotion=FLOAT, samples=unary(0.3, 3.0), ufunc=np.log)
 def log(x: Any) -> Any:
     """Elementwise natural logarithm."""
-    return np.log(x)
 
 
 @log.vjp(saves="0")
@@ -82,10 +79,9 @@ def _(c: Any, g: Any) -> Any:
     return g / c.inputs[0]
 
 
-@elementwise(lambda b, x: b.log2(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+@elementwise(lambda b, x: b.log2(x), promotion=FLOAT, samples=unary(0.3, 3.0), ufunc=np.log2)
 def log2(x: Any) -> Any:
     """Elementwise logarithm to base 2."""
-    return np.log2(x)
 
 
 @log2.vjp(saves="0")
@@ -93,10 +89,9 @@ def _(c: Any, g: Any) -> Any:
     return g / (c.inputs[0] * LN2)
 
 
-@elementwise(lambda b, x: b.log10(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+@elementwise(lambda b, x: b.log10(x), promotion=FLOAT, samples=unary(0.3, 3.0), ufunc=np.log10)
 def log10(x: Any) -> Any:
     """Elementwise logarithm to base 10."""
-    return np.log10(x)
 
 
 @log10.vjp(saves="0")
@@ -104,10 +99,9 @@ def _(c: Any, g: Any) -> Any:
     return g / (c.inputs[0] * LN10)
 
 
-@elementwise(lambda b, x: b.log1p(x), promotion=FLOAT, samples=unary(-0.7, 2.0))
+@elementwise(lambda b, x: b.log1p(x), promotion=FLOAT, samples=unary(-0.7, 2.0), ufunc=np.log1p)
 def log1p(x: Any) -> Any:
     """Elementwise log(1 + x), accurate near zero."""
-    return np.log1p(x)
 
 
 @log1p.vjp(saves="0")
@@ -120,22 +114,20 @@ def _logaddexp_lowering(b: Any, x: Any, y: Any) -> Any:
     return b.select(b.eq(x, y), x + LN2, b.maximum(x, y) + b.log1p(b.exp(-difference)))
 
 
-@elementwise(_logaddexp_lowering, promotion=FLOAT, samples=binary())
+@elementwise(_logaddexp_lowering, promotion=FLOAT, samples=binary(), ufunc=np.logaddexp)
 def logaddexp(x: Any, y: Any) -> Any:
     """Elementwise log(exp(x) + exp(y)), without overflow."""
-    return np.logaddexp(x, y)
 
 
 @logaddexp.vjp(saves="0 1")
 def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
-    return g / (exp(y - x) + 1.0) if c.needs[0] else None, g / (exp(x - y) + 1.0) if c.needs[1] else None
+    return g / (exp.of(y - x) + 1.0) if c.needs[0] else None, g / (exp.of(x - y) + 1.0) if c.needs[1] else None
 
 
-@elementwise(lambda b, x: b.sqrt(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+@elementwise(lambda b, x: b.sqrt(x), promotion=FLOAT, samples=unary(0.3, 3.0), ufunc=np.sqrt)
 def sqrt(x: Any) -> Any:
     """Elementwise square root; NaN for negative numbers."""
-    return np.sqrt(x)
 
 
 @sqrt.vjp(saves="out")
@@ -179,15 +171,14 @@ def _(c: Any, g: Any) -> Any:
     return g * (out * (1.0 - out))
 
 
-@elementwise(lambda b, x: b.abs(x), name="abs", samples=unary())
+@elementwise(lambda b, x: b.abs(x), name="abs", samples=unary(), ufunc=np.abs)
 def abs_(x: Any) -> Any:
     """Elementwise absolute value."""
-    return np.abs(x)
 
 
 @abs_.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
-    return g * sign(c.inputs[0])
+    return g * sign.of(c.inputs[0])
 
 
 def _sign_lowering(b: Any, x: Any) -> Any:
@@ -206,7 +197,7 @@ def sign(x: Any) -> Any:
 
 @sign.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0)
+    return zero_gradient(c, g, 0)
 
 
 @elementwise(lambda b, x: b.select(x <= 0, b.const(0, x.dtype), x), samples=unary())
@@ -217,7 +208,7 @@ def relu(x: Any) -> Any:
 
 @relu.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
-    return where(c.outputs[0] <= 0, 0.0, g)
+    return where.of(c.outputs[0] <= 0, 0.0, g)
 
 
 def _pow_lowering(b: Any, x: Any, y: Any) -> Any:
@@ -270,7 +261,8 @@ def power(x: Any, y: Any) -> Any:
     square roots (-0.0 at -0.0, NaN at minus infinity), else as C99 defines it.
 
     Raises RuntimeError for integers raised to a negative Python integer and for two tensors of bools."""
-    if isinstance(y, float | np.floating) and y * 2 % 2 == 1:
+    y = settled(y)
+    if isinstance(y, float) and y * 2 % 2 == 1:
         y = float(y)  # a constant of a recording: the exponents of its derivatives are halves, too
         if y in (0.5, -0.5):
             return pow_half(x, exponent=y)
@@ -290,10 +282,15 @@ def pow_half(x: Any, exponent: float) -> Any:
     return root if exponent > 0 else np.true_divide(1.0, root)
 
 
+def _raised(x: Any, exponent: float) -> Any:
+    """`power` of a number, inside a rule: the exponents of the derivatives of halves are halves, too."""
+    return pow_half.of(x, exponent=exponent) if exponent in (0.5, -0.5) else pow_.of(x, exponent)
+
+
 @pow_half.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
     exponent = c.attributes["exponent"]
-    return g * (power(c.inputs[0], exponent - 1.0) * exponent)
+    return g * (_raised(c.inputs[0], exponent - 1.0) * exponent)
 
 
 @pow_.vjp(saves=("0 1", "0 1 out"))
@@ -302,14 +299,14 @@ def _(c: Any, g: Any) -> Any:
     gx = gy = None
     if c.needs[0]:
         if type(y) in (bool, int, float):
-            gx = zero_gradient(c, 0) if y == 0 else (g * (x * 2.0) if y == 2 else g * (power(x, y - 1) * y))
+            gx = zero_gradient(c, g, 0) if y == 0 else (g * (x * 2.0) if y == 2 else g * (_raised(x, y - 1) * y))
         else:
-            gx = where(y == 0, 0.0, g * (y * pow_(x, y - 1.0)))
+            gx = where.of(y == 0, 0.0, g * (y * pow_.of(x, y - 1.0)))
     if c.needs[1]:
         (out,) = c.outputs
         if type(x) in (bool, int, float):
             slope = g * (out * (math.log(x) if x > 0 else -math.inf if x == 0 else math.nan))
-            gy = where(y >= 0, 0.0, slope) if x == 0 else slope
+            gy = where.of(y >= 0, 0.0, slope) if x == 0 else slope
         else:
-            gy = where((x == 0) & (y >= 0), 0.0, g * (out * log(x)))
+            gy = where.of((x == 0) & (y >= 0), 0.0, g * (out * log.of(x)))
     return gx, gy

@@ -27,7 +27,7 @@ def floor(x: Any) -> Any:
 
 @floor.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0)
+    return zero_gradient(c, g, 0)
 
 
 @elementwise(lambda b, x: b.ceil(x), samples=unary())
@@ -38,7 +38,7 @@ def ceil(x: Any) -> Any:
 
 @ceil.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0)
+    return zero_gradient(c, g, 0)
 
 
 @elementwise(lambda b, x: b.trunc(x), samples=unary())
@@ -49,7 +49,7 @@ def trunc(x: Any) -> Any:
 
 @trunc.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0)
+    return zero_gradient(c, g, 0)
 
 
 @elementwise(lambda b, x: b.rint(x), samples=unary())
@@ -60,25 +60,22 @@ def rint(x: Any) -> Any:
 
 @rint.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0)
+    return zero_gradient(c, g, 0)
 
 
-@elementwise(lambda b, x: b.isnan(x), result=bool_, samples=unary())
+@elementwise(lambda b, x: b.isnan(x), result=bool_, samples=unary(), ufunc=np.isnan)
 def isnan(x: Any) -> Any:
     """Whether each element is NaN."""
-    return np.isnan(x)
 
 
-@elementwise(lambda b, x: b.isinf(x), result=bool_, samples=unary())
+@elementwise(lambda b, x: b.isinf(x), result=bool_, samples=unary(), ufunc=np.isinf)
 def isinf(x: Any) -> Any:
     """Whether each element is an infinity."""
-    return np.isinf(x)
 
 
-@elementwise(lambda b, x: b.isfinite(x), result=bool_, samples=unary())
+@elementwise(lambda b, x: b.isfinite(x), result=bool_, samples=unary(), ufunc=np.isfinite)
 def isfinite(x: Any) -> Any:
     """Whether each element is neither NaN nor an infinity."""
-    return np.isfinite(x)
 
 
 @elementwise(lambda b, x: b.signbit(x), result=bool_, samples=unary())
@@ -87,10 +84,9 @@ def signbit(x: Any) -> Any:
     return np.signbit(x) if _is_float(x) else np.less(x, 0)
 
 
-@elementwise(lambda b, x, y: b.copysign(x, y), promotion=FLOAT, samples=binary())
+@elementwise(lambda b, x, y: b.copysign(x, y), promotion=FLOAT, samples=binary(), ufunc=np.copysign)
 def copysign(x: Any, y: Any) -> Any:
     """Elementwise magnitude of x with the sign of y."""
-    return np.copysign(x, y)
 
 
 @copysign.vjp(saves=("0 out", ""))
@@ -99,5 +95,5 @@ def _(c: Any, g: Any) -> Any:
     if c.needs[0]:
         x, (out,) = c.inputs[0], c.outputs
         same = (x > 0) == (out > 0)
-        gx = where(x == 0, 0.0, where(same, g, -g))
-    return gx, zero_gradient(c, 1)
+        gx = where.of(x == 0, 0.0, where.of(same, g, -g))
+    return gx, zero_gradient(c, g, 1)

@@ -26,7 +26,7 @@ def erf(x: Any) -> Any:
 @erf.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
     (x,) = c.inputs
-    return g * (exp(-x * x) * TWO_OVER_SQRT_PI)
+    return g * (exp.of(-x * x) * TWO_OVER_SQRT_PI)
 
 
 @elementwise(lambda b, x: b.erfc(x), promotion=FLOAT, samples=unary())
@@ -38,7 +38,7 @@ def erfc(x: Any) -> Any:
 @erfc.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
     (x,) = c.inputs
-    return g * (exp(-x * x) * -TWO_OVER_SQRT_PI)
+    return g * (exp.of(-x * x) * -TWO_OVER_SQRT_PI)
 
 
 @elementwise(promotion=FLOAT, samples=unary(-0.9, 0.9))
@@ -50,7 +50,7 @@ def erfinv(x: Any) -> Any:
 @erfinv.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
     (out,) = c.outputs
-    return g * (exp(out * out) * (1.0 / TWO_OVER_SQRT_PI))
+    return g * (exp.of(out * out) * (1.0 / TWO_OVER_SQRT_PI))
 
 
 @elementwise(lambda b, x: b.libm("lgamma", x), promotion=FLOAT, samples=unary(0.3, 4.0))
@@ -61,7 +61,7 @@ def lgamma(x: Any) -> Any:
 
 @lgamma.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
-    return g * digamma(c.inputs[0])
+    return g * digamma.of(c.inputs[0])
 
 
 @elementwise(promotion=FLOAT, samples=unary(0.3, 4.0))
@@ -73,7 +73,7 @@ def digamma(x: Any) -> Any:
 
 @digamma.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
-    return g * polygamma(c.inputs[0], n=1)
+    return g * polygamma.of(c.inputs[0], n=1)
 
 
 @elementwise(
@@ -88,4 +88,4 @@ def polygamma(x: Any, n: int) -> Any:
 
 @polygamma.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
-    return g * polygamma(c.inputs[0], n=c.attributes["n"] + 1)
+    return g * polygamma.of(c.inputs[0], n=c.attributes["n"] + 1)

@@ -51,7 +51,7 @@ def _(c: Any, g: Any) -> Any:
     dim, start, out = c.attributes["dim"], 0, []
     for need, x in zip(c.needs, c.avals, strict=True):
         stop = start + x.shape[dim]
-        out.append(slice_(g, dim=dim, start=start, stop=stop, step=1) if need else None)
+        out.append(slice_.of(g, dim=dim, start=start, stop=stop, step=1) if need else None)
         start = stop
     return tuple(out)
 
@@ -68,7 +68,7 @@ def flip(x: Any, dims: tuple[int, ...]) -> Any:
 
 @flip.vjp()
 def _(c: Any, g: Any) -> Any:
-    return flip(g, dims=c.attributes["dims"])
+    return flip.of(g, dims=c.attributes["dims"])
 
 
 def _sum_at_rule(
@@ -107,7 +107,7 @@ def _(c: Any, g: Any) -> Any:
     for need, x, start, step in zip(c.needs, c.avals, c.attributes["starts"], c.attributes["steps"], strict=True):
         part = g if need else None
         for dim, place in enumerate(_region(x.shape, start, step) if need else ()):
-            part = slice_(part, dim=dim, start=place.start, stop=place.stop, step=place.step)
+            part = slice_.of(part, dim=dim, start=place.start, stop=place.stop, step=place.step)
         out.append(part)
     return tuple(out)
 
@@ -125,6 +125,7 @@ def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) 
         (floats(2, 3).T, 0.0, {"low": (0, 1), "high": (2, 0)}),
         (floats(), 1.0, {"low": (), "high": ()}),
     ),
+    traits=("casts",),
 )
 def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     """`x` with low[d] elements of `value` before and high[d] after it along each dimension d; none negative."""
@@ -137,7 +138,7 @@ def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
 def _(c: Any, g: Any) -> Any:
     for dim, (low, size) in enumerate(zip(c.attributes["low"], c.avals[0].shape, strict=True)):
         if g.shape[dim] != size:
-            g = slice_(g, dim=dim, start=low, stop=low + size, step=1)
+            g = slice_.of(g, dim=dim, start=low, stop=low + size, step=1)
     return g, None
 
 

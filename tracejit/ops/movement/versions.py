@@ -51,4 +51,4 @@ def overwrite(previous: Any, value: Any) -> Any:
 
 @overwrite.vjp()
 def _(c: Any, g: Any) -> Any:
-    return zero_gradient(c, 0) if c.needs[0] else None, g
+    return zero_gradient(c, g, 0) if c.needs[0] else None, g

@@ -43,7 +43,7 @@ def reshape(x: Any, shape: Shape) -> Any:
 
 @reshape.vjp()
 def _(c: Any, g: Any) -> Any:
-    return reshape(g, shape=c.avals[0].shape)
+    return reshape.of(g, shape=c.avals[0].shape)
 
 
 @view(
@@ -63,7 +63,7 @@ def permute(x: Any, dims: Shape) -> Any:
 @permute.vjp()
 def _(c: Any, g: Any) -> Any:
     dims = c.attributes["dims"]
-    return permute(g, dims=tuple(dims.index(i) for i in range(len(dims))))
+    return permute.of(g, dims=tuple(dims.index(i) for i in range(len(dims))))
 
 
 @view(
@@ -107,7 +107,7 @@ def slice_(x: Any, dim: int, start: int, stop: int, step: int) -> Any:
 @slice_.vjp()
 def _(c: Any, g: Any) -> Any:
     x = c.avals[0]
-    return slice_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
+    return slice_scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
 
 
 def _into(name: str, region: Callable[..., Aval]) -> Callable[..., Aval]:
@@ -142,8 +142,10 @@ def slice_scatter(base: Any, value: Any, dim: int, start: int, stop: int, step: 
 
 @slice_scatter.vjp()
 def _(c: Any, g: Any) -> Any:
-    zeros = full(0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
-    return slice_scatter(g, zeros, **c.attributes) if c.needs[0] else None, slice_(g, **c.attributes) if c.needs[1] else None
+    zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
+    return slice_scatter.of(g, zeros, **c.attributes) if c.needs[0] else None, slice_.of(g, **c.attributes) if c.needs[
+        1
+    ] else None
 
 
 def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
@@ -163,7 +165,7 @@ def select(x: Any, index: int, dim: int) -> Any:
 @select.vjp()
 def _(c: Any, g: Any) -> Any:
     x = c.avals[0]
-    return select_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, c.inputs[1], dim=c.attributes["dim"]), None
+    return select_scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, c.inputs[1], dim=c.attributes["dim"]), None
 
 
 @custom(
@@ -181,10 +183,10 @@ def select_scatter(base: Any, value: Any, index: int, dim: int) -> Any:
 @select_scatter.vjp()
 def _(c: Any, g: Any) -> Any:
     index, dim = c.inputs[2], c.attributes["dim"]
-    zeros = full(0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
+    zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
     return (
-        select_scatter(g, zeros, index, dim=dim) if c.needs[0] else None,
-        select(g, index, dim=dim) if c.needs[1] else None,
+        select_scatter.of(g, zeros, index, dim=dim) if c.needs[0] else None,
+        select.of(g, index, dim=dim) if c.needs[1] else None,
         None,
     )
 
@@ -213,7 +215,7 @@ def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
 @diagonal.vjp()
 def _(c: Any, g: Any) -> Any:
     x = c.avals[0]
-    return diagonal_scatter(full(0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
+    return diagonal_scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
 
 
 @custom(
@@ -233,8 +235,10 @@ def diagonal_scatter(base: Any, value: Any, offset: int, dim1: int, dim2: int) -
 
 @diagonal_scatter.vjp()
 def _(c: Any, g: Any) -> Any:
-    zeros = full(0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
-    return diagonal_scatter(g, zeros, **c.attributes) if c.needs[0] else None, diagonal(g, **c.attributes) if c.needs[1] else None
+    zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
+    return diagonal_scatter.of(g, zeros, **c.attributes) if c.needs[0] else None, diagonal.of(g, **c.attributes) if c.needs[
+        1
+    ] else None
 
 
 def _unfold_rule(x: Aval, dim: int, size: int, step: int, dilation: int) -> Aval:
@@ -262,7 +266,7 @@ def _(c: Any, g: Any) -> Any:
     attributes = c.attributes
     dim = attributes["dim"]
     length, step, dilation = c.avals[0].shape[dim], attributes["step"], attributes["dilation"]
-    return fold(g, dims=(dim,), lengths=(length,), steps=(step,), dilations=(dilation,))
+    return fold.of(g, dims=(dim,), lengths=(length,), steps=(step,), dilations=(dilation,))
 
 
 def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) -> Aval:
@@ -311,8 +315,8 @@ def _(c: Any, g: Any) -> Any:
         count = shape[dim]
         stop = (count - 1) * step + dilation * (size - 1) + 1 if count else 0
         if stop < g.shape[dim]:  # elements beyond the last window, where another would fit
-            g = slice_(g, dim=dim, start=0, stop=stop, step=1)
-        g = unfold(g, dim=dim, size=size, step=step, dilation=dilation)
+            g = slice_.of(g, dim=dim, start=0, stop=stop, step=1)
+        g = unfold.of(g, dim=dim, size=size, step=step, dilation=dilation)
     return g
 
 

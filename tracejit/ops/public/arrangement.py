@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
@@ -20,6 +21,7 @@ from tracejit.ops.public.reduce import sum_
 @public(aliases=("moveaxis",))
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """Dimensions moved to other places, the rest kept in order (a view)."""
+    source, destination = settled(source), settled(destination)
     sources = (source,) if isinstance(source, int) else tuple(source)
     targets = (destination,) if isinstance(destination, int) else tuple(destination)
     if len(sources) != len(targets):
@@ -104,6 +106,7 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
         input, dim = reshape(input, -1), 0
     at = normalise_dim("repeat_interleave", dim, input.ndim)
     size = input.shape[at]
+    repeats = settled(repeats)
     if isinstance(repeats, int):
         inner = views.reshape(input, shape=(*input.shape[: at + 1], 1, *input.shape[at + 1 :]))
         spread = views.expand(inner, shape=(*input.shape[: at + 1], repeats, *input.shape[at + 1 :]))
@@ -120,6 +123,7 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
 @public()
 def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Any:
     """Elements moved by `shifts` along `dims`, coming in again at the other end; without `dims`, in the flattened tensor."""
+    shifts, dims = settled(shifts), settled(dims)
     moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if dims is None or (not isinstance(dims, int) and not len(dims)):
         if len(moves) != 1:
@@ -145,6 +149,7 @@ _ZEROS = (False, 0, 0.0)  # of bools, integers, floating-point numbers
 def _triangle(name: str, input: Any, diagonal: int, upper: bool) -> Any:
     if input.ndim < 2:
         raise RuntimeError(f"{name}(): input tensor must have at least 2 dimensions, got {input.ndim}")
+    diagonal = settled(diagonal)
     rows, columns = input.shape[-2:]
     row = views.reshape(arange(0, 1, length=rows, dtype=dtypes.int64), shape=(rows, 1))
     column = arange(-diagonal, 1, length=columns, dtype=dtypes.int64)
@@ -310,6 +315,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
     """Views of pieces along `dim`: n pieces of sizes that differ by at most 1, or pieces that end at the indices given."""
     at = normalise_dim("tensor_split", dim, input.ndim)
     size = input.shape[at]
+    indices_or_sections = settled(indices_or_sections)
     if isinstance(indices_or_sections, int) or getattr(indices_or_sections, "ndim", 1) == 0:
         n = int(indices_or_sections)
         if n <= 0:

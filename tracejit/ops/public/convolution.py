@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import product
 from tracejit.ops import linalg
 from tracejit.ops.movement import copies, views
@@ -18,6 +19,7 @@ Sizes = int | Sequence[int]
 
 def per_dimension(name: str, what: str, value: Sizes, rank: int) -> tuple[int, ...]:
     """One number per spatial dimension.  Raises RuntimeError for another count."""
+    value = settled(value)
     if isinstance(value, int):
         return (value,) * rank
     out = tuple(int(v) for v in value)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -96,6 +97,7 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
     require_cpu("arange", device)
     if named:
         bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
+    bounds = tuple(map(settled, bounds))
     start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if step == 0 or (end - start) * step < 0:
         raise RuntimeError(
@@ -128,6 +130,7 @@ def linspace(
 
 def _number(name: str, value: Any) -> Any:
     """A number given as such or as a tensor without dimensions."""
+    value = settled(value)
     if not hasattr(value, "ndim"):
         return value
     if value.ndim:

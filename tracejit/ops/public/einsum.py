@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import broadcast_shapes, product
 from tracejit.ops import linalg
 from tracejit.ops.movement import copies, views
@@ -167,10 +168,11 @@ def _evaluate(terms: list[list[Any]], target: list[Any] | None, operands: tuple[
 @public(method=False)
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Contraction of the last `dims` dimensions of `a` with the first of `b`, or of two lists of dimensions."""
+    dims = settled(dims)
     if isinstance(dims, int):
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
-        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+        left, right = ([d] if isinstance(d, int) else list(d) for d in map(settled, dims))
     if len(left) != len(right):
         raise RuntimeError(f"tensordot(): expected as many dimensions of a as of b, got {len(left)} and {len(right)}")
     names_a = list(range(a.ndim))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.core.op import Promotion
 from tracejit.core.promotion import common_dtype
 from tracejit.ops.creation import full
@@ -52,7 +55,7 @@ for _op, _alias in (
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor (real or abstract), not a number."""
-    return hasattr(x, "dtype") and hasattr(x, "ndim")
+    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
 
 
 def as_floating(input: Any) -> Any:
@@ -63,6 +66,7 @@ def as_floating(input: Any) -> Any:
 def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """other * alpha, to be combined with `input`; `other` itself for alpha == 1.  Raises RuntimeError for an alpha of a higher kind than
     the result, as PyTorch does."""
+    alpha = settled(alpha)
     if type(alpha) is int and alpha == 1:
         return other
     result = common_dtype((input, other))
@@ -329,7 +333,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
             )
         if value.dtype is not input.dtype:
             value = cast(value, dtype=input.dtype)
-    elif isinstance(value, float) and not input.dtype.is_floating_point:
+    elif isinstance(value := settled(value), float) and not input.dtype.is_floating_point:
         raise RuntimeError(f"masked_fill(): value {value} cannot be converted to {input.dtype.name} without loss; use an integer")
     elif isinstance(value, int) and input.dtype is dtypes.bool_:
         value = bool(value)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
@@ -23,7 +25,7 @@ from tracejit.ops.public.movement import reshape
 
 def is_tensor(x: Any) -> bool:
     """Whether a key item is a tensor (real or abstract)."""
-    return hasattr(x, "dtype") and hasattr(x, "ndim")
+    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
 
 
 def aval_of(x: Any) -> Aval:
@@ -33,7 +35,9 @@ def aval_of(x: Any) -> Aval:
 
 def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     used = sum(
-        0 if k is None or k is Ellipsis or isinstance(k, bool) else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1)
+        0
+        if k is None or k is Ellipsis or isinstance(k, bool | np.bool_)
+        else (k.ndim if is_tensor(k) and k.dtype is dtypes.bool_ else 1)
         for k in key
     )
     if used > ndim:
@@ -65,7 +69,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         elif k is None:
             x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
             dim += 1
-        elif isinstance(k, bool):
+        elif isinstance(k, bool | np.bool_):
             x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
             advanced.append((dim, indexing.constant_index([0] if k else [])))
             dim += 1
@@ -125,8 +129,8 @@ def getitem(x: Any, key: Any) -> Any:
     )
 
 
-def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
-    """x[key] = value; `write(target, value)` changes a view's memory."""
+def setitem(x: Any, key: Any, value: Any, write: Any, replace: Any) -> None:
+    """x[key] = value; `write(target, value)` changes memory to what was computed from it, `replace(target, value)` to something else."""
     if is_tensor(key) and key.dtype is dtypes.bool_ and key.shape == x.shape and (not is_tensor(value) or value.ndim == 0):
         return write(x, where(key, value, x))
     target, advanced = split_key(x, key)
@@ -139,7 +143,7 @@ def setitem(x: Any, key: Any, value: Any, write: Any) -> None:
         if value.ndim > 1:
             value = _without_leading_ones(value, target.ndim - len(dims) + max(i.ndim for i in indices))
         return write(target, indexing.index_put(target, value, *indices, dims=dims, accumulate=False))
-    return write(target, _without_leading_ones(value, target.ndim) if is_tensor(value) else value)
+    return replace(target, _without_leading_ones(value, target.ndim) if is_tensor(value) else value)
 
 
 def _without_leading_ones(value: Any, rank: int) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, normalise_dims, product
 from tracejit.ops.elementwise.arithmetic import cast
@@ -123,6 +124,7 @@ def unsqueeze(input: Any, dim: int) -> Any:
 @public()
 def squeeze(input: Any, dim: int | Sequence[int] | None = None) -> Any:
     """Dimensions of size 1 removed: all, or those of `dim` (a view)."""
+    dim = settled(dim)
     dims = normalise_dims("squeeze", dim if isinstance(dim, int) or dim is None else tuple(dim), input.ndim)
     if dim is not None and not isinstance(dim, int) and not len(dim):
         dims = ()
@@ -233,14 +235,14 @@ def select(input: Any, dim: int, index: int) -> Any:
 def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Views of consecutive pieces along `dim`: of one size (the last may be smaller), or of the sizes listed."""
     at = normalise_dim("split", dim, input.ndim)
-    size = input.shape[at]
-    if isinstance(split_size_or_sections, int):
-        piece = split_size_or_sections
+    size, pieces = input.shape[at], settled(split_size_or_sections)
+    if isinstance(pieces, int):
+        piece = pieces
         if piece < 0 or (piece == 0 and size):
             raise RuntimeError(f"split(): split_size must be positive, got {piece}")
         sections = [min(piece, size - i) for i in range(0, size, piece)] if size else [0]
     else:
-        sections = [int(s) for s in split_size_or_sections]
+        sections = [int(s) for s in pieces]
         if sum(sections) != size or min(sections, default=0) < 0:
             raise RuntimeError(f"split(): sections {sections} must be non-negative and sum to the size {size} of dimension {at}")
     out, start = [], 0
@@ -253,6 +255,7 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
 @public()
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """Views of at most `chunks` pieces of equal size along `dim`."""
+    chunks = settled(chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk(): chunks must be positive, got {chunks}")
     size = input.shape[normalise_dim("chunk", dim, input.ndim)]

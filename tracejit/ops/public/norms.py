@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import decompositions
 from tracejit.ops import reduce as primitives
@@ -55,7 +56,7 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
 def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """sum(|x| ** ord) ** (1 / ord) over `dim` (all for None); the largest magnitude for infinity, the count of nonzeros for 0."""
     x = _floating("linalg.vector_norm", x, dtype)
-    return _norm_over(x, float(ord), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
+    return _norm_over(x, float(settled(ord)), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
 
 
 def matrix_norm(
@@ -91,6 +92,7 @@ def matrix_norm(
 def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """A vector or matrix norm: of all elements where neither `ord` nor `dim` is given; of a matrix for two dimensions."""
     if dim is not None:
+        dim = settled(dim)
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
         if ord is None or len(dims) == 1:
             if isinstance(ord, str):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import int64
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import product
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
@@ -184,6 +185,7 @@ def lp_pool(
 
 def _targets(name: str, rank: int, input: Any, output_size: Any) -> tuple[int, ...]:
     _check(name, rank, input)
+    output_size = settled(output_size)
     wanted = (output_size,) * rank if isinstance(output_size, int) or output_size is None else tuple(output_size)
     if len(wanted) != rank:
         raise RuntimeError(f"{name}(): output_size must be a number or {rank} numbers, got {list(wanted)}")

@@ -11,6 +11,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.interpreter import state as thread
+from tracejit.core.numbers import settled
 from tracejit.ops import random as primitives
 from tracejit.ops.creation import constant
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics
@@ -243,7 +244,7 @@ def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: dtypes.DType | None = None
 ) -> Any:
     """Normal numbers with the given mean and standard deviation: numbers (then with `size`) or tensors, element by element."""
-    if isinstance(std, int | float) and std < 0:
+    if isinstance(std := settled(std), int | float) and std < 0:
         raise RuntimeError(f"normal(): expects std >= 0.0, but found std {std}")
     if size is not None:
         return _normal(_sizes("normal", (size,)), _floating("normal", dtype), generator) * float(std) + float(mean)
@@ -297,6 +298,7 @@ def _exponential_in(input: Any, lambd: float = 1.0, *, generator: Generator | No
 
 def _bernoulli_in(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
     """1 with probability `p` (a number or a tensor), else 0."""
+    p = settled(p)
     if isinstance(p, int | float):
         return bernoulli(input, float(p), generator=generator)
     return arithmetic.cast(bernoulli(p, generator=generator), dtype=input.dtype)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tracejit.core.dtypes import int32
+from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops import sorting
@@ -43,13 +46,17 @@ def _extreme(op: Any, position: Any, pairwise: Any, input: Any, dim: Any, keepdi
 @public("max")
 def max_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; with `dim`, (values, indices) along it; with a second tensor, the elementwise maximum."""
-    return _extreme(primitives.amax, primitives.argmax, comparison.maximum, input, dim if other is None else other, keepdim)
+    return _extreme(
+        primitives.amax, primitives.argmax, comparison.maximum, input, settled(dim) if other is None else other, keepdim
+    )
 
 
 @public("min")
 def min_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; with `dim`, (values, indices) along it; with a second tensor, the elementwise minimum."""
-    return _extreme(primitives.amin, primitives.argmin, comparison.minimum, input, dim if other is None else other, keepdim)
+    return _extreme(
+        primitives.amin, primitives.argmin, comparison.minimum, input, settled(dim) if other is None else other, keepdim
+    )
 
 
 @public()
@@ -139,7 +146,7 @@ def searchsorted(
     """Where each element of `input` would be inserted into the sorted last dimension of `sorted_sequence`.
 
     sorter: the positions that sort it, if it is not sorted.  The result is int64, or int32 on request."""
-    if not hasattr(input, "ndim"):
+    if not hasattr(input, "ndim") or isinstance(input, np.generic):
         input = full(input, shape=(), dtype=sorted_sequence.dtype)
     if sorter is not None:
         sorted_sequence = gather(sorted_sequence, sorter, dim=sorted_sequence.ndim - 1)

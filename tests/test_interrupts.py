@@ -1,0 +1,248 @@
+"""Exceptions of signal handlers at any point: the state of the thread is right afterwards, and so is what handlers themselves compute."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tracejit.core.interpreter import pushed, pushed_anywhere, state
+from tracejit.core.interrupts import covers_its_entry
+
+TIMERS = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
+
+PROGRAMS = """
+    import random, signal, sys, time
+    import numpy as np
+    import tracejit as T
+    from tracejit.core.interpreter import pushed_anywhere, state
+
+    class Stop(KeyboardInterrupt):
+        pass
+
+    armed, random = [False], random.Random(int(sys.argv[1]))
+
+    def handler(*_):
+        if armed[0]:
+            raise Stop
+
+    signal.signal(signal.SIGALRM, handler)
+    x = T.tensor(np.linspace(0.1, 1.0, 6).reshape(2, 3), requires_grad=True)
+    w = T.tensor(np.linspace(-1.0, 1.0, 6).reshape(3, 2), requires_grad=True)
+    usual, optimizer = np.geterr(), T.optim.SGD([x, w], lr=0.0)
+
+    def loss(x, w):
+        return ((x @ w).tanh() * 2).sum() + x.exp().sum()
+
+    replayed = T.compile(loss)
+    replayed(x, w)
+
+    def modes():
+        with T.no_grad():
+            a = x * 2
+            with T.enable_grad():
+                b = x * 3
+            c = x.sum()
+
+    @T.no_grad()
+    def decorated():
+        return x * 2
+
+    def second(call):
+        (g,) = T.autograd.grad(call(x, w), x, create_graph=True)
+        g.sum().backward()
+
+    def hooked():
+        y = x * 2
+        y.register_hook(lambda g: g * 2)
+        (y * y).sum().backward()
+
+    def in_place():
+        y = x * 1
+        y.mul_(w.t())
+        y[0].mul_(2.0)
+        y.sum().backward()
+
+    def step():
+        loss(x, w).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    programs = [
+        modes, decorated, hooked, in_place, step, lambda: second(loss), lambda: second(replayed),
+        lambda: loss(x, w).backward(), lambda: T.autograd.grad(loss(x, w), (x, w)),
+        lambda: replayed(x, w).backward(), lambda: T.autograd.grad(replayed(x, w), (x, w)),
+    ]
+    expected = {}
+    for i, program in enumerate(programs):
+        x.grad = T.ones(2, 3, dtype=T.float64)
+        w.grad = None
+        program()
+        expected[i] = None if x.grad is None else np.round(x.grad.numpy(), 9).tolist()
+    hits, end = 0, time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < end:
+        i = random.randrange(len(programs))
+        x.grad = before = T.ones(2, 3, dtype=T.float64)
+        w.grad = None
+        armed[0] = True
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-6, 4e-4))
+                programs[i]()
+            finally:
+                armed[0] = False
+        except Stop:
+            hits += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert state.grad_enabled is True and state.top is state.base and pushed_anywhere == [0], i
+        assert np.geterr() == usual, i
+        if programs[i] is not step:  # whose gradient goes in between
+            assert x.grad is before and np.round(before.numpy(), 9).tolist() in ([[1.0] * 3] * 2, expected[i]), (i, before)
+    print("interrupted", hits)
+"""
+
+
+@TIMERS
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_interrupt_at_any_point_leaves_the_state_of_the_thread_right(seed: int) -> None:
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAMS), str(seed), "1.5"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert said.returncode == 0, said.stderr[-2000:]
+    assert int(said.stdout.split()[-1]) > 100
+
+
+HANDLERS = """
+    import contextvars, gc, signal, sys, time, weakref
+    import numpy as np
+    import tracejit as T
+
+    wrong, calls = set(), [0]
+    name = contextvars.ContextVar("name")
+    name.set("program")
+
+    def check():
+        try:
+            calls[0] += 1
+            x = T.ones(3, 3)
+            y = (x * 2).sum() + x[0].exp().sum() + (x @ x).relu()[1, 1]
+            kinds = {type(t) for t in (y, x.t(), T.zeros(2), T.tensor([1.0]))}
+            if kinds != {T.Tensor} or not T.is_grad_enabled() or name.get() != "program":
+                wrong.add((str(kinds), T.is_grad_enabled(), name.get()))
+            z = T.ones(2, requires_grad=True)
+            (z * z).sum().backward()
+            if z.grad.tolist() != [2.0, 2.0]:
+                wrong.add(str(z.grad))
+        except BaseException as error:
+            wrong.add(repr(error))
+
+    inside = [False]
+
+    def guarded(*_):
+        if not inside[0]:
+            inside[0] = True
+            try:
+                check()
+            finally:
+                inside[0] = False
+
+    class Finalized:
+        def __del__(self):
+            guarded()
+
+    class Referent:
+        pass
+
+    if sys.argv[1] == "gc":
+        gc.callbacks.append(guarded)
+        gc.set_threshold(3)
+    elif sys.argv[1] == "signal":
+        signal.signal(signal.SIGALRM, guarded)
+        signal.setitimer(signal.ITIMER_REAL, 1e-3, 5e-4)
+    w = T.ones(3, 3, requires_grad=True)
+    replayed = T.compile(lambda w: ((w * 2).tanh()[0] + w.exp().sum() + (w @ w)[1]).sum())
+    end = time.monotonic() + 1.2
+    while time.monotonic() < end:
+        for call in (replayed.__wrapped__, replayed):
+            w.grad = None
+            out = call(w)
+            if sys.argv[1] == "finalizer":
+                cycle = [Finalized()]
+                cycle.append(cycle)
+                referent = Referent()
+                reference = weakref.ref(referent, guarded)
+                saved = w * 1.0
+                saved.kept = [Finalized(), referent]  # until the pass lets go of what sin() has saved
+                out = out + saved.sin().sum()
+                del cycle, referent, saved
+            out.backward()
+            T.autograd.grad(T.autograd.grad(call(w), w, create_graph=True)[0].sum(), w)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    gc.callbacks.clear()
+    print(calls[0], wrong)
+"""
+
+
+@TIMERS
+@pytest.mark.parametrize("source", ["gc", "signal", "finalizer"])
+def test_tensor_code_in_the_middle_of_anything_finds_the_thread_as_the_program_left_it(source: str) -> None:
+    said = subprocess.run([sys.executable, "-c", textwrap.dedent(HANDLERS), source], capture_output=True, text=True, timeout=100)
+    count, wrong = said.stdout.strip().split(" ", 1)
+    assert wrong == "set()" and int(count) > 50, (said.stdout[-2000:], said.stderr[-2000:])
+
+
+class Work:
+    """`-Work()` takes a while in functions of C's: a signal that comes is handled when the next function is entered."""
+
+    __neg__ = staticmethod(functools.partial(sum, range(2_000_000)))
+
+
+@TIMERS
+def test_an_interrupt_at_the_entry_of_exit_puts_back_what_the_block_changed() -> None:
+    work, names = Work(), []
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for manager in (lambda: pushed(state.base), T.no_grad, T.enable_grad, lambda: T.set_grad_enabled(False)):
+            with pytest.raises(KeyboardInterrupt) as caught, manager():
+                signal.setitimer(signal.ITIMER_REAL, 1e-3)
+                -work
+            names.append(caught.traceback[-1].name)
+            assert state.top is state.base and pushed_anywhere == [0] and T.is_grad_enabled()
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert names == ["__exit__"] * 4
+
+
+def test_a_function_whose_code_covers_its_entry_does_what_it_did() -> None:
+    done = []
+
+    @covers_its_entry
+    def function(x: int) -> int:
+        try:
+            return x + 1
+        finally:
+            done.append(x)
+
+    assert function(3) == 4 and done == [3]
+    with pytest.raises(TypeError):
+        function("a")  # type: ignore[arg-type]
+    assert done == [3, "a"]
+    assert covers_its_entry(len) is len
+
+
+def test_errors_and_modes_are_nested_as_they_were() -> None:
+    with np.errstate(all="raise"), T.no_grad():
+        inside = np.geterr()
+        with T.enable_grad(), T.no_grad(), T.set_grad_enabled(True):
+            assert T.is_grad_enabled()
+            assert (T.ones(1) / 0.0).tolist() == [float("inf")]
+        assert not T.is_grad_enabled() and np.geterr() == inside
+    mode = T.no_grad()
+    with mode, T.enable_grad(), mode:
+        assert not T.is_grad_enabled()
+    assert T.is_grad_enabled()

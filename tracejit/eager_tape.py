@@ -1,0 +1,195 @@
+"""The tape that eager mode would have made for a call of a compiled program.
+
+The pure graph has all its nodes; a call left residuals, and the inputs that its backward programs read.  `EagerTape.make` gives the
+nodes for one call: with the values that rules may read, computed from what the call left; with the places of inputs as their edges;
+each checks and frees what eager's would.  Nodes that an earlier pass has freed are freed, and those whose saved values were changed
+since the call refuse to go on.
+
+So values that cannot be had any more are read by no rule: every pass that would come to one meets a node that refuses first, as eager's
+does (passes/partition.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tracejit.autograd.compiled import CompiledNode
+from tracejit.autograd.tape import Node, OpNode, Storage, make_tensor
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.ir.graph import Graph, Literal
+from tracejit.ir.interpreter import interpret
+from tracejit.passes.backward import gradient_operands
+from tracejit.passes.memory import memory_roots
+from tracejit.passes.partition import Partition, saved_values
+from tracejit.passes.paths import Step
+from tracejit.runtime.slab import unpack
+
+__all__ = ["EagerTape"]
+
+Place = tuple[Any, int]
+CHANGED = -1
+"""The version that no storage has."""
+
+
+class EagerTape:
+    """The tapes of the calls of one program.
+
+    edges: for each edge of its nodes, the value of the graph whose gradient goes there.  positions: of the tensor inputs among those of
+    the call."""
+
+    def __init__(self, split: Partition, edges: Sequence[int], positions: Mapping[int, int]) -> None:
+        self.split = split
+        self.graph = split.graph
+        self.edges = edges
+        self.positions = positions
+        self.roots = roots = memory_roots(split.graph)
+        # Memory that someone outside can change -> the key of its storage, as in `DifferentiablePlan.saved`.
+        results = split.graph.outputs[: len(split.graph.outputs) - split.placed]
+        self.keys = {roots.get(v, v): ~i for i, v in enumerate(results) if type(v) is int}
+        self.keys.update((roots.get(v, v), positions[target]) for target, v in split.graph.writes)
+        self.keys.update(positions)
+        self._contents: dict[frozenset[int], tuple[tuple[int, ...], Graph]] = {}
+
+    def make(self, call: CompiledNode) -> tuple[Place | None, ...]:
+        """The places of the outputs on the tape of a call."""
+        return _Making(self, call).run()
+
+    def contents(self, freed: frozenset[int]) -> tuple[tuple[int, ...], Graph]:
+        """(what rules may read where the nodes at the positions `freed` are freed, the graph that computes it)."""
+        known = self._contents.get(freed)
+        if known is None:
+            marked, stale = self.graph.requires_grad, self.graph.stale
+            values: dict[int, None] = {}
+            for step in self.split.paths.steps:
+                if step.position not in freed and stale.isdisjoint(step.node.outputs):
+                    values.update(dict.fromkeys(saved_values(self.graph, step.node, marked)))
+            known = self._contents[freed] = tuple(values), self.split.contents(tuple(values))
+        return known
+
+
+class _Making:
+    """One tape in the making.
+
+    arrays: contents of values; places: where the gradients of values go; tensors: values as nodes save them."""
+
+    def __init__(self, tape: EagerTape, call: CompiledNode) -> None:
+        self.tape, self.call, self.graph = tape, call, tape.graph
+        self.inputs = tuple(itertools.chain.from_iterable(call.tensors))
+        numbers = [v for v in self.graph.inputs if isinstance(self.graph.avals[v], ScalarAval)]
+        self.numbers = dict(zip(numbers, call.scalars, strict=True))
+        keys = (*call.plan.kept, *call.plan.saved)
+        self.storages = dict(zip(keys, (*call.storages, *call.saved), strict=True))
+        self.places: dict[int, Place] = {v: edge for v, edge in zip(tape.edges, call.edges, strict=True) if edge is not None}
+        self.tensors: dict[int, Any] = {}
+        self.arrays = self._contents()
+
+    def run(self) -> tuple[Place | None, ...]:
+        graph, steps = self.graph, self.tape.split.paths.steps
+        for number, step in enumerate(steps):
+            # between the nodes made before the call and the one that stands for it
+            sequence = self.call.sequence - 1 + (number + 1) / (len(steps) + 1)
+            node = self._node(step, sequence)
+            for position, v in enumerate(step.node.outputs):
+                if v in graph.requires_grad:
+                    self.places[v] = node, position
+        differentiable = self.tape.split.differentiable
+        return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
+
+    def _contents(self) -> dict[int, Any]:
+        """What rules of nodes that are not freed may read."""
+        call, split, graph = self.call, self.tape.split, self.graph
+        if call.slab is None:
+            return {}
+        values, wanted = self.tape.contents(call.freed)
+        arrays = tuple(itertools.chain.from_iterable(call.arrays))
+        residuals = unpack([graph.avals[v] for v in split.residuals], call.slab) if split.residuals else []  # type: ignore[misc]
+        direct = [self.numbers[v] if v in self.numbers else arrays[self.tape.positions[v]] for v in split.direct_inputs]
+        found = dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
+        for v, position in self.tape.positions.items():
+            if v in found and self._storage(v)[1] != CHANGED:  # not a copy: later nodes save the tensor itself
+                found[v] = arrays[position]
+        return found
+
+    def _storage(self, v: int) -> tuple[Storage, int]:
+        """The storage of a value, and the version that it must have."""
+        key = self.tape.keys.get(self.tape.roots.get(v, v))
+        storage = None if key is None else self.storages.get(key)
+        if storage is None:
+            return Storage(), 0
+        return storage, CHANGED if storage.written > self.call.sequence else storage.version
+
+    def _tensor(self, v: int) -> Any:
+        """A saved operand."""
+        tensor = self.tensors.get(v)
+        if tensor is None:
+            position, place = self.tape.positions.get(v), self.places.get(v)
+            if position is not None:
+                tensor = self.inputs[position]
+            elif place is not None and not isinstance(place[0], Node):
+                tensor = place[0]
+            else:
+                tensor = make_tensor(self.arrays[v], place, self._storage(v)[0])
+            self.tensors[v] = tensor
+        return tensor
+
+    def _node(self, step: Step, sequence: float) -> OpNode:
+        graph, call, recorded = self.graph, self.call, step.node
+        op = recorded.op
+        made: OpNode = object.__new__(OpNode)
+        made.op, made.attributes, made.hooks, made.sequence = op, recorded.attrs, None, sequence
+        made.count = len(recorded.outputs)
+        operands = gradient_operands(recorded, graph.requires_grad)
+        made.needs = tuple([type(x) is int and x in operands for x in recorded.operands])
+        made.edges = tuple([self._place(x) if need else None for x, need in zip(recorded.operands, made.needs, strict=True)])
+        made.meta = tuple([_meta(graph, x) for x in recorded.operands])
+        out_meta = _meta(graph, recorded.outputs[0])
+        assert out_meta is not None
+        made.out_meta = out_meta
+        made.inputs = tuple([self._number(x) for x in recorded.operands])
+        made.outputs, made.saved, made.storages = (None,) * made.count, (), ()
+        ins, outs = op.saved_for(made.needs)
+        ins = tuple([i for i in ins if type(x := recorded.operands[i]) is int and isinstance(graph.avals[x], Aval)])
+        made.freed = step.position in call.freed and bool(ins or outs)
+        if made.freed or not (ins or outs):
+            return made
+        if call.slab is None or not graph.stale.isdisjoint(recorded.outputs):  # nothing that could be read
+            made.storages = ((Storage(), CHANGED),)
+            return made
+        made.inputs = tuple([self.arrays[x] if i in ins else self._number(x) for i, x in enumerate(recorded.operands)])  # type: ignore[index]
+        tensors = [self._tensor(recorded.operands[i]) for i in ins]  # type: ignore[arg-type]
+        made.saved = tuple([(t, 0 if t._storage is None else t._storage.version) for t in tensors])
+        made.outputs = tuple([self.arrays[v] if i in outs else None for i, v in enumerate(recorded.outputs)])
+        # Of the operands, too, since a tensor may have been given other memory.
+        memory = [*[recorded.outputs[i] for i in outs], *[recorded.operands[i] for i in ins]]
+        made.storages = tuple([self._storage(v) for v in memory])  # type: ignore[arg-type]
+        return made
+
+    def _place(self, x: Any) -> Place:
+        """Where the gradient of a value goes."""
+        place = self.places.get(x)
+        if place is None:  # a leaf that nobody else has, or what a number was written to
+            place = self.places[x] = _End(), 0
+        return place
+
+    def _number(self, x: Any) -> Any:
+        return x.value if isinstance(x, Literal) else self.numbers.get(x)
+
+
+class _End(Node):
+    """The place of a value that requires grad and depends on nothing that does, outside the call."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        return ()
+
+
+def _meta(graph: Graph, x: Any) -> tuple[tuple[int, ...], Any] | None:
+    """(shape, dtype) of a tensor, as nodes of the tape note it."""
+    aval = graph.avals[x] if type(x) is int else None
+    return (aval.shape, aval.dtype.numpy) if isinstance(aval, Aval) else None
