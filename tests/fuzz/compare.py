@@ -19,6 +19,7 @@ from tests.fuzz.facts import Facts
 __all__ = ["Difference", "compare", "differences"]
 
 ERROR = re.compile(r"'raised'\), \('str', '(\w+)'")
+UNSEEN = "strides that no element sees"
 FACTOR = 4.0  # a linear model's largest value against the largest of a few samples
 SAMPLES = (3, 24)
 Noisy = Callable[[int], list[Facts]]  # eager's log with the roundings of a seed
@@ -48,6 +49,7 @@ def compare(eager: list[Facts], other: list[Facts], noisy: Noisy) -> tuple[Diffe
     """The first difference, or None; and whether roundings had to explain a decision."""
     runs: list[list[Facts]] = []
     unstable = False
+    lesser: Difference | None = None  # told only if there is nothing else
     for number, (mine, theirs) in enumerate(zip(eager, other, strict=True)):
         if mine.skeleton == theirs.skeleton and all(map(_same_bits, mine.leaves, theirs.leaves)):
             continue
@@ -58,9 +60,12 @@ def compare(eager: list[Facts], other: list[Facts], noisy: Noisy) -> tuple[Diffe
             if verdict is not None:
                 break
         if verdict is None:
-            return next(differences(number, mine, theirs, [run[number] for run in runs])), unstable
+            found = next(differences(number, mine, theirs, [run[number] for run in runs]))
+            if found.kind != UNSEEN:
+                return found, unstable
+            lesser = lesser or found
         unstable |= verdict == "decision"
-    return None, unstable
+    return lesser, unstable
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -113,7 +118,7 @@ def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> 
     if eager.skeleton != other.skeleton:
         path, a, b = _parting(eager.skeleton, other.skeleton, ())
         if _kind(path, a, b, eager.skeleton) == "strides" and seen_strides(eager.skeleton) == seen_strides(other.skeleton):
-            yield Difference(number, "strides that no element sees", _spelled(path), _short(a), _short(b))
+            yield Difference(number, UNSEEN, _spelled(path), _short(a), _short(b))
         yield Difference(number, _kind(path, a, b, eager.skeleton), _spelled(path), _short(a), _short(b))
     alike = [run for run in noisy if run.skeleton == eager.skeleton]
     for i, (a, b) in enumerate(zip(eager.leaves, other.leaves, strict=False)):

@@ -15,6 +15,7 @@ from tracejit import Tensor, dtype
 __all__ = ["condition", "draw", "expression", "in_place", "key", "number", "operation"]
 
 TRIES = 6
+NEVER_REPLAYED = ("item", "tolist", "nonzero", "argwhere", "masked_select", "one_hot", "repeat_interleave", "masked_scatter")
 ARITHMETIC = ("+", "-", "*", "+", "-", "*", "/", "//", "%", "**")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 BITS = ("&", "|", "^")
@@ -24,6 +25,7 @@ FREQUENT = (
     "{x}.detach()", "{x}.clone()", "F.softmax({x}, -1)", "1 / ({x} * {x} + 1)", "{x}.mean(-1, keepdim=True)", "{x}.unsqueeze(0)",
     "{x}.argmax(-1)", "{x}.cumsum(-1)", "T.where({x} > 0, {x}, -{x})", "{x}.clamp(-0.5, 0.5)", "{x}.float()", "-{x}", "{x}.mT",
     "T.zeros_like({x})", "T.ones({x}.shape)", "{x}.new_zeros(2, 3)", "T.arange({x}.numel())", "T.tensor([1.0, 2.0])", "{x}.data",
+    "T.tensor({n})", "T.full((2, 3), {n})", "{x} * {n}", "{x} - {n}", "T.tensor([{n}, {n}])", "T.zeros(2, {n} % 3)",
 )  # fmt: skip
 
 
@@ -36,8 +38,8 @@ def operation(m: Maker, style: str | None = None) -> str | None:
         text = call_text(m, chosen)
         if text is not None and not m.fails(text):
             m.used.append(chosen.key)
-            if chosen.name in ("item", "tolist") and style is None:
-                m.not_replayed("tensor contents leave")
+            if chosen.name in NEVER_REPLAYED or (chosen.name == "where" and text.count(",") == 0):
+                m.not_replayed("sizes or contents that depend on data")
             return text
     return None
 
@@ -50,6 +52,7 @@ def draw(m: Maker) -> str | None:
         text = call_text(m, chosen)
         if text is not None and not m.fails(text):
             m.used.append(chosen.key)
+            m.not_replayed("random draws")
             return text
     return None
 
@@ -151,13 +154,15 @@ def frequent(m: Maker) -> str | None:
     """What is written most often."""
     x = m.tensor() or m.floating()
     text = str(m.pick(FREQUENT)).replace("{x}", x)
+    if "{n}" in text:
+        text = text.replace("{n}", number(m))
     return None if m.fails(text) else text
 
 
 def nested(m: Maker) -> str | None:
     """An operation on a part of an expression."""
     inner = expression(m)
-    text = str(m.pick(FREQUENT)).replace("{x}", f"({inner})")
+    text = str(m.pick(FREQUENT)).replace("{x}", f"({inner})").replace("{n}", "2")
     return None if m.fails(text) else text
 
 

@@ -20,6 +20,7 @@ __all__ = ["Facts", "facts"]
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|nan\b|inf\b)")
+FRAMEWORK = re.compile(r"\b(tracejit|torch)\.")
 DEPTH = 10
 PLAIN = (str, bytes, type(None), type, type(...), range, slice, complex)
 
@@ -34,8 +35,8 @@ class Facts:
 
 
 class _Viewer:
-    def __init__(self, of_torch: bool) -> None:
-        self.of_torch = of_torch
+    def __init__(self, for_torch: bool) -> None:
+        self.for_torch = for_torch
         self.found = Facts()
         self.known: dict[int, int] = {}  # id -> number of an object that was met
         self.held: list[Any] = []  # ids stay those of these objects
@@ -49,7 +50,8 @@ class _Viewer:
     def text(self, path: str, text: str) -> str:
         for i, match in enumerate(NUMBER.findall(text)):
             self.number(f"{path}.number{i}", float(match))
-        return ADDRESS.sub("0x", NUMBER.sub("#", text))
+        shown = ADDRESS.sub("0x", NUMBER.sub("#", text))
+        return " ".join(FRAMEWORK.sub("T.", shown).split()) if self.for_torch else shown
 
     def of(self, path: str, value: Any, depth: int = DEPTH) -> Any:
         """The skeleton of a value."""
@@ -62,6 +64,8 @@ class _Viewer:
             return "str", self.text(path, value)
         if value is None:
             return None
+        if kind.__name__ == "dtype":
+            return str(value).split(".")[-1]
         if isinstance(value, enum.Enum) or kind in PLAIN or not depth:
             return ADDRESS.sub("0x", repr(value)) if depth else kind.__name__
         if id(value) in self.known:
@@ -71,10 +75,10 @@ class _Viewer:
         return self.compound(path, value, kind, depth - 1)
 
     def compound(self, path: str, value: Any, kind: type, depth: int) -> Any:
+        if self.for_torch and hasattr(value, "requires_grad") and hasattr(value, "is_leaf"):
+            return self.any_tensor(path, value, depth)
         if isinstance(value, tracejit.Tensor):
             return self.tensor(path, value, depth)
-        if self.of_torch and hasattr(value, "is_leaf") and hasattr(value, "untyped_storage"):
-            return self.torch_tensor(path, value, depth)
         if isinstance(value, np.ndarray):
             return "array", value.shape, str(value.dtype), self.number(path, value.copy())
         if isinstance(value, dict):
@@ -111,11 +115,12 @@ class _Viewer:
         own = tuple((name, self.of(f"{path}.{name}", item, depth)) for name, item in value.__dict__.items())
         return (*head, *marks, ("grad", self.of(f"{path}.grad", value.grad, depth)), own)
 
-    def torch_tensor(self, path: str, value: Any, depth: int) -> Any:
+    def any_tensor(self, path: str, value: Any, depth: int) -> Any:
+        """What a tensor of tracejit and one of torch have in common."""
         array = value.detach().numpy().copy()
-        head = type(value).__name__, array.shape, str(value.dtype).split(".")[-1]
-        marks = ("requires_grad", value.requires_grad), self.number(path, array)
-        return *head, *marks, ("grad", self.of(f"{path}.grad", value.grad if value.is_leaf else None, depth))
+        kind = "Parameter" if type(value).__name__ == "Parameter" else "Tensor"
+        gradient = self.of(f"{path}.grad", value.grad if value.is_leaf else None, depth)
+        return kind, array.shape, array.dtype.name, ("requires_grad", value.requires_grad), self.number(path, array), ("grad", gradient)
 
     def sharing(self) -> tuple[tuple[int, int, int], ...]:
         """(one, other, distance in bytes) of tensors that share memory, by the order in which they were met."""
@@ -137,9 +142,9 @@ class _Viewer:
         return tuple(sorted(shared))
 
 
-def facts(of_torch: bool = False, **values: Any) -> Facts:
-    """What is seen of values given by name."""
-    viewer = _Viewer(of_torch)
+def facts(for_torch: bool = False, **values: Any) -> Facts:
+    """What is seen of values given by name.  for_torch: only what tracejit and torch have in common."""
+    viewer = _Viewer(for_torch)
     parts = tuple((name, viewer.of(name, value)) for name, value in values.items())
     viewer.found.skeleton = (*parts, ("shared memory", viewer.sharing()))
     return viewer.found

@@ -14,7 +14,7 @@ from tests.fuzz.worlds import furnish, variants
 
 __all__ = ["generate", "written"]
 
-FORMS = ((8, "function"), (2, "closure"), (2, "method"), (1.5, "callable"), (0.7, "lambda"))
+FORMS = ((8, "function"), (2, "closure"), (2, "method"), (1.5, "callable"))
 
 
 def generate(seed: int) -> Program:
@@ -41,13 +41,13 @@ def _written(m: Maker) -> tuple[Program, Maker]:
     lines = [*lead, *m.lines, result]
     function = definition(m, form, lines)
     text = "\n".join([*m.world.lines, *function, *calls(m), *observation(m)]) + "\n"
-    return Program(text, str(m.seed), m.must_replay, m.for_torch), m
+    return Program(text, str(m.seed), m.must_replay, m.for_torch, tuple(m.used)), m
 
 
 def plain_parameter(m: Maker) -> None:
     """A parameter that is no tensor."""
     name = m.name("p")
-    values = m.pick([("2", "3", "2.5", "True", "0"), ("1.5", "2.0", "-0.0", "0.0", "3"), ("True", "False"), ("'a'", "'b'", "''"), ("None", "1"), ("(2, 3)", "(3, 2)", "[2, 3]"), ("[1.0, 2.0]", "[1.0]", "[]"), ("-1", "0", "1"), ("{'k': 2.0}", "{'k': 3.0}", "{}")])
+    values = m.pick([("2", "3", "2.5", "True", "0"), ("1.5", "2.0", "-0.0", "0.0", "3"), ("True", "False"), ("'a'", "'b'", "''"), ("None", "1"), ("(2, 3)", "(3, 2)", "[2, 3]"), ("[1.0, 2.0]", "[1.0]", "[]"), ("-1", "0", "1"), ("{'k': 2.0}", "{'k': 3.0}", "{}"), ("np.float32(1.5)", "np.int64(2)", "1.5", "np.float64(0.5)"), ("2**40", "-(2**70)", "7"), ("math.nan", "math.inf", "0.0", "-0.0")])
     m.parameter(Parameter(name, None, values[0], values, values[0] if m.chance(0.3) else ""))
 
 
@@ -88,7 +88,13 @@ def definition(m: Maker, form: str, lines: Sequence[str]) -> list[str]:
         at = next(i for i, line in enumerate(m.world.lines) if line == "model = Model()")
         m.world.lines[at:at] = indented(inner)
         return ["target = model" if form == "callable" else "target = model.step"]
-    return [f"def fn({signature}):", *indented([*declared, *lines]), "target = fn"]
+    inner = [f"def fn({signature}):", *indented([*declared, *lines])]
+    if m.chance(0.1):
+        return [*inner, "def target(*args, **kwargs):", "    return fn(*args, **kwargs)"]
+    if m.chance(0.06):
+        wrapper = ["def wrapped(function):", "    @functools.wraps(function)", "    def inner(*args, **kwargs):", "        return function(*args, **kwargs)", "    return inner"]
+        return ["import functools", *wrapper, "@wrapped", *inner, "target = fn"]
+    return [*inner, "target = fn"]
 
 
 def _ordered(parameters: Sequence[Parameter]) -> list[Parameter]:

@@ -53,7 +53,7 @@ class Program:
     name: str = "program"
     must_replay: bool = False
     for_torch: bool = False
-    draws: int | None = None
+    uses: tuple[str, ...] = ()
 
     @property
     def filename(self) -> str:
@@ -90,22 +90,28 @@ def run(
     rounds: int = ROUNDS,
     compiler: Callable[[Any], Any] = tracejit.compile,
     framework: Any = tracejit,
+    for_torch: bool = False,
     witnessed: bool = False,
 ) -> Log:
     """All calls, `rounds` times, and once more under the witness if that is asked for."""
     if way is None:
-        return _run(program, code, lambda target: target, rounds, framework, witnessed)
+        return _run(program, code, lambda target: target, rounds, framework, for_torch, witnessed)
     with override(backend=way.backend, hot_calls=way.hot_calls, verify=True), warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        return _run(program, code, compiler, rounds, framework, witnessed)
+        return _run(program, code, compiler, rounds, tracejit, False, witnessed)
 
 
 def _run(
-    program: Program, code: CodeType, compiler: Callable[[Any], Any], rounds: int, framework: Any, witnessed: bool
+    program: Program,
+    code: CodeType,
+    compiler: Callable[[Any], Any],
+    rounds: int,
+    framework: Any,
+    for_torch: bool,
+    witnessed: bool,
 ) -> Log:
     random.seed(0)
     framework.manual_seed(0)
-    of_torch = framework is not tracejit
     module = sys.modules["fuzzed"] = ModuleType("fuzzed")  # dataclasses look for the module of a class
     world = vars(module)
     world.update(_names(framework))
@@ -125,12 +131,12 @@ def _run(
             try:
                 outcome: tuple[Any, ...] = ("returned", call(function))
             except Exception as error:
-                outcome = ("raised", type(error).__name__, str(error))
+                outcome = ("raised", type(error).__name__, "" if for_torch else str(error))
             log.returned.append(outcome[0] == "returned")
             text = printed.getvalue()
             printed.seek(0)
             printed.truncate()
-            log.seen.append(facts(of_torch, outcome=outcome, arguments=given, world=world["observe"](), printed=text))
+            log.seen.append(facts(for_torch, outcome=outcome, arguments=given, world=world["observe"](), printed=text))
             if keep:
                 kept.append(outcome)
 
@@ -138,7 +144,7 @@ def _run(
             for round_ in range(rounds):
                 for number, call in enumerate(world["calls"]):
                     one(call, keep=(round_ + number) % 2 == 0)
-            log.seen.append(facts(of_torch, kept=kept))
+            log.seen.append(facts(for_torch, kept=kept))
             if witnessed:
                 log.returned.clear()
                 for call in world["calls"]:

@@ -5,6 +5,7 @@ Each writes its statement with the maker's hand, or nothing where it does not fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from tracejit import Tensor
 __all__ = ["body", "returned", "statement"]
 
 Writer = Callable[[Maker], Any]
+ATTRIBUTE = re.compile(r"(\w+\.)?\w+ (\+|\*)?= ")
 DEEPEST = 2
 
 
@@ -53,8 +55,10 @@ def change_in_place(m: Maker) -> None:
         return
     if m.chance(0.3):
         m.emit("with T.no_grad():", f"    {text}")
-    elif m.emit(text) and m.wants_grad:
-        m.why_not.add("in place where gradients flow")
+    else:
+        m.emit(text)
+    if m.wants_grad:
+        m.not_replayed("in place where gradients flow")
 
 
 def unpacking(m: Maker) -> None:
@@ -63,6 +67,11 @@ def unpacking(m: Maker) -> None:
     if x is None:
         return
     size = m.value(x).shape[0]
+    if m.chance(0.3):
+        sizes = [m.name("n") for _ in m.value(x).shape]
+        if m.emit(f"{', '.join(sizes)}, = {x}.shape"):
+            m.names += sizes
+        return
     names = [m.name("v") for _ in range(size)]
     text = m.pick([x, f"{x}.unbind(0)", f"{x}.split(1)", f"[r * 2 for r in {x}]", f"({x} * 3).chunk({size})"])
     if size > 1 and m.chance(0.3):
@@ -137,7 +146,8 @@ def for_loop(m: Maker) -> None:
     x = m.tensor(lambda t: t.ndim > 0 and t.shape[0] < 6)
     sized = m.pick([str(m.choose.randint(1, 3)), f"min({number(m)}, 3)", f"min(len({x}), 3)" if x else "2"])
     ranges = f"range({sized})" if not m.fails(f"range({sized})") else "range(2)"
-    own = [f"list({text})" for text, value in m.reachable() if isinstance(value, list | tuple | dict) and 0 < len(value) < 4]
+    found = [(text, value) for text, value in m.reachable() if isinstance(value, list | tuple | dict) and 0 < len(value) < 4]
+    own = [f"list({text}.items())" if isinstance(value, dict) and m.chance(0.6) else f"list({text})" for text, value in found]
     options = [ranges, ranges, "(1, 2.5)", "[0.5, 2]"]
     if x:
         options += [x, f"enumerate({x})", f"zip({x}, {x}.flip(0))", f"reversed({x}.unbind(0))"]
@@ -213,6 +223,8 @@ def match_statement(m: Maker) -> None:
     x = m.tensor() or m.floating()
     if m.chance(0.4):
         n, cases = f"tuple({x}.shape)", [("(k,)", ""), ("(k, l)", " if k > 2"), ("(k, *_)", ""), ("()", "")]
+    else:
+        m.not_replayed("class patterns")
     lines = [f"match {n}:"]
     for pattern, guard in m.choose.sample(cases, m.choose.randint(1, 3)):
         if pattern == "_":
@@ -298,7 +310,8 @@ def effect(m: Maker) -> None:
     """Something outside is changed."""
     if m.world.effects:
         text = str(m.pick(m.world.effects)).replace("{x}", m.tensor() or m.floating()).replace("{n}", number(m))
-        m.emit(text)
+        if m.emit(text) and not ATTRIBUTE.match(text):
+            m.not_replayed("containers and gradients of outside change")
 
 
 def printing(m: Maker) -> None:
@@ -363,7 +376,7 @@ def gradient(m: Maker) -> None:
         if m.chance(0.5):
             m.emit(f"with T.no_grad():\n    {leaf} -= 0.1 * {leaf}.grad")
             m.emit(f"{leaf}.grad = None")
-    m.why_not.add("gradients inside")
+    m.not_replayed("gradients of outside")
 
 
 def fresh_gradient(m: Maker) -> None:
@@ -387,7 +400,7 @@ def fresh_gradient(m: Maker) -> None:
 def hook(m: Maker) -> None:
     x = m.tensor(lambda t: t.requires_grad)
     if x is not None:
-        m.emit(f"{x}.register_hook(lambda g: {m.pick(['g * 2', 'None', 'g + 1', 'g.clamp(-1, 1)'])})")
+        m.emit(m.pick([f"{x}.register_hook(lambda g: {m.pick(['g * 2', 'None', 'g + 1', 'g.clamp(-1, 1)'])})", f"{x}.retain_grad()"]))
         m.not_replayed("hooks")
 
 

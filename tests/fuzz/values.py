@@ -115,4 +115,4 @@ def environment(framework: Any) -> dict[str, Any]:
         return loss
 
     helpers: dict[str, Callable[..., Any]] = {"made": made, "total": total, "op": REGISTRY.__getitem__}
-    return {"T": framework, "F": functional, "math": math, **helpers}
+    return {"T": framework, "F": functional, "math": math, "np": np, **helpers}

@@ -157,6 +157,8 @@ def module(m: Maker) -> None:
     )
     if not m.outside("T.manual_seed(1)", f"{name} = {text}", name=name):
         return
+    if "Dropout" in text or "BatchNorm" in text:
+        m.not_replayed("random draws, gradients of outside")
     m.for_torch = False  # initialisation draws other numbers there
     m.world.changes += [f"{name}.eval()", f"{name}.train()", f"{name}.zero_grad()", f"for p in {name}.parameters():\n    p.data.mul_(0.5)", f"for p in {name}.parameters():\n    p.requires_grad_(not p.requires_grad)"]
     m.parameter_of((m.pick([2, 3]), size), "float32")
@@ -209,6 +211,7 @@ def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
             spec = _with(spec, kind=m.pick(["special", "wide", "positive", "plain", "unit"]))
         p.spec = spec
     if kind == "shared" and len(tensors) > 1:
+        m.not_replayed("arguments that share memory")
         one, other = m.choose.sample(tensors, 2)
         if made.index(one) > made.index(other):
             one, other = other, one
