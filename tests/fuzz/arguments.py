@@ -279,9 +279,13 @@ def equation(m: Maker, x: Any) -> str:
 NAMES: dict[str, Candidate] = {
     **dict.fromkeys(("dim", "dim0", "dim1", "dim2", "start_dim", "end_dim", "dimension", "source", "destination"), dim),
     **dict.fromkeys(("dims", "along"), order),
-    **dict.fromkeys(("keepdim", "descending", "stable", "largest", "sorted", "right", "accumulate", "equal_nan", "as_tuple"), truth),
+    **dict.fromkeys(
+        ("keepdim", "descending", "stable", "largest", "sorted", "right", "accumulate", "equal_nan", "as_tuple"), truth
+    ),
     **dict.fromkeys(("unbiased", "return_indices", "full", "ceil_mode", "count_include_pad", "log_target", "log_input"), truth),
-    **dict.fromkeys(("training", "use_input_stats", "is_causal", "swap", "upper", "left", "unitriangular", "full_matrices"), truth),
+    **dict.fromkeys(
+        ("training", "use_input_stats", "is_causal", "swap", "upper", "left", "unitriangular", "full_matrices"), truth
+    ),
     **dict.fromkeys(("index",), index),
     **dict.fromkeys(("mask", "condition"), mask),
     **dict.fromkeys(("shape",), target_shape),
@@ -289,8 +293,12 @@ NAMES: dict[str, Candidate] = {
     **dict.fromkeys(("sizes",), broadcast_shape),
     **dict.fromkeys(("repeats",), counts),
     **dict.fromkeys(("offset", "diagonal", "shifts", "decimals"), signed),
-    **dict.fromkeys(("k", "n", "m", "chunks", "length", "step", "steps", "groups", "num_groups", "correction", "num_classes"), small),
-    **dict.fromkeys(("kernel_size", "stride", "dilation", "padding", "output_size", "upscale_factor", "downscale_factor"), window),
+    **dict.fromkeys(
+        ("k", "n", "m", "chunks", "length", "step", "steps", "groups", "num_groups", "correction", "num_classes"), small
+    ),
+    **dict.fromkeys(
+        ("kernel_size", "stride", "dilation", "padding", "output_size", "upscale_factor", "downscale_factor"), window
+    ),
     **dict.fromkeys(("scale_factor",), window),
     **dict.fromkeys(("start", "end"), size_below),
     **dict.fromkeys(("alpha", "beta", "value", "fill_value", "nan", "posinf", "neginf"), any_number),
@@ -463,7 +471,9 @@ def call_text(m: Maker, operation: Operation) -> str | None:
     skipped = False
     for number, parameter in enumerate(operation.parameters):
         optional = parameter.default is not inspect.Parameter.empty
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD or (operation.prefix == "T.linalg." and parameter.name == "attributes"):
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD or (
+            operation.prefix == "T.linalg." and parameter.name == "attributes"
+        ):
             continue
         if optional and parameter.name in ("device", "memory_format", "compute_mode", "named", "requires_grad"):
             continue
@@ -477,7 +487,11 @@ def call_text(m: Maker, operation: Operation) -> str | None:
                 text = repr(tuple(sizes[c] for c in table[parameter.name]))
             else:
                 text = _shaped(m, table[parameter.name], sizes, kind)
-        elif number == 0 and (operation.style != "function" or _takes_tensor(parameter)) and (operation.name, parameter.name) not in OWN_NAMES:
+        elif (
+            number == 0
+            and (operation.style != "function" or _takes_tensor(parameter))
+            and (operation.name, parameter.name) not in OWN_NAMES
+        ):
             text = m.tensor() or m.parameter_of(m.shape(), m.dtype())
         elif parameter.kind is inspect.Parameter.VAR_POSITIONAL and parameter.name in ("tensors", "operands"):
             text = "" if operation.name == "einsum" else several_apart(m, x)
@@ -496,7 +510,9 @@ def call_text(m: Maker, operation: Operation) -> str | None:
                 continue
         if not text:
             continue
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or (skipped and parameter.kind is not inspect.Parameter.VAR_POSITIONAL):
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or (
+            skipped and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
+        ):
             keywords.append(f"{parameter.name}={text}")
         elif optional and m.chance(0.4) and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             keywords.append(f"{parameter.name}={text}")
@@ -510,4 +526,16 @@ def call_text(m: Maker, operation: Operation) -> str | None:
 
 
 def _takes_tensor(parameter: inspect.Parameter) -> bool:
-    return parameter.name in ("input", "self", "x", "x1", "a", "query", "input1", "anchor", "tensor", "condition", "sorted_sequence")
+    return parameter.name in (
+        "input",
+        "self",
+        "x",
+        "x1",
+        "a",
+        "query",
+        "input1",
+        "anchor",
+        "tensor",
+        "condition",
+        "sorted_sequence",
+    )

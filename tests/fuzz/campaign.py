@@ -26,7 +26,7 @@ from tests.fuzz.shrink import shrink
 __all__ = ["Summary", "campaign", "examine", "reproducer", "work"]
 
 CHUNK = 400  # seeds of one process
-PATIENCE = 120.0  # seconds without a word from a worker
+PATIENCE = 300.0  # seconds without a word from a worker, which may be making a program smaller
 SHRINKS = 4  # failures of one kind that a process makes smaller
 
 
@@ -100,7 +100,9 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{name} {n}" for name, n in counter.most_common(12)) or "none"
 
 
-def examine(seed: int, ways: Sequence[Way] | None = None, *, shrinking: Callable[[str], bool] = lambda signature: False) -> Result:
+def examine(
+    seed: int, ways: Sequence[Way] | None = None, *, shrinking: Callable[[str], bool] = lambda signature: False
+) -> Result:
     """Run the program of a seed; what differs is made smaller if `shrinking` says so for its signature."""
     program, maker = written(seed)
     ways = ways or ways_of(seed)
@@ -175,7 +177,9 @@ class _Worker:
         return range(self.current + 1, self.seeds.stop)
 
 
-def campaign(seeds: range, jobs: int, findings: Path | None, arguments: Sequence[str], report: Callable[[Result], None]) -> Summary:
+def campaign(
+    seeds: range, jobs: int, findings: Path | None, arguments: Sequence[str], report: Callable[[Result], None]
+) -> Summary:
     """Run the programs of seeds in worker processes.  Findings are appended to a file, one JSON object each."""
     summary = Summary()
     started = time.monotonic()
@@ -203,7 +207,11 @@ def campaign(seeds: range, jobs: int, findings: Path | None, arguments: Sequence
         status = worker.process.wait()
         workers.remove(worker)
         if kind or status not in (0, -9):
-            take(Result(worker.current, signature=kind or f"crash {status}", difference="the process ended" if not kind else "no word"))
+            take(
+                Result(
+                    worker.current, signature=kind or f"crash {status}", difference="the process ended" if not kind else "no word"
+                )
+            )
             start(worker.left())
 
     try:

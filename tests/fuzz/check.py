@@ -67,7 +67,12 @@ def ways_of(seed: int) -> list[Way]:
 
 
 def check(
-    program: Program, ways: Sequence[Way], *, rounds: int = ROUNDS, compiler: Callable[[Any], Any] = tracejit.compile, witnessed: bool = True
+    program: Program,
+    ways: Sequence[Way],
+    *,
+    rounds: int = ROUNDS,
+    compiler: Callable[[Any], Any] = tracejit.compile,
+    witnessed: bool = True,
 ) -> Outcome:
     """Compare all ways with eager; the first difference ends it."""
     code = program.code()

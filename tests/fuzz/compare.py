@@ -110,7 +110,8 @@ def unexplained(eager: np.ndarray, other: np.ndarray, noisy: list[np.ndarray]) -
         spread = np.max([np.abs(run - wide[0]) for run in wide[2:]], axis=0)
         off = np.abs(wide[1] - wide[0])
         unsettled = np.any([np.isfinite(run) != np.isfinite(wide[0]) for run in wide[2:]], axis=0)
-    return ~(same | unsettled | ((spread > 0) & (off <= FACTOR * spread)))
+    signs = np.any([np.signbit(run) != np.signbit(wide[0]) for run in wide[2:]], axis=0)
+    return ~(same | unsettled | ((spread > 0) | signs) & (off <= FACTOR * spread))
 
 
 def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> Iterator[Difference]:
@@ -128,14 +129,21 @@ def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> 
             if wrong.any():
                 where = np.argwhere(wrong)[0] if wrong.shape == a.shape else ()
                 shown = (a[tuple(where)], b[tuple(where)]) if wrong.shape == a.shape else (a.dtype, b.dtype)
-                yield Difference(number, "value", eager.paths[i], f"{shown[0]!r}", f"{shown[1]!r} ({int(wrong.sum())} of {a.size})")
+                yield Difference(
+                    number, "value", eager.paths[i], f"{shown[0]!r}", f"{shown[1]!r} ({int(wrong.sum())} of {a.size})"
+                )
 
 
 def seen_strides(skeleton: Any) -> Any:
     """A skeleton with the strides of empty tensors, and of dimensions of one element, left out."""
     if not isinstance(skeleton, tuple):
         return skeleton
-    if len(skeleton) > 4 and isinstance(skeleton[1], tuple) and isinstance(skeleton[3], tuple) and skeleton[3][:1] == ("strides",):
+    if (
+        len(skeleton) > 4
+        and isinstance(skeleton[1], tuple)
+        and isinstance(skeleton[3], tuple)
+        and skeleton[3][:1] == ("strides",)
+    ):
         shape, strides = skeleton[1], skeleton[3][1]
         seen = tuple([s for n, s in zip(shape, strides, strict=True) if n > 1]) if 0 not in shape else ()
         return (*skeleton[:3], ("strides", seen), *map(seen_strides, skeleton[4:]))

@@ -115,7 +115,19 @@ def key(m: Maker, x: Any) -> str:
     rank = x.ndim
     for position in range(m.choose.randint(0, rank)):
         size = x.shape[position]
-        kind = m.weighted([(4, "slice"), (3, "int"), (1, "full"), (1, "none"), (1, "list"), (1, "tensor"), (0.7, "mask"), (0.7, "ellipsis"), (0.5, "number")])
+        kind = m.weighted(
+            [
+                (4, "slice"),
+                (3, "int"),
+                (1, "full"),
+                (1, "none"),
+                (1, "list"),
+                (1, "tensor"),
+                (0.7, "mask"),
+                (0.7, "ellipsis"),
+                (0.5, "number"),
+            ]
+        )
         if kind == "int":
             parts.append(str(m.choose.randrange(-size, size)) if size else "0")
         elif kind == "slice":
@@ -174,7 +186,9 @@ def conditional(m: Maker) -> str | None:
 
 def with_function(m: Maker) -> str | None:
     """A call of a function that the program defines."""
-    found = [name for name in m.names if callable(m.env.get(name)) and not isinstance(m.env[name], type | Tensor)]
+    reachable = list(m.reachable())
+    found = [text for text, value in reachable if callable(value) and not isinstance(value, type | Tensor)]
+    found += [f"{text}.scale" for text, value in reachable if hasattr(value, "scale") and callable(value.scale)]
     if not found:
         return None
     x = m.tensor() or m.floating()
@@ -234,7 +248,7 @@ def number(m: Maker) -> str:
     if value.ndim:
         options += [f"{x}.shape[{m.choose.randrange(value.ndim)}]", f"len({x})", f"{x}.size(-1)"]
     known = [text for text, v in m.reachable() if type(v) in (int, float, bool)]
-    options += known[-3:] * 2
+    options += [*known[-3:] * 2, *m.numbers]
     lists = [text for text, v in m.reachable() if isinstance(v, list | dict) and not text.endswith("]")]
     options += [f"len({text})" for text in lists[-2:]]
     text = str(m.pick(options))
@@ -261,7 +275,9 @@ def _of_value(m: Maker) -> str | None:
     x = m.tensor(lambda t: t.numel() > 0)
     if x is None:
         return None
-    scalar = m.pick([f"{x}.sum()", f"{x}.max()", f"({x} > 0).any()", f"{x}.float().mean()", f"{x}.reshape(-1)[0]", f"({x} < 1).all()"])
+    scalar = m.pick(
+        [f"{x}.sum()", f"{x}.max()", f"({x} > 0).any()", f"{x}.float().mean()", f"{x}.reshape(-1)[0]", f"({x} < 1).all()"]
+    )
     if scalar.endswith(("any()", "all()")):
         return f"not {scalar}" if m.chance(0.3) else scalar
     return f"{scalar} {m.pick(['>', '<', '>=', '<='])} {m.pick(['0.3', '0', '1', '-0.7', '2.5'])}"

@@ -120,7 +120,14 @@ class _Viewer:
         array = value.detach().numpy().copy()
         kind = "Parameter" if type(value).__name__ == "Parameter" else "Tensor"
         gradient = self.of(f"{path}.grad", value.grad if value.is_leaf else None, depth)
-        return kind, array.shape, array.dtype.name, ("requires_grad", value.requires_grad), self.number(path, array), ("grad", gradient)
+        return (
+            kind,
+            array.shape,
+            array.dtype.name,
+            ("requires_grad", value.requires_grad),
+            self.number(path, array),
+            ("grad", gradient),
+        )
 
     def sharing(self) -> tuple[tuple[int, int, int], ...]:
         """(one, other, distance in bytes) of tensors that share memory, by the order in which they were met."""

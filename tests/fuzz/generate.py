@@ -47,7 +47,22 @@ def _written(m: Maker) -> tuple[Program, Maker]:
 def plain_parameter(m: Maker) -> None:
     """A parameter that is no tensor."""
     name = m.name("p")
-    values = m.pick([("2", "3", "2.5", "True", "0"), ("1.5", "2.0", "-0.0", "0.0", "3"), ("True", "False"), ("'a'", "'b'", "''"), ("None", "1"), ("(2, 3)", "(3, 2)", "[2, 3]"), ("[1.0, 2.0]", "[1.0]", "[]"), ("-1", "0", "1"), ("{'k': 2.0}", "{'k': 3.0}", "{}"), ("np.float32(1.5)", "np.int64(2)", "1.5", "np.float64(0.5)"), ("2**40", "-(2**70)", "7"), ("math.nan", "math.inf", "0.0", "-0.0")])
+    values = m.pick(
+        [
+            ("2", "3", "2.5", "True", "0"),
+            ("1.5", "2.0", "-0.0", "0.0", "3"),
+            ("True", "False"),
+            ("'a'", "'b'", "''"),
+            ("None", "1"),
+            ("(2, 3)", "(3, 2)", "[2, 3]"),
+            ("[1.0, 2.0]", "[1.0]", "[]"),
+            ("-1", "0", "1"),
+            ("{'k': 2.0}", "{'k': 3.0}", "{}"),
+            ("np.float32(1.5)", "np.int64(2)", "1.5", "np.float64(0.5)"),
+            ("2**40", "-(2**70)", "7"),
+            ("math.nan", "math.inf", "0.0", "-0.0"),
+        ]
+    )
     m.parameter(Parameter(name, None, values[0], values, values[0] if m.chance(0.3) else ""))
 
 
@@ -61,11 +76,25 @@ def opening(m: Maker, form: str) -> list[str]:
             m.names.insert(0, name)
             m.world.effects.append(f"{name} = {name} + 1")
     elif form in ("method", "callable"):
-        m.outside("class Model:", "    scale = 2.0", "    def __init__(self):", f"        self.w = {m.spec(m.shape(), 'float32').text()}", f"        self.k = {literal_number(m)}", "        self.calls = 0", "model = Model()", name="model")
+        m.outside(
+            "class Model:",
+            "    scale = 2.0",
+            "    def __init__(self):",
+            f"        self.w = {m.spec(m.shape(), 'float32').text()}",
+            f"        self.k = {literal_number(m)}",
+            "        self.calls = 0",
+            "model = Model()",
+            name="model",
+        )
         m.env["self"] = m.env["model"]
         m.names.append("self")
         m.world.effects += ["self.calls += 1", "self.w = {x}", "self.k = {n}", "self.last = {x}"]
-        m.world.changes += [f"model.k = {literal_number(m)}", f"model.w = {m.spec(m.shape(), 'float32').text()}", "Model.scale = 3.0", "model.scale = 1.5"]
+        m.world.changes += [
+            f"model.k = {literal_number(m)}",
+            f"model.w = {m.spec(m.shape(), 'float32').text()}",
+            "Model.scale = 3.0",
+            "model.scale = 1.5",
+        ]
     return []
 
 
@@ -81,7 +110,15 @@ def definition(m: Maker, form: str, lines: Sequence[str]) -> list[str]:
         inner = [*declared, f"nonlocal {', '.join(names)}", *lines]
         changes = [f"    def change():\n        nonlocal {names[0]}\n        {names[0]} = {names[0]} + 1"]
         m.world.changes.append("change()")
-        return ["def make():", *indented(cells), f"    def fn({signature}):", *indented(inner, 2), *changes, f"    return fn, change, lambda: [{', '.join(names)}]", "target, change, cells = make()"]
+        return [
+            "def make():",
+            *indented(cells),
+            f"    def fn({signature}):",
+            *indented(inner, 2),
+            *changes,
+            f"    return fn, change, lambda: [{', '.join(names)}]",
+            "target, change, cells = make()",
+        ]
     if form in ("method", "callable"):
         name = "__call__" if form == "callable" else "step"
         inner = [f"def {name}(self{', ' if signature else ''}{signature}):", *indented([*declared, *lines])]
@@ -92,7 +129,13 @@ def definition(m: Maker, form: str, lines: Sequence[str]) -> list[str]:
     if m.chance(0.1):
         return [*inner, "def target(*args, **kwargs):", "    return fn(*args, **kwargs)"]
     if m.chance(0.06):
-        wrapper = ["def wrapped(function):", "    @functools.wraps(function)", "    def inner(*args, **kwargs):", "        return function(*args, **kwargs)", "    return inner"]
+        wrapper = [
+            "def wrapped(function):",
+            "    @functools.wraps(function)",
+            "    def inner(*args, **kwargs):",
+            "        return function(*args, **kwargs)",
+            "    return inner",
+        ]
         return ["import functools", *wrapper, "@wrapped", *inner, "target = fn"]
     return [*inner, "target = fn"]
 
@@ -142,7 +185,18 @@ def _call(m: Maker, parameters: Sequence[Parameter], number: int) -> list[str]:
 
 def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
     """What is done with the result."""
-    kind = m.weighted([(4, "nothing"), (5 if m.wants_grad else 0.3, "backward"), (1.5 if leaves else 0, "grad"), (1 if leaves else 0, "second"), (0.7, "changed"), (0.4 if leaves else 0, "hook"), (0.4 if m.wants_grad else 0, "twice"), (0.3 if m.wants_grad else 0, "no grad")])
+    kind = m.weighted(
+        [
+            (4, "nothing"),
+            (5 if m.wants_grad else 0.3, "backward"),
+            (1.5 if leaves else 0, "grad"),
+            (1 if leaves else 0, "second"),
+            (0.7, "changed"),
+            (0.4 if leaves else 0, "hook"),
+            (0.4 if m.wants_grad else 0, "twice"),
+            (0.3 if m.wants_grad else 0, "no grad"),
+        ]
+    )
     gradients = ", ".join(f"{name}.grad" for name in leaves)
     if kind == "backward":
         return ["total(r).backward()", f"return r, [{gradients}]"]
@@ -155,9 +209,19 @@ def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
             f"return r, g, [{gradients}]",
         ]
     if kind == "changed":
-        return ["for t in r if isinstance(r, (tuple, list)) else [r]:", "    if isinstance(t, T.Tensor):", "        t.data.fill_(2)", "return r"]
+        return [
+            "for t in r if isinstance(r, (tuple, list)) else [r]:",
+            "    if isinstance(t, T.Tensor):",
+            "        t.data.fill_(2)",
+            "return r",
+        ]
     if kind == "hook":
-        return ["seen = []", f"{leaves[0]}.register_hook(lambda g: seen.append(g * 1))", "total(r).backward()", f"return r, seen, [{gradients}]"]
+        return [
+            "seen = []",
+            f"{leaves[0]}.register_hook(lambda g: seen.append(g * 1))",
+            "total(r).backward()",
+            f"return r, seen, [{gradients}]",
+        ]
     if kind == "twice":
         return ["total(r).backward(retain_graph=True)", "total(r).backward()", f"return r, [{gradients}]"]
     if kind == "no grad":
@@ -168,5 +232,7 @@ def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
 def observation(m: Maker) -> list[str]:
     """What is looked at after every call."""
     names = [n for n in m.world.observed]
-    cells = ["cells()"] if any(line.startswith("target, change, cells") for line in m.lines) or "change()" in m.world.changes else []
+    cells = (
+        ["cells()"] if any(line.startswith("target, change, cells") for line in m.lines) or "change()" in m.world.changes else []
+    )
     return ["def observe():", f"    return [{', '.join([*names, *cells])}]"]

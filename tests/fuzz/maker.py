@@ -103,6 +103,7 @@ class Maker:
         self.choose = random.Random(seed)
         self.env: dict[str, Any] = dict(ENVIRONMENT)
         self.names: list[str] = []  # of the program's own, tensors and others, in the order written
+        self.numbers: list[str] = []  # expressions of numbers that no walk over objects finds: properties, descriptors
         self.lines: list[str] = []
         self.parameters: list[Parameter] = []
         self.world = World()
@@ -275,7 +276,11 @@ class Maker:
     def spec(self, shape: tuple[int, ...], dtype: str, kind: str | int | None = None) -> TensorSpec:
         """A tensor to be made."""
         if kind is None:
-            kind = "special" if self.special and self.chance(0.5) else self.weighted([(8, "plain"), (2, "positive"), (2, "unit"), (1, "wide"), (1, "whole")])
+            kind = (
+                "special"
+                if self.special and self.chance(0.5)
+                else self.weighted([(8, "plain"), (2, "positive"), (2, "unit"), (1, "wide"), (1, "whole")])
+            )
         grad = self.wants_grad and dtype.startswith("float") and self.chance(0.6)
         layout = self.pick(LAYOUTS)
         return TensorSpec(dtype, shape, self.choose.randrange(1, 90), kind, layout, grad)
@@ -317,6 +322,11 @@ def _inside(text: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         for key, item in list(value.items())[:4]:
             if isinstance(key, str | int):
                 yield from _inside(f"{text}[{key!r}]", item, depth - 1)
+    elif depth and isinstance(value, tracejit.nn.Module):
+        yield f"{text}.training", value.training
+        for name, parameter in list(value.named_parameters())[:3]:
+            path = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
+            yield text + path, parameter
     elif depth and hasattr(value, "__dict__") and not isinstance(value, Tensor | type) and not callable(value):
         for name, item in list(vars(value).items())[:6]:
             if not name.startswith("_"):

@@ -41,6 +41,8 @@ def _relative(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any
 
 
 def _of_absolute_values(factor: float) -> Bound:
+    """A bound by the sum of absolute values.  A sum that is zero may have either sign: which depends on what the addition begins with."""
+
     def bound(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
         return factor * evaluate(*(np.abs(x) if isinstance(x, np.ndarray) else x for x in operands), **attributes)
 
@@ -87,12 +89,14 @@ class _Noise:
         self.scale = scale
         self.added_up: set[tuple[int, int]] = set()  # places of a backward pass that receive more than one gradient
 
-    def moved(self, result: Any, bound: Any) -> Any:
-        """A result off by up to `bound` times eps, in the same layout."""
+    def moved(self, result: Any, bound: Any, signs: bool = False) -> Any:
+        """A result off by up to `bound` times eps, in the same layout.  signs: zeros get either one."""
         size = self.scale * bound * np.finfo(result.dtype).eps
         out = np.array(result, order="K")
         with np.errstate(all="ignore"):
             out[...] = result + np.where(np.isfinite(size), size, 0) * self.generator.uniform(-1, 1, result.shape)
+        if signs and self.generator.random() < 0.5:
+            out[out == 0] *= -1
         return out
 
     def evaluated(self, op: Op, evaluate: Any, bound: Bound) -> Any:
@@ -104,7 +108,7 @@ class _Noise:
                 return result
             with np.errstate(all="ignore"):
                 size = bound(op, evaluate, result, operands, attributes)
-            return self.moved(result, size)
+            return self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
 
         return noisy
 

@@ -27,7 +27,20 @@ LEFT_OUT = frozenset(
     """empty empty_like new_empty initial_seed seed set_rng_state get_rng_state manual_seed random_ bernoulli_ broadcast_shapes
     __rdiv__ where_""".split()
 )
-OWN_METHODS = ("detach", "copy_", "fill_", "zero_", "item", "tolist", "size", "stride", "dim", "numel", "is_contiguous", "element_size")
+OWN_METHODS = (
+    "detach",
+    "copy_",
+    "fill_",
+    "zero_",
+    "item",
+    "tolist",
+    "size",
+    "stride",
+    "dim",
+    "numel",
+    "is_contiguous",
+    "element_size",
+)
 RANDOM = frozenset(
     """rand randn randint randperm rand_like randn_like randint_like normal bernoulli uniform_ normal_ exponential_ dropout
     dropout1d dropout2d dropout3d alpha_dropout""".split()

@@ -178,7 +178,12 @@ def _witness(filename: str, target: Any) -> Iterator[list[str]]:
 
 def _codes(target: Any) -> Iterator[CodeType]:
     """The code that a call of the target begins with."""
-    for found in (target, getattr(target, "__func__", None), getattr(type(target), "__call__", None), getattr(type(target), "forward", None)):
+    for found in (
+        target,
+        getattr(target, "__func__", None),
+        getattr(type(target), "__call__", None),
+        getattr(type(target), "forward", None),
+    ):
         code = getattr(found, "__code__", None)
         if code is not None:
             yield code

@@ -162,7 +162,12 @@ def _put(owner: Any, name: str, index: int | None, value: ast.expr) -> None:
 def expressions(tree: ast.Module) -> Iterator[Callable[[], None]]:
     """A part of an expression instead of it."""
     for owner, name, index, value in _places(tree):
-        if isinstance(getattr(value, "ctx", None), ast.Store | ast.Del) or name in ("targets", "target", "returns", "decorator_list"):
+        if isinstance(getattr(value, "ctx", None), ast.Store | ast.Del) or name in (
+            "targets",
+            "target",
+            "returns",
+            "decorator_list",
+        ):
             continue
         for part in _parts(value):
             yield lambda owner=owner, name=name, index=index, part=part: _put(owner, name, index, part)
@@ -170,7 +175,14 @@ def expressions(tree: ast.Module) -> Iterator[Callable[[], None]]:
 
 def _parts(value: ast.expr) -> Iterator[ast.expr]:
     if isinstance(value, ast.Call):
-        if isinstance(value.func, ast.Attribute) and ast.unparse(value.func.value) not in ("T", "F", "math", "T.autograd", "T.linalg", "T.nn"):
+        if isinstance(value.func, ast.Attribute) and ast.unparse(value.func.value) not in (
+            "T",
+            "F",
+            "math",
+            "T.autograd",
+            "T.linalg",
+            "T.nn",
+        ):
             yield value.func.value
         yield from value.args
         yield from (k.value for k in value.keywords)
@@ -228,7 +240,16 @@ def numbers(tree: ast.Module) -> Iterator[Callable[[], None]]:
                 simpler = [v for v in (1.0, 2.0, 0.5) if v != node.value and len(repr(v)) < len(repr(node.value))]
             for value in simpler:
                 yield lambda node=node, value=value: setattr(node, "value", value)
-        if isinstance(node, ast.Constant) and node.value in ("float64", "float32", "int64", "uint8", "int8", "int16", "int32", "bool"):
+        if isinstance(node, ast.Constant) and node.value in (
+            "float64",
+            "float32",
+            "int64",
+            "uint8",
+            "int8",
+            "int16",
+            "int32",
+            "bool",
+        ):
             for value in ("float32", "int64"):
                 if node.value != value and not (node.value == "float32"):
                     yield lambda node=node, value=value: setattr(node, "value", value)
@@ -246,10 +267,16 @@ def names(tree: ast.Module) -> Iterator[Callable[[], None]]:
     """What a name was assigned instead of the name, where it is assigned once and used once."""
     for function in [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))]:
         for i, statement in enumerate(function.body):
-            if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name) or len(statement.targets) > 1:
+            if (
+                not isinstance(statement, ast.Assign)
+                or not isinstance(statement.targets[0], ast.Name)
+                or len(statement.targets) > 1
+            ):
                 continue
             name = statement.targets[0].id
-            uses = [p for p in _places(function) if isinstance(p[3], ast.Name) and p[3].id == name and isinstance(p[3].ctx, ast.Load)]
+            uses = [
+                p for p in _places(function) if isinstance(p[3], ast.Name) and p[3].id == name and isinstance(p[3].ctx, ast.Load)
+            ]
             if len(uses) == 1 and name not in ("calls", "target"):
                 yield lambda function=function, i=i, statement=statement, use=uses[0]: (
                     _put(*use[:3], copy.deepcopy(statement.value)),
@@ -266,4 +293,6 @@ def literals(tree: ast.Module) -> Iterator[Callable[[], None]]:
             except (ValueError, TypeError, OverflowError):
                 continue
             if values.size <= 12:
-                yield lambda owner=owner, name=name, index=index, values=values: _put(owner, name, index, ast.parse(literal(values), mode="eval").body)
+                yield lambda owner=owner, name=name, index=index, values=values: _put(
+                    owner, name, index, ast.parse(literal(values), mode="eval").body
+                )

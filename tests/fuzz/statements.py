@@ -110,7 +110,19 @@ def change_container(m: Maker) -> None:
     name = m.pick(own)
     x = expression(m)
     if isinstance(m.env[name], list):
-        m.emit(m.pick([f"{name}.append({x})", f"{name}.insert(0, {x})", f"{name}[0] = {x}", f"{name}.reverse()", f"{name} += [{x}]", f"del {name}[0]", f"{name}.pop()"]))
+        m.emit(
+            m.pick(
+                [
+                    f"{name}.append({x})",
+                    f"{name}.insert(0, {x})",
+                    f"{name}[0] = {x}",
+                    f"{name}.reverse()",
+                    f"{name} += [{x}]",
+                    f"del {name}[0]",
+                    f"{name}.pop()",
+                ]
+            )
+        )
     elif isinstance(m.env[name], dict):
         m.emit(m.pick([f"{name}['z'] = {x}", f"{name}.update(y={x})", f"{name}.setdefault('a', {x})", f"{name}.pop('a', None)"]))
     return None
@@ -196,7 +208,20 @@ def while_loop(m: Maker) -> None:
 def attempt(m: Maker) -> None:
     """try with what may raise inside."""
     x = m.tensor() or m.floating()
-    risky = m.pick([f"{x}.reshape(7, 11)", f"{x} @ {x}", f"{x}[9]", "{}['k']", "1 // 0", f"{x}.missing", "int('a')", f"{x}.view(-1)", f"{x} + 1", f"T.cat([{x}, {x}], 3)"])
+    risky = m.pick(
+        [
+            f"{x}.reshape(7, 11)",
+            f"{x} @ {x}",
+            f"{x}[9]",
+            "{}['k']",
+            "1 // 0",
+            f"{x}.missing",
+            "int('a')",
+            f"{x}.view(-1)",
+            f"{x} + 1",
+            f"T.cat([{x}, {x}], 3)",
+        ]
+    )
     name = m.name("v")
 
     def inner() -> None:
@@ -235,7 +260,15 @@ def match_statement(m: Maker) -> None:
 
 
 def grad_mode(m: Maker) -> None:
-    header = m.pick(["with T.no_grad():", "with T.no_grad():", "with T.enable_grad():", "with T.no_grad(), T.enable_grad():", f"with T.set_grad_enabled({m.tensor() or m.floating()}.ndim > 1):"])
+    header = m.pick(
+        [
+            "with T.no_grad():",
+            "with T.no_grad():",
+            "with T.enable_grad():",
+            "with T.no_grad(), T.enable_grad():",
+            f"with T.set_grad_enabled({m.tensor() or m.floating()}.ndim > 1):",
+        ]
+    )
     lines = [header, *indented(m.block(lambda: nested_body(m), conditional=False))]
     if write_compound(m, lines):
         m.names += [n for n in m.env if n.startswith("v") and n not in m.names and n[1:].isdigit()]
@@ -285,9 +318,19 @@ def inner_function(m: Maker) -> None:
     elif kind == "lambda":
         lines = [f"{name} = lambda {p}, k=2: {p} * k + {a}"]
     elif kind == "recursion":
-        lines = [f"def {name}({p}, depth=2):", f"    if depth == 0 or {p}.ndim == 5:", f"        return {p}", f"    return {name}({p} * 0.5 + 1, depth - 1)"]
+        lines = [
+            f"def {name}({p}, depth=2):",
+            f"    if depth == 0 or {p}.ndim == 5:",
+            f"        return {p}",
+            f"    return {name}({p} * 0.5 + 1, depth - 1)",
+        ]
     elif kind == "generator":
-        lines = [f"def generate({p}):", "    for k in range(2):", f"        yield {p} * k + 1", f"{name} = lambda {p}: sum(generate({p}))"]
+        lines = [
+            f"def generate({p}):",
+            "    for k in range(2):",
+            f"        yield {p} * k + 1",
+            f"{name} = lambda {p}: sum(generate({p}))",
+        ]
     elif kind == "star":
         lines = [f"def {name}(*{p}, **options):", f"    return {p}[0] * len({p}) + sum(options.values()) + {a}.sum()"]
     else:
@@ -343,7 +386,15 @@ def tensor_state(m: Maker) -> None:
 
 def text_statement(m: Maker) -> None:
     x = m.tensor() or m.floating()
-    text = m.pick([f"f'{{{x}.ndim}} {{{number(m)}}}'", f"'%s' % ({x}.ndim,)", f"str({x}.dtype)", f"'-'.join(map(str, {x}.shape))", f"f'{{{number(m)}:.2f}}'"])
+    text = m.pick(
+        [
+            f"f'{{{x}.ndim}} {{{number(m)}}}'",
+            f"'%s' % ({x}.ndim,)",
+            f"str({x}.dtype)",
+            f"'-'.join(map(str, {x}.shape))",
+            f"f'{{{number(m)}:.2f}}'",
+        ]
+    )
     m.assign(text, "s")
 
 
@@ -369,7 +420,10 @@ def gradient(m: Maker) -> None:
     if m.chance(0.6):
         graph = m.pick(["", ", create_graph=True", ", retain_graph=True"])
         name = m.name("v")
-        if m.emit(f"({name},) = T.autograd.grad(({x} * {x}).sum(), [{leaf}], allow_unused=True{graph})") and m.env[name] is not None:
+        if (
+            m.emit(f"({name},) = T.autograd.grad(({x} * {x}).sum(), [{leaf}], allow_unused=True{graph})")
+            and m.env[name] is not None
+        ):
             m.names.append(name)
     else:
         m.emit(f"({x} * 2).sum().backward({m.pick(['', 'retain_graph=True'])})")
@@ -390,7 +444,9 @@ def fresh_gradient(m: Maker) -> None:
         m.names.append(leaf)
         assignment(m)
         assignment(m)
-        m.lines.append(f"({name},) = T.autograd.grad({expression(m)}.sum() + ({leaf} * {leaf}).sum(), [{leaf}]{m.pick(['', ', create_graph=True'])})")
+        m.lines.append(
+            f"({name},) = T.autograd.grad({expression(m)}.sum() + ({leaf} * {leaf}).sum(), [{leaf}]{m.pick(['', ', create_graph=True'])})"
+        )
 
     lines += m.block(inner, conditional=False)
     if m.emit(*lines):
@@ -400,7 +456,9 @@ def fresh_gradient(m: Maker) -> None:
 def hook(m: Maker) -> None:
     x = m.tensor(lambda t: t.requires_grad)
     if x is not None:
-        m.emit(m.pick([f"{x}.register_hook(lambda g: {m.pick(['g * 2', 'None', 'g + 1', 'g.clamp(-1, 1)'])})", f"{x}.retain_grad()"]))
+        m.emit(
+            m.pick([f"{x}.register_hook(lambda g: {m.pick(['g * 2', 'None', 'g + 1', 'g.clamp(-1, 1)'])})", f"{x}.retain_grad()"])
+        )
         m.not_replayed("hooks")
 
 

@@ -63,23 +63,52 @@ def list_of_things(m: Maker) -> None:
     name = m.name("items")
     items = m.pick([f"{tensor_text(m)}, {tensor_text(m)}", tensor_text(m), "1.5, 2", f"{tensor_text(m)}, 2.0", ""])
     m.outside(f"{name} = [{items}]", name=name)
-    m.world.changes += [f"{name}.append({tensor_text(m)})", f"{name}.append(2.5)", f"{name}.clear()", f"{name}.reverse()", f"{name}[:] = [{tensor_text(m)}, 3]"]
-    m.world.effects += [f"{name}.append({{x}})", f"{name}.append({{n}})", f"{name}[:] = [{{x}}]", f"{name}.insert(0, {{n}})", f"{name} and {name}.pop()"]
+    m.world.changes += [
+        f"{name}.append({tensor_text(m)})",
+        f"{name}.append(2.5)",
+        f"{name}.clear()",
+        f"{name}.reverse()",
+        f"{name}[:] = [{tensor_text(m)}, 3]",
+    ]
+    m.world.effects += [
+        f"{name}.append({{x}})",
+        f"{name}.append({{n}})",
+        f"{name}[:] = [{{x}}]",
+        f"{name}.insert(0, {{n}})",
+        f"{name} and {name}.pop()",
+    ]
 
 
 def history(m: Maker) -> None:
     name = m.name("log")
     m.outside(f"{name} = []", name=name)
     m.declared.append(f"global {name}")
-    m.world.effects += [f"{name}.append({{x}})", f"{name}.append({{n}})", f"{name}.append({{x}}.shape)", f"{name}.extend([{{n}}, 1])", f"{name} += [{{x}}.detach()]"]
+    m.world.effects += [
+        f"{name}.append({{x}})",
+        f"{name}.append({{n}})",
+        f"{name}.append({{x}}.shape)",
+        f"{name}.extend([{{n}}, 1])",
+        f"{name} += [{{x}}.detach()]",
+    ]
     m.world.changes += [f"{name}.clear()"]
 
 
 def table(m: Maker) -> None:
     name = m.name("table")
     m.outside(f"{name} = {{'k': {literal_number(m)}, 'w': {tensor_text(m)}}}", name=name)
-    m.world.changes += [f"{name}['k'] = {literal_number(m)}", f"{name}['w'] = {tensor_text(m)}", f"{name}['new'] = 1", f"{name}.pop('new', None)"]
-    m.world.effects += [f"{name}['k'] = {{n}}", f"{name}['w'] = {{x}}", f"{name}['n'] = {name}.get('n', 0) + 1", f"{name}.update(k={{n}})", f"{name}.setdefault('first', {{x}})"]
+    m.world.changes += [
+        f"{name}['k'] = {literal_number(m)}",
+        f"{name}['w'] = {tensor_text(m)}",
+        f"{name}['new'] = 1",
+        f"{name}.pop('new', None)",
+    ]
+    m.world.effects += [
+        f"{name}['k'] = {{n}}",
+        f"{name}['w'] = {{x}}",
+        f"{name}['n'] = {name}.get('n', 0) + 1",
+        f"{name}.update(k={{n}})",
+        f"{name}.setdefault('first', {{x}})",
+    ]
 
 
 def instance(m: Maker) -> None:
@@ -87,37 +116,110 @@ def instance(m: Maker) -> None:
     kind, name = m.name("Box"), m.name("box")
     style = m.weighted([(4, "plain"), (2, "derived"), (1, "dataclass"), (1, "slots"), (1, "namespace"), (1, "class")])
     w, k = tensor_text(m), literal_number(m)
-    body = ["    def scale(self, x):", f"        {m.pick(['self.calls += 1', 'pass'])}", "        return x * self.k", "    @property", "    def gain(self):", "        return self.k * 2", "    def __call__(self, x):", "        return self.scale(x) + self.gain"]
+    body = [
+        "    def scale(self, x):",
+        f"        {m.pick(['self.calls += 1', 'pass'])}",
+        "        return x * self.k",
+        "    @property",
+        "    def gain(self):",
+        "        return self.k * 2",
+        "    def __call__(self, x):",
+        "        return self.scale(x) + self.gain",
+    ]
     if style == "dataclass":
-        lines = ["import dataclasses", "@dataclasses.dataclass", f"class {kind}:", "    k: float", "    w: object", "    calls: int = 0", *body, f"{name} = {kind}({k}, {w})"]
+        lines = [
+            "import dataclasses",
+            "@dataclasses.dataclass",
+            f"class {kind}:",
+            "    k: float",
+            "    w: object",
+            "    calls: int = 0",
+            *body,
+            f"{name} = {kind}({k}, {w})",
+        ]
     elif style == "slots":
-        lines = [f"class {kind}:", "    __slots__ = ('k', 'w', 'calls')", *body, f"{name} = {kind}()", f"{name}.k, {name}.w, {name}.calls = {k}, {w}, 0"]
+        lines = [
+            f"class {kind}:",
+            "    __slots__ = ('k', 'w', 'calls')",
+            *body,
+            f"{name} = {kind}()",
+            f"{name}.k, {name}.w, {name}.calls = {k}, {w}, 0",
+        ]
     elif style == "namespace":
         lines = ["import types", f"{name} = types.SimpleNamespace(k={k}, w={w}, calls=0)"]
     elif style == "class":
         lines = [f"class {kind}:", f"    k, w, calls = {k}, {w}, 0", *body, f"{name} = {kind}()"]
         m.world.changes += [f"{kind}.k = {literal_number(m)}"]
     else:
-        lines = [f"class {kind}:", f"    shared = {literal_number(m)}", "    def __init__(self, k):", "        self.k = k", f"        self.w = {w}", "        self.calls = 0", *body]
-        m.world.changes += [f"{kind}.shared = {literal_number(m)}", f"{kind}.scale = lambda self, x: x + self.k", f"{kind}.extra = 1"]
+        lines = [
+            f"class {kind}:",
+            f"    shared = {literal_number(m)}",
+            "    def __init__(self, k):",
+            "        self.k = k",
+            f"        self.w = {w}",
+            "        self.calls = 0",
+            *body,
+        ]
+        m.world.changes += [
+            f"{kind}.shared = {literal_number(m)}",
+            f"{kind}.scale = lambda self, x: x + self.k",
+            f"{kind}.extra = 1",
+        ]
         if style == "derived":
-            lines += [f"class {kind}b({kind}):", "    def scale(self, x):", f"        return super().scale(x) {m.pick(['+ 1', '* self.shared', '- self.gain'])}", f"{name} = {kind}b({k})"]
+            lines += [
+                f"class {kind}b({kind}):",
+                "    def scale(self, x):",
+                f"        return super().scale(x) {m.pick(['+ 1', '* self.shared', '- self.gain'])}",
+                f"{name} = {kind}b({k})",
+            ]
         else:
             lines += [f"{name} = {kind}({k})"]
     if not m.outside(*lines, name=name):
         return
     m.world.changes += [f"{name}.k = {literal_number(m)}", f"{name}.w = {tensor_text(m)}", f"{name}.calls = 0"]
-    m.world.effects += [f"{name}.calls += 1", f"{name}.w = {{x}}", f"{name}.k = {{n}}"]
+    m.world.effects += [f"{name}.calls += 1", f"{name}.w = {{x}}", f"{name}.k = {{n}}", f"{name}.w += 1", f"{name}.k *= 2"]
     if style in ("plain", "derived", "namespace", "class"):
         m.world.changes += [f"{name}.flag = True", f"{name}.__dict__.pop('flag', None)"]
         m.world.effects += [f"{name}.last = {{x}}", f"{name}.n = getattr({name}, 'n', 0) + 1"]
+    if style != "namespace":
+        m.numbers.append(f"{name}.gain")
     if isinstance(m.env[name].w, Tensor):
         _tensor_changes(m, f"{name}.w")
 
 
+def reached_otherwise(m: Maker) -> None:
+    """A bound method that is kept somewhere; an attribute that a descriptor computes; a view of a tensor; a method of a C object."""
+    objects = [n for n in m.names if hasattr(m.env.get(n), "scale") and callable(m.env[n].scale)]
+    views = [n for n in m.names if isinstance(m.env.get(n), Tensor) and m.env[n].ndim]
+    lists = [n for n in m.names if isinstance(m.env.get(n), list)]
+    name = m.name("kept")
+    if objects and m.chance(0.6):
+        method = f"{m.pick(objects)}.scale"
+        ways = [f"{name} = {method}", f"{name} = [{method}]", f"{name} = {{'m': {method}}}", f"{name} = lambda x, m={method}: m(x)"]
+        m.outside(m.pick(ways), name=name)
+    elif views and m.chance(0.6):
+        if m.outside(f"{name} = {m.pick(views)}{m.pick(['[0]', '[1:]', '.t()', '.view(-1)', '.detach()', ''])}", name=name):
+            _tensor_changes(m, name)
+    elif lists:
+        text = m.pick(lists)
+        if m.outside(f"{name} = {text}.append"):
+            m.world.effects += [f"{name}({{x}})", f"{name}({{n}})"]
+    else:
+        state = [f"class State{name}:", f"    value = {literal_number(m)}", "    def __get__(self, instance, owner=None):", "        return self.value"]
+        lines = [*state, f"class Owner{name}:", f"    k = State{name}()", f"{name} = Owner{name}()"]
+        if m.outside(*lines, name=name):
+            m.numbers.append(f"{name}.k")
+            m.world.changes.append(f"State{name}.value = {literal_number(m)}")
+
+
 def named_tuple(m: Maker) -> None:
     name = m.name("pair")
-    m.outside("import collections", f"Pair{name} = collections.namedtuple('Pair{name}', 'w n')", f"{name} = Pair{name}({tensor_text(m)}, {literal_number(m)})", name=name)
+    m.outside(
+        "import collections",
+        f"Pair{name} = collections.namedtuple('Pair{name}', 'w n')",
+        f"{name} = Pair{name}({tensor_text(m)}, {literal_number(m)})",
+        name=name,
+    )
     m.declared.append(f"global {name}")
     m.world.changes += [f"{name} = {name}._replace(n={literal_number(m)})"]
 
@@ -131,7 +233,15 @@ def helper(m: Maker) -> None:
             [f"def {name}(x):", "    if x.ndim > 1:", "        return x.sum(-1)", "    return x + 1"],
             [f"{name} = lambda x: (x * x).tanh()"],
             ["import functools", f"{name} = functools.partial(T.clamp, max=0.7)"],
-            [f"def make_{name}(k):", f"    def {name}(x):", "        nonlocal k", "        k = k + 1", "        return x * k", f"    return {name}", f"{name} = make_{name}(1)"],
+            [
+                f"def make_{name}(k):",
+                f"    def {name}(x):",
+                "        nonlocal k",
+                "        k = k + 1",
+                "        return x * k",
+                f"    return {name}",
+                f"{name} = make_{name}(1)",
+            ],
         ]
     )
     if m.outside(*text, name=name):
@@ -157,10 +267,18 @@ def module(m: Maker) -> None:
     )
     if not m.outside("T.manual_seed(1)", f"{name} = {text}", name=name):
         return
+    if m.chance(0.2):
+        m.outside(f"{name}.register_forward_hook(lambda module, inputs, output: output * 2)")
     if "Dropout" in text or "BatchNorm" in text:
         m.not_replayed("random draws, gradients of outside")
     m.for_torch = False  # initialisation draws other numbers there
-    m.world.changes += [f"{name}.eval()", f"{name}.train()", f"{name}.zero_grad()", f"for p in {name}.parameters():\n    p.data.mul_(0.5)", f"for p in {name}.parameters():\n    p.requires_grad_(not p.requires_grad)"]
+    m.world.changes += [
+        f"{name}.eval()",
+        f"{name}.train()",
+        f"{name}.zero_grad()",
+        f"for p in {name}.parameters():\n    p.data.mul_(0.5)",
+        f"for p in {name}.parameters():\n    p.requires_grad_(not p.requires_grad)",
+    ]
     m.parameter_of((m.pick([2, 3]), size), "float32")
 
 
@@ -168,27 +286,55 @@ def optimizer(m: Maker) -> None:
     """A model, an optimizer, and a step as an effect."""
     size = m.pick([s for s in m.sizes if s] or [3])
     net, opt = m.name("net"), m.name("opt")
-    rule = m.pick([f"T.optim.SGD({net}.parameters(), lr=0.1)", f"T.optim.SGD({net}.parameters(), lr=0.1, momentum=0.9)", f"T.optim.Adam({net}.parameters(), lr=0.01)", f"T.optim.AdamW({net}.parameters())"])
+    rule = m.pick(
+        [
+            f"T.optim.SGD({net}.parameters(), lr=0.1)",
+            f"T.optim.SGD({net}.parameters(), lr=0.1, momentum=0.9)",
+            f"T.optim.Adam({net}.parameters(), lr=0.01)",
+            f"T.optim.AdamW({net}.parameters())",
+        ]
+    )
     if not m.outside("T.manual_seed(1)", f"{net} = T.nn.Linear({size}, 2)", f"{opt} = {rule}", name=net):
         return
     m.for_torch = False
     a = m.parameter_of((3, size), "float32", "plain")
     loss = m.name("v")
-    lines = [f"{loss} = ({net}({a}) ** 2).{m.pick(['mean', 'sum'])}()", f"{opt}.zero_grad()", f"{loss}.backward()", f"{opt}.step()"]
+    lines = [
+        f"{loss} = ({net}({a}) ** 2).{m.pick(['mean', 'sum'])}()",
+        f"{opt}.zero_grad()",
+        f"{loss}.backward()",
+        f"{opt}.step()",
+    ]
     m.world.effects += ["\n".join(lines)] * 6
-    m.world.changes += [f"for group in {opt}.param_groups:\n    group['lr'] *= 0.5", f"{opt}.zero_grad()", f"{net}.weight.requires_grad_(False)"]
+    m.world.changes += [
+        f"for group in {opt}.param_groups:\n    group['lr'] *= 0.5",
+        f"{opt}.zero_grad()",
+        f"{net}.weight.requires_grad_(False)",
+    ]
 
 
 THINGS: Sequence[tuple[float, Writer]] = (
     (3, global_number), (1, global_flag), (3, global_tensor), (2, list_of_things), (3, history), (2, table), (5, instance), (1, named_tuple),
-    (1.5, helper), (1.5, module), (0.8, optimizer),
+    (1.5, helper), (1.5, module), (0.8, optimizer), (1.5, reached_otherwise),
 )  # fmt: skip
 
 
 # -- arguments of other calls
 def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
     """Arguments for a further call: the same with other numbers, or changed in shape, dtype, layout, gradient, or by sharing memory."""
-    kind = m.weighted([(5, "numbers"), (3, "shape"), (1.2, "dtype"), (2, "layout"), (2, "grad"), (2, "plain values"), (1, "shared"), (0.7, "kind"), (1.5, "same")])
+    kind = m.weighted(
+        [
+            (5, "numbers"),
+            (3, "shape"),
+            (1.2, "dtype"),
+            (2, "layout"),
+            (2, "grad"),
+            (2, "plain values"),
+            (1, "shared"),
+            (0.7, "kind"),
+            (1.5, "same"),
+        ]
+    )
     made = [Parameter(p.name, p.spec, p.text, p.others, p.default) for p in parameters]
     tensors = [p for p in made if p.spec is not None]
     if kind == "shape" and tensors:
@@ -204,7 +350,9 @@ def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
         if kind == "dtype" and m.chance(0.5):
             spec = _with(spec, dtype=m.dtype())
         if kind == "layout" and m.chance(0.6):
-            spec = _with(spec, layout=m.pick(["plain", "transposed", "strided", "expanded", "offset", "last_strided", "leaf_view"]))
+            spec = _with(
+                spec, layout=m.pick(["plain", "transposed", "strided", "expanded", "offset", "last_strided", "leaf_view"])
+            )
         if kind == "grad" and m.chance(0.6):
             spec = _with(spec, grad=not spec.grad)
         if kind == "kind" and not isinstance(spec.kind, int):
@@ -215,7 +363,20 @@ def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
         one, other = m.choose.sample(tensors, 2)
         if made.index(one) > made.index(other):
             one, other = other, one
-        other.spec, other.text = None, m.pick([one.name, one.name, f"{one.name}.detach()", f"{one.name}.t()", f"{one.name}[0:]", f"{one.name}.view(-1)", f"{one.name}[..., 1:]"])
+        other.spec, other.text = (
+            None,
+            m.pick(
+                [
+                    one.name,
+                    one.name,
+                    f"{one.name}.detach()",
+                    f"{one.name}.t()",
+                    f"{one.name}[0:]",
+                    f"{one.name}.view(-1)",
+                    f"{one.name}[..., 1:]",
+                ]
+            ),
+        )
     return made
 
 
