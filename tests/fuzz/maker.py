@@ -80,10 +80,11 @@ class Parameter:
     text: str = ""
     others: tuple[str, ...] = ()
     default: str = ""
+    is_named: bool = False  # whether a call gives its value a name first
 
     def value(self) -> str:
+        """The text of its value."""
         return self.spec.text() if self.spec else self.text
-
 
 @dataclass
 class World:
@@ -107,7 +108,8 @@ class Maker:
         self.lines: list[str] = []
         self.parameters: list[Parameter] = []
         self.world = World()
-        self.declared: list[str] = []  # `global` and `nonlocal` statements that the function needs
+        self.declared: list[str] = []  # names of the module that may be assigned to
+        self.cells: list[str] = []  # variables of the function around
         self.conditional = self.looping = self.nested = 0
         self.can_return = True
         self.special = self.choose.random() < 0.12  # NaN, infinities, zeros of both signs
@@ -236,7 +238,7 @@ class Maker:
     @property
     def outer_names(self) -> set[str]:
         """Names of the world, which an assignment in the function would make local."""
-        return set(self.world.observed)
+        return {*self.world.observed, *self.cells, "self"}
 
     def block(self, write: Callable[[], None], *, conditional: bool = True, loop: bool = False) -> list[str]:
         """The lines that `write` writes, which run on copies of the names; `pass` if there are none."""
@@ -289,7 +291,7 @@ class Maker:
         """A tensor of this shape and dtype from outside: a further parameter, or, where there are many, a tensor of the module."""
         spec = self.spec(shape, dtype, kind)
         if len(self.parameters) < 4 and not self.chance(0.2):
-            return self.parameter(Parameter(self.name("a"), spec))
+            return self.parameter(Parameter(self.name("a"), spec, is_named=True))
         name = self.name("w")
         self.outside(f"{name} = {spec.text()}", name=name)
         return name

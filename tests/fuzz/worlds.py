@@ -26,7 +26,7 @@ def tensor_text(m: Maker, shape: tuple[int, ...] | None = None) -> str:
 def global_number(m: Maker) -> None:
     name = m.name("k")
     m.outside(f"{name} = {literal_number(m)}", name=name)
-    m.declared.append(f"global {name}")
+    m.declared.append(name)
     m.world.changes += [f"{name} = {literal_number(m)}", f"{name} = {name} + 1"]
     m.world.effects += [f"{name} = {name} + 1", f"{name} *= 2"]
 
@@ -34,14 +34,14 @@ def global_number(m: Maker) -> None:
 def global_flag(m: Maker) -> None:
     name = m.name("flag")
     m.outside(f"{name} = {m.chance(0.5)}", name=name)
-    m.declared.append(f"global {name}")
+    m.declared.append(name)
     m.world.changes += [f"{name} = not {name}", f"{name} = {name} + 1"]
 
 
 def global_tensor(m: Maker) -> None:
     name = m.name("w")
     m.outside(f"{name} = {tensor_text(m)}", name=name)
-    m.declared.append(f"global {name}")
+    m.declared.append(name)
     _tensor_changes(m, name)
     m.world.changes += [f"{name} = {tensor_text(m)}", f"{name} = {name}.detach() * 2"]
     m.world.effects += [f"{name} = {name}.detach() + 1", f"{name}.data.mul_(0.5)"]
@@ -82,7 +82,7 @@ def list_of_things(m: Maker) -> None:
 def history(m: Maker) -> None:
     name = m.name("log")
     m.outside(f"{name} = []", name=name)
-    m.declared.append(f"global {name}")
+    m.declared.append(name)
     m.world.effects += [
         f"{name}.append({{x}})",
         f"{name}.append({{n}})",
@@ -189,9 +189,9 @@ def instance(m: Maker) -> None:
 
 def reached_otherwise(m: Maker) -> None:
     """A bound method that is kept somewhere; an attribute that a descriptor computes; a view of a tensor; a method of a C object."""
-    objects = [n for n in m.names if hasattr(m.env.get(n), "scale") and callable(m.env[n].scale)]
-    views = [n for n in m.names if isinstance(m.env.get(n), Tensor) and m.env[n].ndim]
-    lists = [n for n in m.names if isinstance(m.env.get(n), list)]
+    objects = [n for n in m.world.observed if hasattr(m.env.get(n), "scale") and callable(m.env[n].scale)]
+    views = [n for n in m.world.observed if isinstance(m.env.get(n), Tensor) and m.env[n].ndim]
+    lists = [n for n in m.world.observed if isinstance(m.env.get(n), list)]
     name = m.name("kept")
     if objects and m.chance(0.6):
         method = f"{m.pick(objects)}.scale"
@@ -220,7 +220,7 @@ def named_tuple(m: Maker) -> None:
         f"{name} = Pair{name}({tensor_text(m)}, {literal_number(m)})",
         name=name,
     )
-    m.declared.append(f"global {name}")
+    m.declared.append(name)
     m.world.changes += [f"{name} = {name}._replace(n={literal_number(m)})"]
 
 
@@ -245,7 +245,7 @@ def helper(m: Maker) -> None:
         ]
     )
     if m.outside(*text, name=name):
-        m.declared.append(f"global {name}")
+        m.declared.append(name)
         m.world.changes += [f"{name} = lambda x: x - 1"]
         if name in m.world.observed:
             m.world.observed.remove(name)
@@ -335,7 +335,7 @@ def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
             (1.5, "same"),
         ]
     )
-    made = [Parameter(p.name, p.spec, p.text, p.others, p.default) for p in parameters]
+    made = [Parameter(p.name, p.spec, p.text, p.others, p.default, p.is_named) for p in parameters]
     tensors = [p for p in made if p.spec is not None]
     if kind == "shape" and tensors:
         _resize(m, tensors)
