@@ -1,7 +1,7 @@
 """Eager against PyTorch: the same text with torch in the place of tracejit.
 
-Compared is what both have: structure, shapes, dtypes, requires_grad, numbers, gradients, and which error is raised, not its text.  PyTorch's
-roundings are its own, so the spread that explains a difference of numbers is taken wider.
+Compared is what both have: structure, shapes, dtypes, requires_grad, numbers, gradients, and which error is raised, not its text.
+PyTorch's roundings are its own, so the spread that explains a difference of numbers is taken wider.
 """
 
 from __future__ import annotations

@@ -86,10 +86,12 @@ class Summary:
         return self.replays / self.calls if self.calls else 0.0
 
     def __str__(self) -> str:
+        rate = self.programs / max(self.seconds, 1e-9)
+        must = f"{self.replays} of {self.calls} calls of {self.must} programs that should be ({self.share:.1%})"
         lines = [
-            f"{self.programs} programs, {self.total_calls} calls in {self.seconds:.0f} s ({self.programs / max(self.seconds, 1e-9):.1f} programs a second)",
+            f"{self.programs} programs, {self.total_calls} calls in {self.seconds:.0f} s ({rate:.1f} programs a second)",
             f"ways: {_counts(self.ways)}",
-            f"replayed: {self.replays} of {self.calls} calls of {self.must} programs that should be ({self.share:.1%}); otherwise: {_counts(self.not_replayed)}",
+            f"replayed: {must}; otherwise: {_counts(self.not_replayed)}",
             f"explained by roundings at a decision: {self.unstable} programs",
             f"differences: {sum(self.differences.values())} ({_counts(self.differences)})",
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tests.fuzz.facts import Facts
 __all__ = ["Difference", "compare", "differences"]
 
 ERROR = re.compile(r"'raised'\), \('str', '(\w+)'")
+ENDS = re.compile(r"\('str', '(returned|raised)'\)")
 UNSEEN = "strides that no element sees"
 FACTOR = 4.0  # a linear model's largest value against the largest of a few samples
 SAMPLES = (3, 24)
@@ -39,7 +40,7 @@ class Difference:
     def signature(self) -> str:
         """What stays when a program is made smaller: the kind, and which errors are raised."""
         errors = [next(iter(ERROR.findall(text)), "") for text in (self.eager, self.other)]
-        return f"{self.kind} {errors[0]}>{errors[1]}" if self.kind in ("outcome", "exception") else self.kind
+        return f"{self.kind} {errors[0]}>{errors[1]}" if self.kind == "outcome" else self.kind
 
     def __str__(self) -> str:
         return f"call {self.call}: {self.kind} of {self.path}: eager {self.eager}, compiled {self.other}"
@@ -51,6 +52,10 @@ def compare(eager: list[Facts], other: list[Facts], noisy: Noisy) -> tuple[Diffe
     unstable = False
     lesser: Difference | None = None  # told only if there is nothing else
     for number, (mine, theirs) in enumerate(zip(eager, other, strict=True)):
+        if mine.skeleton != theirs.skeleton and seen_strides(mine.skeleton) == seen_strides(theirs.skeleton):
+            path, a, b = _parting(mine.skeleton, theirs.skeleton, ())
+            lesser = lesser or Difference(number, UNSEEN, _spelled(path), _short(a), _short(b))
+            theirs = replace(theirs, skeleton=mine.skeleton)
         if mine.skeleton == theirs.skeleton and all(map(_same_bits, mine.leaves, theirs.leaves)):
             continue
         for samples in SAMPLES:
@@ -60,10 +65,7 @@ def compare(eager: list[Facts], other: list[Facts], noisy: Noisy) -> tuple[Diffe
             if verdict is not None:
                 break
         if verdict is None:
-            found = next(differences(number, mine, theirs, [run[number] for run in runs]))
-            if found.kind != UNSEEN:
-                return found, unstable
-            lesser = lesser or found
+            return next(differences(number, mine, theirs, [run[number] for run in runs])), unstable
         unstable |= verdict == "decision"
     return lesser, unstable
 
@@ -118,9 +120,7 @@ def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> 
     """What differs between two facts, most telling first."""
     if eager.skeleton != other.skeleton:
         path, a, b = _parting(eager.skeleton, other.skeleton, ())
-        if _kind(path, a, b, eager.skeleton) == "strides" and seen_strides(eager.skeleton) == seen_strides(other.skeleton):
-            yield Difference(number, UNSEEN, _spelled(path), _short(a), _short(b))
-        yield Difference(number, _kind(path, a, b, eager.skeleton), _spelled(path), _short(a), _short(b))
+        yield Difference(number, _kind(path, a, b), _spelled(path), _short(a), _short(b))
     alike = [run for run in noisy if run.skeleton == eager.skeleton]
     for i, (a, b) in enumerate(zip(eager.leaves, other.leaves, strict=False)):
         if not _same_bits(a, b):
@@ -138,12 +138,7 @@ def seen_strides(skeleton: Any) -> Any:
     """A skeleton with the strides of empty tensors, and of dimensions of one element, left out."""
     if not isinstance(skeleton, tuple):
         return skeleton
-    if (
-        len(skeleton) > 4
-        and isinstance(skeleton[1], tuple)
-        and isinstance(skeleton[3], tuple)
-        and skeleton[3][:1] == ("strides",)
-    ):
+    if len(skeleton) > 4 and isinstance(skeleton[3], tuple) and skeleton[3][:1] == ("strides",):
         shape, strides = skeleton[1], skeleton[3][1]
         seen = tuple([s for n, s in zip(shape, strides, strict=True) if n > 1]) if 0 not in shape else ()
         return (*skeleton[:3], ("strides", seen), *map(seen_strides, skeleton[4:]))
@@ -160,12 +155,11 @@ def _parting(a: Any, b: Any, path: tuple[Any, ...]) -> tuple[tuple[Any, ...], An
     return path, a, b
 
 
-def _kind(path: tuple[Any, ...], a: Any, b: Any, skeleton: Any) -> str:
+def _kind(path: tuple[Any, ...], a: Any, b: Any) -> str:
+    """What kind of fact two skeletons differ in."""
     words = [p for p in path if isinstance(p, str)]
-    if words and words[0] == "outcome":
-        if {a, b} & {"returned", "raised"} or not words[1:]:
-            texts = skeleton[0][1]
-            return "outcome" if "returned" in repr(a) + repr(b) else "exception" if "raised" in repr(texts) else "structure"
+    if words[:1] == ["outcome"] and {"returned", "raised"} <= {*ENDS.findall(repr(a)), *ENDS.findall(repr(b))}:
+        return "outcome"
     for word in ("strides", "requires_grad", "leaf", "shared memory", "printed", "grad"):
         if word in words:
             return word

@@ -62,7 +62,9 @@ def primitive(m: Maker) -> str | None:
     case: PrimitiveCase = m.pick(primitives())
     m.for_torch = False
     operands = [
-        m.parameter(Parameter(m.name("a"), TensorSpec(x.dtype.name, x.shape, m.choose.randrange(1, 90), _kind_of(x)), is_named=True))
+        m.parameter(
+            Parameter(m.name("a"), TensorSpec(x.dtype.name, x.shape, m.choose.randrange(1, 90), _kind_of(x)), is_named=True)
+        )
         if isinstance(x, np.ndarray) and len(m.parameters) < 6
         else repr(x)
         for x in case.operands

@@ -104,7 +104,11 @@ def _call(m: Maker, parameters: Sequence[Parameter], changed: bool) -> list[str]
             lines.append(f"{p.name} = {p.value()}")
         arguments.append(f"{p.name}={value}" if by_name else value)
     lines.append(f"r = f({', '.join(arguments)})")
-    leaves = [p.name for p in parameters if p.spec and p.spec.grad and p.spec.dtype.startswith("float") and f"{p.name} = {p.value()}" in lines]
+    leaves = [
+        p.name
+        for p in parameters
+        if p.spec and p.spec.grad and p.spec.dtype.startswith("float") and f"{p.name} = {p.value()}" in lines
+    ]
     return [*lines, *_afterwards(m, leaves)]
 
 
@@ -115,7 +119,15 @@ def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
     options: list[tuple[float, list[str]]] = [
         (4, ["return r"]),
         (5 if m.wants_grad else 0.3, with_backward),
-        (0.7, ["for t in r if isinstance(r, (tuple, list)) else [r]:", "    if isinstance(t, T.Tensor):", "        t.data.fill_(2)", "return r"]),
+        (
+            0.7,
+            [
+                "for t in r if isinstance(r, (tuple, list)) else [r]:",
+                "    if isinstance(t, T.Tensor):",
+                "        t.data.fill_(2)",
+                "return r",
+            ],
+        ),
     ]
     if m.wants_grad:
         options += [
@@ -127,7 +139,15 @@ def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
         options += [
             (1.5, [f"return r, T.autograd.grad(total(r), [{inputs}], allow_unused=True)"]),
             (1.0, [twice, "total(g).backward()", f"return r, g, [{gradients}]"]),
-            (0.4, ["seen = []", f"{leaves[0]}.register_hook(lambda g: seen.append(g * 1))", *with_backward[:1], f"return r, seen, [{gradients}]"]),
+            (
+                0.4,
+                [
+                    "seen = []",
+                    f"{leaves[0]}.register_hook(lambda g: seen.append(g * 1))",
+                    *with_backward[:1],
+                    f"return r, seen, [{gradients}]",
+                ],
+            ),
         ]
     found: list[str] = m.weighted(options)
     return found

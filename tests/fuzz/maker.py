@@ -86,6 +86,7 @@ class Parameter:
         """The text of its value."""
         return self.spec.text() if self.spec else self.text
 
+
 @dataclass
 class World:
     """What is around the function: lines of the module, what may be done to it between calls, and what is looked at."""

@@ -23,9 +23,9 @@ from tracejit.ops.public import FUNCTIONS, IN_PLACE, METHODS
 __all__ = ["Operation", "operations", "primitives"]
 
 # Not drawn: what has no value that could be compared, changes the library's state, or is random state itself.
-LEFT_OUT = frozenset(
-    """empty empty_like new_empty initial_seed seed set_rng_state get_rng_state manual_seed random_ bernoulli_ broadcast_shapes
-    __rdiv__ where_""".split()
+_LEFT_OUT = """empty empty_like new_empty initial_seed seed set_rng_state get_rng_state manual_seed random_ bernoulli_ broadcast_shapes
+__rdiv__ where_"""
+LEFT_OUT = frozenset(_LEFT_OUT.split())
 )
 OWN_METHODS = (
     "detach",
@@ -41,9 +41,9 @@ OWN_METHODS = (
     "is_contiguous",
     "element_size",
 )
-RANDOM = frozenset(
-    """rand randn randint randperm rand_like randn_like randint_like normal bernoulli uniform_ normal_ exponential_ dropout
-    dropout1d dropout2d dropout3d alpha_dropout""".split()
+_RANDOM = """rand randn randint randperm rand_like randn_like randint_like normal bernoulli uniform_ normal_ exponential_ dropout
+dropout1d dropout2d dropout3d alpha_dropout"""
+RANDOM = frozenset(_RANDOM.split())
 )
 
 

@@ -1,6 +1,7 @@
 """Runs a program some way, and writes down what can be seen after every call.
 
-A program is text that defines `target`, what is compiled; `calls`, functions of the compiled target; and `observe()`, what the world is like.
+A program is text that defines `target`, what is compiled; `calls`, functions of the compiled target; and `observe()`, the state of
+its world.
 Each run loads the text anew, so the worlds of different ways have nothing in common.
 """
 
@@ -178,12 +179,8 @@ def _witness(filename: str, target: Any) -> Iterator[list[str]]:
 
 def _codes(target: Any) -> Iterator[CodeType]:
     """The code that a call of the target begins with."""
-    for found in (
-        target,
-        getattr(target, "__func__", None),
-        getattr(type(target), "__call__", None),
-        getattr(type(target), "forward", None),
-    ):
+    names = ("__call__", "forward")
+    for found in (target, getattr(target, "__func__", None), *(vars(type(target)).get(name) for name in names)):
         code = getattr(found, "__code__", None)
         if code is not None:
             yield code

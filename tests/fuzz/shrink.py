@@ -251,7 +251,7 @@ def numbers(tree: ast.Module) -> Iterator[Callable[[], None]]:
             "bool",
         ):
             for value in ("float32", "int64"):
-                if node.value != value and not (node.value == "float32"):
+                if value != node.value != "float32":
                     yield lambda node=node, value=value: setattr(node, "value", value)
 
 

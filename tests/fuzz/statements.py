@@ -478,9 +478,11 @@ def returned(m: Maker) -> str:
     x, y = m.tensor() or m.floating(), m.tensor() or m.floating()
     names = [n for n in m.names if n in m.env and n[0] in "vcns" and n not in m.outer_names and not callable(m.env[n])]
     others = m.choose.sample(names, min(len(names), m.choose.randint(1, 3)))
+    first = f"{x}[0], {x}" if not m.fails(f"{x}[0]") else x
+    value = f"{x}.sum().item(), {y}" if not m.fails(f"{x}.sum().item()") else y
     options = [
-        (5, x), (4, f"{x}, {y}"), (3, f"({', '.join([x, *others])},)"), (1, f"[{x}, {{'y': {y}}}]"), (1, f"{{'x': {x}, 'n': {number(m)}}}"),
-        (1, f"{x}.sum()"), (1, expression(m)), (0.5, f"{x}, {x}"), (0.5, f"({x}, [{y}, {number(m)}])"), (0.4, number(m)), (0.2, "None"),
-        (0.7, f"{x}.t() if {x}.ndim == 2 else {y}"), (0.5, f"{x}[0], {x}" if not m.fails(f"{x}[0]") else x), (0.3, f"{x}.sum().item(), {y}" if not m.fails(f"{x}.sum().item()") else y),
+        (5, x), (4, f"{x}, {y}"), (3, f"({', '.join([x, *others])},)"), (1, f"[{x}, {{'y': {y}}}]"), (1, f"{x}.sum()"), (1, expression(m)),
+        (1, f"{{'x': {x}, 'n': {number(m)}}}"), (0.5, f"{x}, {x}"), (0.5, f"({x}, [{y}, {number(m)}])"), (0.4, number(m)), (0.2, "None"),
+        (0.7, f"{x}.t() if {x}.ndim == 2 else {y}"), (0.5, first), (0.3, value),
     ]  # fmt: skip
     return str(m.weighted(options))

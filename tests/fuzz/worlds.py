@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.fuzz.arguments import literal_number
-from tests.fuzz.maker import FLOATS, Maker, Parameter, TensorSpec
+from tests.fuzz.maker import Maker, Parameter, TensorSpec
+from tests.fuzz.objects import instance, tensor_changes, tensor_text
 from tracejit import Tensor
 
 __all__ = ["furnish", "variants"]
@@ -17,10 +18,6 @@ def furnish(m: Maker) -> None:
     """Some objects."""
     for _ in range(m.choose.choice([0, 0, 1, 1, 1, 2, 2, 3])):
         m.weighted(THINGS)(m)
-
-
-def tensor_text(m: Maker, shape: tuple[int, ...] | None = None) -> str:
-    return m.spec(m.shape() if shape is None else shape, m.pick(FLOATS)).text()
 
 
 def global_number(m: Maker) -> None:
@@ -42,21 +39,9 @@ def global_tensor(m: Maker) -> None:
     name = m.name("w")
     m.outside(f"{name} = {tensor_text(m)}", name=name)
     m.declared.append(name)
-    _tensor_changes(m, name)
+    tensor_changes(m, name)
     m.world.changes += [f"{name} = {tensor_text(m)}", f"{name} = {name}.detach() * 2"]
     m.world.effects += [f"{name} = {name}.detach() + 1", f"{name}.data.mul_(0.5)"]
-
-
-def _tensor_changes(m: Maker, text: str) -> None:
-    m.world.changes += [
-        f"{text}.data.mul_(2)",
-        f"{text}.data = {text}.data + 1",
-        f"with T.no_grad():\n    {text}.add_(1)",
-        f"{text}.requires_grad_(not {text}.requires_grad)",
-        f"{text}.grad = None",
-        f"{text}.grad = T.ones_like({text}).detach()",
-        f"{text}.tag = 1",
-    ]
 
 
 def list_of_things(m: Maker) -> None:
@@ -111,82 +96,6 @@ def table(m: Maker) -> None:
     ]
 
 
-def instance(m: Maker) -> None:
-    """An object of a class with attributes, a method, a property; perhaps derived, with super(); perhaps with slots or a dataclass."""
-    kind, name = m.name("Box"), m.name("box")
-    style = m.weighted([(4, "plain"), (2, "derived"), (1, "dataclass"), (1, "slots"), (1, "namespace"), (1, "class")])
-    w, k = tensor_text(m), literal_number(m)
-    body = [
-        "    def scale(self, x):",
-        f"        {m.pick(['self.calls += 1', 'pass'])}",
-        "        return x * self.k",
-        "    @property",
-        "    def gain(self):",
-        "        return self.k * 2",
-        "    def __call__(self, x):",
-        "        return self.scale(x) + self.gain",
-    ]
-    if style == "dataclass":
-        lines = [
-            "import dataclasses",
-            "@dataclasses.dataclass",
-            f"class {kind}:",
-            "    k: float",
-            "    w: object",
-            "    calls: int = 0",
-            *body,
-            f"{name} = {kind}({k}, {w})",
-        ]
-    elif style == "slots":
-        lines = [
-            f"class {kind}:",
-            "    __slots__ = ('k', 'w', 'calls')",
-            *body,
-            f"{name} = {kind}()",
-            f"{name}.k, {name}.w, {name}.calls = {k}, {w}, 0",
-        ]
-    elif style == "namespace":
-        lines = ["import types", f"{name} = types.SimpleNamespace(k={k}, w={w}, calls=0)"]
-    elif style == "class":
-        lines = [f"class {kind}:", f"    k, w, calls = {k}, {w}, 0", *body, f"{name} = {kind}()"]
-        m.world.changes += [f"{kind}.k = {literal_number(m)}"]
-    else:
-        lines = [
-            f"class {kind}:",
-            f"    shared = {literal_number(m)}",
-            "    def __init__(self, k):",
-            "        self.k = k",
-            f"        self.w = {w}",
-            "        self.calls = 0",
-            *body,
-        ]
-        m.world.changes += [
-            f"{kind}.shared = {literal_number(m)}",
-            f"{kind}.scale = lambda self, x: x + self.k",
-            f"{kind}.extra = 1",
-        ]
-        if style == "derived":
-            lines += [
-                f"class {kind}b({kind}):",
-                "    def scale(self, x):",
-                f"        return super().scale(x) {m.pick(['+ 1', '* self.shared', '- self.gain'])}",
-                f"{name} = {kind}b({k})",
-            ]
-        else:
-            lines += [f"{name} = {kind}({k})"]
-    if not m.outside(*lines, name=name):
-        return
-    m.world.changes += [f"{name}.k = {literal_number(m)}", f"{name}.w = {tensor_text(m)}", f"{name}.calls = 0"]
-    m.world.effects += [f"{name}.calls += 1", f"{name}.w = {{x}}", f"{name}.k = {{n}}", f"{name}.w += 1", f"{name}.k *= 2"]
-    if style in ("plain", "derived", "namespace", "class"):
-        m.world.changes += [f"{name}.flag = True", f"{name}.__dict__.pop('flag', None)"]
-        m.world.effects += [f"{name}.last = {{x}}", f"{name}.n = getattr({name}, 'n', 0) + 1"]
-    if style != "namespace":
-        m.numbers.append(f"{name}.gain")
-    if isinstance(m.env[name].w, Tensor):
-        _tensor_changes(m, f"{name}.w")
-
-
 def reached_otherwise(m: Maker) -> None:
     """A bound method that is kept somewhere; an attribute that a descriptor computes; a view of a tensor; a method of a C object."""
     objects = [n for n in m.world.observed if hasattr(m.env.get(n), "scale") and callable(m.env[n].scale)]
@@ -195,17 +104,27 @@ def reached_otherwise(m: Maker) -> None:
     name = m.name("kept")
     if objects and m.chance(0.6):
         method = f"{m.pick(objects)}.scale"
-        ways = [f"{name} = {method}", f"{name} = [{method}]", f"{name} = {{'m': {method}}}", f"{name} = lambda x, m={method}: m(x)"]
+        ways = [
+            f"{name} = {method}",
+            f"{name} = [{method}]",
+            f"{name} = {{'m': {method}}}",
+            f"{name} = lambda x, m={method}: m(x)",
+        ]
         m.outside(m.pick(ways), name=name)
     elif views and m.chance(0.6):
         if m.outside(f"{name} = {m.pick(views)}{m.pick(['[0]', '[1:]', '.t()', '.view(-1)', '.detach()', ''])}", name=name):
-            _tensor_changes(m, name)
+            tensor_changes(m, name)
     elif lists:
         text = m.pick(lists)
         if m.outside(f"{name} = {text}.append"):
             m.world.effects += [f"{name}({{x}})", f"{name}({{n}})"]
     else:
-        state = [f"class State{name}:", f"    value = {literal_number(m)}", "    def __get__(self, instance, owner=None):", "        return self.value"]
+        state = [
+            f"class State{name}:",
+            f"    value = {literal_number(m)}",
+            "    def __get__(self, instance, owner=None):",
+            "        return self.value",
+        ]
         lines = [*state, f"class Owner{name}:", f"    k = State{name}()", f"{name} = Owner{name}()"]
         if m.outside(*lines, name=name):
             m.numbers.append(f"{name}.k")
@@ -314,8 +233,8 @@ def optimizer(m: Maker) -> None:
 
 
 THINGS: Sequence[tuple[float, Writer]] = (
-    (3, global_number), (1, global_flag), (3, global_tensor), (2, list_of_things), (3, history), (2, table), (5, instance), (1, named_tuple),
-    (1.5, helper), (1.5, module), (0.8, optimizer), (1.5, reached_otherwise),
+    (3, global_number), (1, global_flag), (3, global_tensor), (2, list_of_things), (3, history), (2, table), (5, instance),
+    (1, named_tuple), (1.5, helper), (1.5, module), (0.8, optimizer), (1.5, reached_otherwise),
 )  # fmt: skip
 
 
