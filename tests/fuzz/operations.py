@@ -26,7 +26,6 @@ __all__ = ["Operation", "operations", "primitives"]
 _LEFT_OUT = """empty empty_like new_empty initial_seed seed set_rng_state get_rng_state manual_seed random_ bernoulli_ broadcast_shapes
 __rdiv__ where_"""
 LEFT_OUT = frozenset(_LEFT_OUT.split())
-)
 OWN_METHODS = (
     "detach",
     "copy_",
@@ -44,7 +43,6 @@ OWN_METHODS = (
 _RANDOM = """rand randn randint randperm rand_like randn_like randint_like normal bernoulli uniform_ normal_ exponential_ dropout
 dropout1d dropout2d dropout3d alpha_dropout"""
 RANDOM = frozenset(_RANDOM.split())
-)
 
 
 @dataclass(frozen=True)
