@@ -1,0 +1,163 @@
+"""Eager with other roundings: what docs/equality.md allows a compiled program to differ by, put into eager itself.
+
+Inside `rounding_noise(seed)` every primitive whose results need not have equal bits returns them changed at random by as much as its class
+may differ: elementary functions by units in the last place, sums and products by the bound of their kind.  All else stays exact, so a
+program of exact operations does not change at all, and the spread of a few such runs is what any compiled run may be off by: propagated
+through the program by the program.
+
+The classes are found, not listed: by kind, and for elementwise primitives by what their lowering is made of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tracejit import Tensor
+from tracejit.autograd import engine, tape, views
+from tracejit.codegen.expr import ELEMENTARY, Apply, Var, builder, topological
+from tracejit.core.dtypes import from_numpy_dtype
+from tracejit.core.op import REGISTRY, Kind, Op
+
+__all__ = ["inexact", "rounding_noise"]
+
+ULP = 4.0  # units in the last place: 2.5 on each side of the exact value, less what is never reached on both
+SUM = 8.0  # times eps times the sum of absolute values
+PRODUCT = 4.0
+ADDED = 1.0
+Bound = Callable[..., Any]
+
+
+def _relative(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+    """Units in the last place; of results that underflow, eager's may be anything below the normal numbers."""
+    facts = np.finfo(result.dtype)
+    underflow = (np.abs(result) < facts.smallest_normal) & np.all([x != 0 for x in np.broadcast_arrays(*operands)], axis=0)
+    return ULP * np.abs(result) + np.where(underflow, facts.smallest_normal / facts.eps, 0)
+
+
+def _of_absolute_values(factor: float) -> Bound:
+    """A bound by the sum of absolute values.  A sum that is zero may have either sign: which depends on what the addition begins with."""
+
+    def bound(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+        return factor * evaluate(*(np.abs(x) if isinstance(x, np.ndarray) else x for x in operands), **attributes)
+
+    return bound
+
+
+def _per_factor(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+    return np.abs(result) * max(operands[0].shape, default=1)
+
+
+@cache
+def inexact(everything: bool = False) -> dict[str, Bound]:
+    """Name of a primitive -> how far its results may be off, in multiples of eps; only those that may.  everything: all that computes."""
+    found: dict[str, Bound] = {}
+    for name, op in REGISTRY.items():
+        if op.kind is Kind.ELEMENTWISE and (everything or _is_elementary(op)):
+            found[name] = _relative
+        elif (op.kind is Kind.REDUCTION and op.reducer == "sum") or name in ("cumsum", "fold"):
+            found[name] = _of_absolute_values(SUM)
+        elif op.kind is Kind.CONTRACTION:
+            found[name] = _of_absolute_values(PRODUCT)
+        elif (op.kind is Kind.REDUCTION and op.reducer == "prod") or op.kind is Kind.SCAN:
+            found[name] = _per_factor
+    return found
+
+
+def _is_elementary(op: Op) -> bool:
+    """Whether the scalar meaning of a primitive contains anything but correctly rounded operations."""
+    if op.lowering is None or op.samples is None:
+        return True
+    for operands, attributes in op.samples():
+        arguments = [Var(f"x{i}", from_numpy_dtype(x.dtype)) if isinstance(x, np.ndarray) else x for i, x in enumerate(operands)]
+        expression = op.lowering(builder, *arguments, **attributes)
+        names = {e.operation for e in topological([expression]) if isinstance(e, Apply)}
+        return bool(names.intersection(ELEMENTARY)) or any(n.startswith(("libm", "fma")) for n in names)
+    return True
+
+
+class _Noise:
+    """Roundings drawn by a seed."""
+
+    def __init__(self, seed: int, scale: float) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.scale = scale
+        self.added_up: set[tuple[int, int]] = set()  # places of a backward pass that receive more than one gradient
+
+    def moved(self, result: Any, bound: Any, signs: bool = False) -> Any:
+        """A result off by up to `bound` times eps, in the same layout.  signs: zeros get either one."""
+        size = self.scale * bound * np.finfo(result.dtype).eps
+        out = np.array(result, order="K")
+        with np.errstate(all="ignore"):
+            out[...] = result + np.where(np.isfinite(size), size, 0) * self.generator.uniform(-1, 1, result.shape)
+        if signs and self.generator.random() < 0.5:
+            out[out == 0] *= -1
+        return out
+
+    def evaluated(self, op: Op, evaluate: Any, bound: Bound) -> Any:
+        """The evaluation of a primitive, with noise."""
+
+        def noisy(*operands: Any, **attributes: Any) -> Any:
+            result = evaluate(*operands, **attributes)
+            if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind != "f":
+                return result
+            with np.errstate(all="ignore"):
+                size = bound(op, evaluate, result, operands, attributes)
+            return self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
+
+        return noisy
+
+    def counted(self, run: Any) -> Any:
+        """A backward pass that first finds out where gradients are added up."""
+
+        def noisy(work: Any, roots: Any, cotangents: Any) -> Any:
+            edges = [e for e in roots if e is not None]
+            edges += [e for node in engine._reachable(edges) for e in node.edges if e is not None]
+            places = Counter((id(target), index) for target, index in edges)
+            before, self.added_up = self.added_up, {place for place, count in places.items() if count > 1}
+            try:
+                return run(work, roots, cotangents)
+            finally:
+                self.added_up = before
+
+        return noisy
+
+    def differentiated(self, backward: Any) -> Any:
+        """The gradients of a node, with noise where they are added to others: a compiled program is one node, and adds up its own first."""
+
+        def noisy(node: Any, *arguments: Any) -> Any:
+            gradients = list(backward(node, *arguments))
+            for i, (edge, g) in enumerate(zip(node.edges, gradients, strict=False)):
+                if edge is None or g is None or (id(edge[0]), edge[1]) not in self.added_up:
+                    continue
+                if isinstance(g, Tensor):
+                    g._array = self.moved(g._array, ADDED * np.abs(g._array))
+                else:
+                    gradients[i] = self.moved(g, ADDED * np.abs(g))
+            return gradients
+
+        return noisy
+
+
+@contextmanager
+def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> Iterator[None]:
+    """Eager with roundings drawn by a seed.  scale: how much larger than allowed; everything: in correctly rounded primitives, too."""
+    noise = _Noise(seed, scale)
+    with ExitStack() as changes:
+
+        def change(owner: Any, name: str, value: Any) -> None:
+            changes.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+
+        for name, bound in inexact(everything).items():
+            op = REGISTRY[name]
+            change(op, "evaluate", noise.evaluated(op, op.evaluate, bound))
+        change(engine._Pass, "run", noise.counted(engine._Pass.run))
+        for kind in (tape.OpNode, views.ViewWriteNode):
+            change(kind, "backward", noise.differentiated(kind.backward))
+        yield

@@ -1,0 +1,186 @@
+"""Runs a program some way, and writes down what can be seen after every call.
+
+A program is text that defines `target`, what is compiled; `calls`, functions of the compiled target; and `observe()`, the state of
+its world.
+Each run loads the text anew, so the worlds of different ways have nothing in common.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import tracejit
+from tests.fuzz.facts import Facts, facts
+from tests.fuzz.values import environment
+from tracejit.capture.session import record
+from tracejit.config import override
+
+__all__ = ["EAGER", "WAYS", "Log", "Program", "Way", "run"]
+
+ROUNDS = 3
+RECORD = record.__code__
+
+
+@dataclass(frozen=True)
+class Way:
+    """A backend, and how many calls an entry serves before it becomes machine code (0: never)."""
+
+    backend: str
+    hot_calls: int
+
+    def __str__(self) -> str:
+        return f"{self.backend} {'hot' if self.hot_calls else 'cold'}"
+
+
+EAGER = None
+WAYS = {str(way): way for way in (Way("interpret", 0), Way("reference", 0), Way("llvm", 0), Way("llvm", 1))}
+
+
+@dataclass
+class Program:
+    """Text, and what its writer knows of it.  `must_replay`: it holds nothing but what a compiler should replay."""
+
+    text: str
+    name: str = "program"
+    must_replay: bool = False
+    for_torch: bool = False
+    uses: tuple[str, ...] = ()
+
+    @property
+    def filename(self) -> str:
+        """Under which name its source is found."""
+        return f"<fuzz {self.name}>"
+
+    def code(self) -> CodeType:
+        """The compiled text, with its source where capture looks for it.  Raises SyntaxError."""
+        linecache.cache[self.filename] = (len(self.text), None, self.text.splitlines(keepends=True), self.filename)
+        return compile(self.text, self.filename, "exec", dont_inherit=True)
+
+
+@dataclass
+class Log:
+    """What was seen after each call, in all rounds; what the last calls left; and which calls of the last round were replayed."""
+
+    seen: list[Facts]
+    replayed: list[bool]
+    returned: list[bool]
+    reasons: tuple[str, ...] = ()
+    stats: Any = None
+
+
+@cache
+def _names(framework: Any) -> dict[str, Any]:
+    return environment(framework)
+
+
+def run(
+    program: Program,
+    code: CodeType,
+    way: Way | None,
+    *,
+    rounds: int = ROUNDS,
+    compiler: Callable[[Any], Any] = tracejit.compile,
+    framework: Any = tracejit,
+    for_torch: bool = False,
+    witnessed: bool = False,
+) -> Log:
+    """All calls, `rounds` times, and once more under the witness if that is asked for."""
+    if way is None:
+        return _run(program, code, lambda target: target, rounds, framework, for_torch, witnessed)
+    with override(backend=way.backend, hot_calls=way.hot_calls, verify=True), warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        return _run(program, code, compiler, rounds, tracejit, False, witnessed)
+
+
+def _run(
+    program: Program,
+    code: CodeType,
+    compiler: Callable[[Any], Any],
+    rounds: int,
+    framework: Any,
+    for_torch: bool,
+    witnessed: bool,
+) -> Log:
+    random.seed(0)
+    framework.manual_seed(0)
+    module = sys.modules["fuzzed"] = ModuleType("fuzzed")  # dataclasses look for the module of a class
+    world = vars(module)
+    world.update(_names(framework))
+    log = Log([], [], [])
+    given: list[Any] = []
+    kept: list[Any] = []
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, world)
+        compiled = compiler(world["target"])
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            given.append((args, kwargs))
+            return compiled(*args, **kwargs)
+
+        def one(call: Callable[[Any], Any], keep: bool) -> None:
+            given.clear()
+            try:
+                outcome: tuple[Any, ...] = ("returned", call(function))
+            except Exception as error:
+                outcome = ("raised", type(error).__name__, "" if for_torch else str(error))
+            log.returned.append(outcome[0] == "returned")
+            text = printed.getvalue()
+            printed.seek(0)
+            printed.truncate()
+            log.seen.append(facts(for_torch, outcome=outcome, arguments=given, world=world["observe"](), printed=text))
+            if keep:
+                kept.append(outcome)
+
+        try:
+            for round_ in range(rounds):
+                for number, call in enumerate(world["calls"]):
+                    one(call, keep=(round_ + number) % 2 == 0)
+            log.seen.append(facts(for_torch, kept=kept))
+            if witnessed:
+                log.returned.clear()
+                for call in world["calls"]:
+                    with _witness(program.filename, world["target"]) as entered:
+                        one(call, keep=False)
+                    log.replayed.append(not entered)
+        finally:
+            framework.set_grad_enabled(True)
+    log.reasons = tuple(sorted({r.code for r in getattr(compiled, "reasons", ())}))
+    log.stats = getattr(compiled, "stats", None)
+    return log
+
+
+@contextlib.contextmanager
+def _witness(filename: str, target: Any) -> Iterator[list[str]]:
+    """Notes whether Python of the target, or a recording, is entered.  A recording has a hook of its own, under which this one is blind."""
+    entered: list[str] = []
+    codes = set(_codes(target))
+
+    def notice(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and (frame.f_code in codes or frame.f_code is RECORD):
+            entered.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(notice)
+    try:
+        yield entered
+    finally:
+        sys.setprofile(before)
+
+
+def _codes(target: Any) -> Iterator[CodeType]:
+    """The code that a call of the target begins with."""
+    names = ("__call__", "forward")
+    for found in (target, getattr(target, "__func__", None), *(vars(type(target)).get(name) for name in names)):
+        code = getattr(found, "__code__", None)
+        if code is not None:
+            yield code

@@ -1,0 +1,488 @@
+"""Statements: a generator per concept, and the table of their weights.
+
+Each writes its statement with the maker's hand, or nothing where it does not fit; what is written ran on the values of the first call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.fuzz.arguments import any_number
+from tests.fuzz.expressions import condition, draw, expression, in_place, number
+from tests.fuzz.maker import Maker, indented
+from tracejit import Tensor
+
+__all__ = ["body", "returned", "statement"]
+
+Writer = Callable[[Maker], Any]
+ATTRIBUTE = re.compile(r"(\w+\.)?\w+ (\+|\*)?= ")
+DEEPEST = 2
+
+
+def statement(m: Maker) -> None:
+    """One statement of some kind."""
+    m.weighted(STATEMENTS if m.nested < DEEPEST else SIMPLE)(m)
+
+
+def body(m: Maker, count: int) -> None:
+    """Some statements."""
+    for _ in range(count):
+        statement(m)
+
+
+def nested_body(m: Maker) -> None:
+    m.nested += 1
+    try:
+        body(m, m.choose.choice([1, 1, 2, 2, 3]))
+    finally:
+        m.nested -= 1
+
+
+# -- values
+def assignment(m: Maker) -> None:
+    m.assign(expression(m))
+
+
+def number_assignment(m: Maker) -> None:
+    m.assign(number(m), "n")
+
+
+def change_in_place(m: Maker) -> None:
+    text = in_place(m)
+    if text is None:
+        return
+    if m.chance(0.3):
+        m.emit("with T.no_grad():", f"    {text}")
+    else:
+        m.emit(text)
+    if m.wants_grad:
+        m.not_replayed("in place where gradients flow")
+
+
+def unpacking(m: Maker) -> None:
+    """The results of one call under names of their own."""
+    x = m.tensor(lambda t: t.ndim > 0 and 0 < t.shape[0] < 5)
+    if x is None:
+        return
+    size = m.value(x).shape[0]
+    if m.chance(0.3):
+        sizes = [m.name("n") for _ in m.value(x).shape]
+        if m.emit(f"{', '.join(sizes)}, = {x}.shape"):
+            m.names += sizes
+        return
+    names = [m.name("v") for _ in range(size)]
+    text = m.pick([x, f"{x}.unbind(0)", f"{x}.split(1)", f"[r * 2 for r in {x}]", f"({x} * 3).chunk({size})"])
+    if size > 1 and m.chance(0.3):
+        names = [names[0], "*" + names[1]]
+    if m.emit(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {text}"):
+        m.names += [n.lstrip("*") for n in names]
+
+
+def swap(m: Maker) -> None:
+    own = [n for n in m.names if n.startswith("v") and n not in m.outer_names and isinstance(m.env.get(n), Tensor)]
+    if len(own) > 1:
+        a, b = m.choose.sample(own, 2)
+        m.emit(f"{a}, {b} = {b}, {a}")
+
+
+def random_draw(m: Maker) -> None:
+    text = draw(m)
+    if text is not None:
+        m.for_torch = False
+        m.assign(text)
+
+
+def container(m: Maker) -> None:
+    """A list, tuple or dict of tensors and numbers made in the function."""
+    a, b = expression(m), m.tensor() or m.floating()
+    n = number(m)
+    text = m.pick([f"[{a}, {b}]", f"({a}, {b}, {n})", f"{{'a': {a}, 'n': {n}}}", f"[{a}, [{b}, {n}]]", f"dict(a={a}, b={b})"])
+    m.assign(text, "c")
+
+
+def change_container(m: Maker) -> None:
+    """A list or dict of the function's own, changed."""
+    own = [n for n in m.names if n.startswith("c") and n in m.env and n not in m.outer_names]
+    if not own:
+        return container(m)
+    name = m.pick(own)
+    x = expression(m)
+    if isinstance(m.env[name], list):
+        m.emit(
+            m.pick(
+                [
+                    f"{name}.append({x})",
+                    f"{name}.insert(0, {x})",
+                    f"{name}[0] = {x}",
+                    f"{name}.reverse()",
+                    f"{name} += [{x}]",
+                    f"del {name}[0]",
+                    f"{name}.pop()",
+                ]
+            )
+        )
+    elif isinstance(m.env[name], dict):
+        m.emit(m.pick([f"{name}['z'] = {x}", f"{name}.update(y={x})", f"{name}.setdefault('a', {x})", f"{name}.pop('a', None)"]))
+    return None
+
+
+# -- control flow
+def branch(m: Maker) -> None:
+    test = condition(m)
+    lines = [f"if {test}:", *indented(m.block(lambda: nested_body(m)))]
+    if m.chance(0.3):
+        lines += [f"elif {condition(m)}:", *indented(m.block(lambda: nested_body(m)))]
+    if m.chance(0.6):
+        lines += ["else:", *indented(m.block(lambda: nested_body(m)))]
+    write_compound(m, lines, "v = ", test)
+
+
+def write_compound(m: Maker, lines: list[str], *_: str) -> bool:
+    """Write a compound statement, if the whole of it runs."""
+    if any(" return" in line or line.startswith("return") for line in lines):
+        m.lines += lines
+        return True
+    return m.emit(*lines)
+
+
+def early_return(m: Maker) -> None:
+    if m.can_return and not m.looping:
+        m.lines += [f"if {condition(m)}:", f"    return {returned(m)}"]
+
+
+def for_loop(m: Maker) -> None:
+    """A loop with a bound, over numbers, tensors, or things of outside."""
+    i = m.name("i")
+    x = m.tensor(lambda t: t.ndim > 0 and t.shape[0] < 6)
+    sized = m.pick([str(m.choose.randint(1, 3)), f"min({number(m)}, 3)", f"min(len({x}), 3)" if x else "2"])
+    ranges = f"range({sized})" if not m.fails(f"range({sized})") else "range(2)"
+    found = [(text, value) for text, value in m.reachable() if isinstance(value, list | tuple | dict) and 0 < len(value) < 4]
+    own = [f"list({text}.items())" if isinstance(value, dict) and m.chance(0.6) else f"list({text})" for text, value in found]
+    options = [ranges, ranges, "(1, 2.5)", "[0.5, 2]"]
+    if x:
+        options += [x, f"enumerate({x})", f"zip({x}, {x}.flip(0))", f"reversed({x}.unbind(0))"]
+    if own:
+        options += [m.pick(own), f"enumerate({m.pick(own)})"]
+    iterable = m.pick(options)
+    target = f"{i}, {i}b" if iterable.startswith(("enumerate", "zip")) else i
+    if m.fails(f"next(iter({iterable}))"):
+        return
+
+    def inner() -> None:
+        m.runs(f"{target} = next(iter({iterable}))")
+        m.names += target.split(", ")
+        nested_body(m)
+        if m.chance(0.3):
+            m.lines += [f"if {condition(m)}:", f"    {m.pick(['break', 'continue'])}"]
+            assignment(m)
+
+    lines = [f"for {target} in {iterable}:", *indented(m.block(inner, loop=True))]
+    if m.chance(0.15):
+        lines += ["else:", *indented(m.block(lambda: nested_body(m)))]
+    write_compound(m, lines)
+
+
+def while_loop(m: Maker) -> None:
+    """A loop while something holds, at most a few times."""
+    n = m.name("turn")
+    x = m.tensor(lambda t: t.numel() > 0 and t.dtype.is_floating_point)
+    test = m.pick([f"{n} < 3", f"{n} < 4 and ({condition(m)})", f"{n} < 3 and {x}.abs().sum() > 1.3" if x else f"{n} < 2"])
+
+    def inner() -> None:
+        m.runs(f"{n} = 0")
+        m.names.append(n)
+        m.lines.append(f"{n} += 1")
+        nested_body(m)
+        if x and x.startswith("v") and x.isidentifier():
+            m.emit(f"{x} = {x} * 0.5")
+
+    lines = [f"{n} = 0", f"while {test}:", *indented(m.block(inner, loop=True))]
+    if m.chance(0.15):
+        lines += ["else:", *indented(m.block(lambda: nested_body(m)))]
+    if write_compound(m, lines):
+        m.names.append(n)
+
+
+def attempt(m: Maker) -> None:
+    """try with what may raise inside."""
+    x = m.tensor() or m.floating()
+    risky = m.pick(
+        [
+            f"{x}.reshape(7, 11)",
+            f"{x} @ {x}",
+            f"{x}[9]",
+            "{}['k']",
+            "1 // 0",
+            f"{x}.missing",
+            "int('a')",
+            f"{x}.view(-1)",
+            f"{x} + 1",
+            f"T.cat([{x}, {x}], 3)",
+        ]
+    )
+    name = m.name("v")
+
+    def inner() -> None:
+        nested_body(m)
+        m.lines.append(f"{name} = {risky}")
+
+    error = m.pick(["Exception", "(RuntimeError, IndexError)", "(KeyError, ZeroDivisionError)", "Exception as error"])
+    handler = m.block(lambda: nested_body(m))
+    if "as error" in error and m.chance(0.6):
+        handler.append("print(type(error).__name__)")
+    lines = [f"{name} = {x}", "try:", *indented(m.block(inner)), f"except {error}:", *indented(handler)]
+    if m.chance(0.3):
+        lines += ["else:", *indented(m.block(lambda: nested_body(m)))]
+    if m.chance(0.4):
+        lines += ["finally:", *indented(m.block(lambda: (effect if m.chance(0.5) else assignment)(m)))]
+    if write_compound(m, lines):
+        m.names.append(name)
+        m.not_replayed("exceptions")
+
+
+def match_statement(m: Maker) -> None:
+    n = number(m)
+    cases = [("1 | 2", ""), ("int(k)", " if k > 2"), ("float()", ""), ("bool()", ""), ("_", "")]
+    x = m.tensor() or m.floating()
+    if m.chance(0.4):
+        n, cases = f"tuple({x}.shape)", [("(k,)", ""), ("(k, l)", " if k > 2"), ("(k, *_)", ""), ("()", "")]
+    else:
+        m.not_replayed("class patterns")
+    lines = [f"match {n}:"]
+    for pattern, guard in m.choose.sample(cases, m.choose.randint(1, 3)):
+        if pattern == "_":
+            continue
+        lines += [f"    case {pattern}{guard}:", *indented(m.block(lambda: nested_body(m)), 2)]
+    lines += ["    case _:", *indented(m.block(lambda: assignment(m)), 2)]
+    write_compound(m, lines)
+
+
+def grad_mode(m: Maker) -> None:
+    header = m.pick(
+        [
+            "with T.no_grad():",
+            "with T.no_grad():",
+            "with T.enable_grad():",
+            "with T.no_grad(), T.enable_grad():",
+            f"with T.set_grad_enabled({m.tensor() or m.floating()}.ndim > 1):",
+        ]
+    )
+    lines = [header, *indented(m.block(lambda: nested_body(m), conditional=False))]
+    if write_compound(m, lines):
+        m.names += [n for n in m.env if n.startswith("v") and n not in m.names and n[1:].isdigit()]
+
+
+# -- functions
+def comprehension(m: Maker) -> None:
+    i = m.name("i")
+    x = m.tensor(lambda t: t.ndim > 0 and t.shape[0] < 6) or m.floating()
+    a = m.tensor() or m.floating()
+    text = m.pick(
+        [
+            f"[{a} * {i} for {i} in range(3)]",
+            f"[{i} + 1 for {i} in {x}]",
+            f"sum({i} * 2 for {i} in {x})",
+            f"{{str({i}): {a} + {i} for {i} in range(2)}}",
+            f"T.stack([{i} * {i} for {i} in {x}])",
+            f"[{i} for {i} in ({a}, {x}) if {i}.ndim > 1]",
+            f"[({i}, j) for {i} in range(2) for j in [{a}]]",
+            f"list(map(lambda {i}: {i} * 2, [{a}, {x}]))",
+            f"max({i}.ndim for {i} in [{a}, {x}])",
+            f"sorted([3, 1, 2], key=lambda {i}: -{i})",
+            f"any({i} > 1 for {i} in [0, {number(m)}])",
+            f"dict(zip('ab', [{a}, {x}]))",
+        ]
+    )
+    m.assign(text, "c")
+
+
+def inner_function(m: Maker) -> None:
+    """A function in the function: with a closure, default arguments, *args, recursion, or a generator."""
+    name, p, a = m.name("g"), m.name("p"), m.tensor() or m.floating()
+    value = m.tensor() or m.floating()
+    can_return, m.can_return = m.can_return, False
+    env_value = m.value(value)
+
+    def inner() -> None:
+        m.env[p] = env_value
+        m.names.append(p)
+        nested_body(m)
+        m.lines.append(f"return {expression(m)}")
+
+    kind = m.weighted([(4, "plain"), (1, "lambda"), (1, "recursion"), (1, "generator"), (1, "star"), (1, "counter")])
+    if kind == "plain":
+        signature = m.pick([p, f"{p}, k=2", f"{p}, *, k=1.5", f"{p}, scale={any_number(m, None)}"])
+        lines = [f"def {name}({signature}):", *indented(m.block(inner))]
+    elif kind == "lambda":
+        lines = [f"{name} = lambda {p}, k=2: {p} * k + {a}"]
+    elif kind == "recursion":
+        lines = [
+            f"def {name}({p}, depth=2):",
+            f"    if depth == 0 or {p}.ndim == 5:",
+            f"        return {p}",
+            f"    return {name}({p} * 0.5 + 1, depth - 1)",
+        ]
+    elif kind == "generator":
+        lines = [
+            f"def generate({p}):",
+            "    for k in range(2):",
+            f"        yield {p} * k + 1",
+            f"{name} = lambda {p}: sum(generate({p}))",
+        ]
+    elif kind == "star":
+        lines = [f"def {name}(*{p}, **options):", f"    return {p}[0] * len({p}) + sum(options.values()) + {a}.sum()"]
+    else:
+        lines = ["count = 0", f"def {name}({p}):", "    nonlocal count", "    count += 1", f"    return {p} * count"]
+        m.can_return = can_return
+        m.lines += lines
+        m.env[name] = lambda t: t * 1
+        m.names.append(name)
+        m.assign(f"{name}({value})")
+        m.assign(f"{name}({value})")
+        return
+    m.can_return = can_return
+    if m.emit(*lines):
+        m.names.append(name)
+        m.assign(m.pick([f"{name}({value})", f"{name}({value})", f"[{name}({value}), {name}({a})][0]", f"{name}(*[{value}])"]))
+
+
+# -- effects and the outside
+def effect(m: Maker) -> None:
+    """Something outside is changed."""
+    if m.world.effects:
+        text = str(m.pick(m.world.effects)).replace("{x}", m.tensor() or m.floating()).replace("{n}", number(m))
+        if m.emit(text) and not ATTRIBUTE.match(text):
+            m.not_replayed("containers and gradients of outside change")
+
+
+def printing(m: Maker) -> None:
+    x = m.tensor() or m.floating()
+    m.not_replayed("print")
+    m.emit(f"print({m.pick([f'{x}.shape', repr('here'), number(m), f'{x}.dtype', f'{x}.sum().item()'])})")
+
+
+def tensor_state(m: Maker) -> None:
+    """requires_grad, data, attributes, gradients of a tensor."""
+    x = m.tensor(lambda t: t.dtype.is_floating_point) or m.floating()
+    m.emit(
+        m.pick(
+            [
+                f"{x}.requires_grad_()",
+                f"{x}.tag = {number(m)}",
+                f"{x}.data = {x}.data * 2",
+                f"{x}.grad = None",
+                f"{x}.data.add_(1)",
+                f"{x}.data.copy_({x}.data * 0.5)",
+                f"{x}.detach_()",
+                f"{x}.requires_grad = False",
+                f"{x}.grad = T.ones_like({x}).detach()",
+            ]
+        )
+    )
+    m.not_replayed("state of a tensor")
+
+
+def text_statement(m: Maker) -> None:
+    x = m.tensor() or m.floating()
+    text = m.pick(
+        [
+            f"f'{{{x}.ndim}} {{{number(m)}}}'",
+            f"'%s' % ({x}.ndim,)",
+            f"str({x}.dtype)",
+            f"'-'.join(map(str, {x}.shape))",
+            f"f'{{{number(m)}:.2f}}'",
+        ]
+    )
+    m.assign(text, "s")
+
+
+def assertion(m: Maker) -> None:
+    text = condition(m)
+    if not m.fails(f"assert_ = 1 / bool({text})"):
+        m.emit(f"assert {text}, 'asserted'")
+
+
+def raising(m: Maker) -> None:
+    text = condition(m)
+    if m.fails(f"1 / bool({text})"):
+        m.lines += [f"if {text}:", f"    raise {m.pick(['ValueError', 'RuntimeError', 'KeyError'])}({m.pick(['1', repr('no')])})"]
+
+
+# -- gradients inside
+def gradient(m: Maker) -> None:
+    """autograd.grad or backward() in the function."""
+    x = m.tensor(lambda t: t.requires_grad and t.numel() > 0)
+    leaf = m.tensor(lambda t: t.requires_grad and t.is_leaf)
+    if x is None or leaf is None:
+        return
+    if m.chance(0.6):
+        graph = m.pick(["", ", create_graph=True", ", retain_graph=True"])
+        name = m.name("v")
+        if (
+            m.emit(f"({name},) = T.autograd.grad(({x} * {x}).sum(), [{leaf}], allow_unused=True{graph})")
+            and m.env[name] is not None
+        ):
+            m.names.append(name)
+    else:
+        m.emit(f"({x} * 2).sum().backward({m.pick(['', 'retain_graph=True'])})")
+        if m.chance(0.5):
+            m.emit(f"with T.no_grad():\n    {leaf} -= 0.1 * {leaf}.grad")
+            m.emit(f"{leaf}.grad = None")
+    m.not_replayed("gradients of outside")
+
+
+def fresh_gradient(m: Maker) -> None:
+    """The gradient of an expression at a leaf made inside."""
+    x = m.tensor(lambda t: t.dtype.is_floating_point) or m.floating()
+    leaf, name = m.name("v"), m.name("v")
+    lines = [f"{leaf} = {x}.detach().requires_grad_()"]
+
+    def inner() -> None:
+        m.runs(lines[0])
+        m.names.append(leaf)
+        assignment(m)
+        assignment(m)
+        m.lines.append(
+            f"({name},) = T.autograd.grad({expression(m)}.sum() + ({leaf} * {leaf}).sum(), [{leaf}]{m.pick(['', ', create_graph=True'])})"
+        )
+
+    lines += m.block(inner, conditional=False)
+    if m.emit(*lines):
+        m.names += [leaf, name]
+
+
+def hook(m: Maker) -> None:
+    x = m.tensor(lambda t: t.requires_grad)
+    if x is not None:
+        m.emit(
+            m.pick([f"{x}.register_hook(lambda g: {m.pick(['g * 2', 'None', 'g + 1', 'g.clamp(-1, 1)'])})", f"{x}.retain_grad()"])
+        )
+        m.not_replayed("hooks")
+
+
+SIMPLE: Sequence[tuple[float, Writer]] = (
+    (30, assignment), (4, number_assignment), (7, change_in_place), (2, unpacking), (0.5, swap), (1.5, random_draw), (2, container),
+    (2, change_container), (2, comprehension), (5, effect), (0.7, printing), (0.7, tensor_state), (0.6, text_statement), (0.5, assertion),
+    (0.3, raising), (1.2, gradient), (1, fresh_gradient), (0.3, hook),
+)  # fmt: skip
+STATEMENTS: Sequence[tuple[float, Writer]] = (
+    *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),
+    (3, inner_function),
+)  # fmt: skip
+
+
+def returned(m: Maker) -> str:
+    """What the function returns."""
+    x, y = m.tensor() or m.floating(), m.tensor() or m.floating()
+    names = [n for n in m.names if n in m.env and n[0] in "vcns" and n not in m.outer_names and not callable(m.env[n])]
+    others = m.choose.sample(names, min(len(names), m.choose.randint(1, 3)))
+    first = f"{x}[0], {x}" if not m.fails(f"{x}[0]") else x
+    value = f"{x}.sum().item(), {y}" if not m.fails(f"{x}.sum().item()") else y
+    options = [
+        (5, x), (4, f"{x}, {y}"), (3, f"({', '.join([x, *others])},)"), (1, f"[{x}, {{'y': {y}}}]"), (1, f"{x}.sum()"), (1, expression(m)),
+        (1, f"{{'x': {x}, 'n': {number(m)}}}"), (0.5, f"{x}, {x}"), (0.5, f"({x}, [{y}, {number(m)}])"), (0.4, number(m)), (0.2, "None"),
+        (0.7, f"{x}.t() if {x}.ndim == 2 else {y}"), (0.5, first), (0.3, value),
+    ]  # fmt: skip
+    return str(m.weighted(options))
