@@ -156,6 +156,53 @@ def test_a_result_that_is_a_view_of_another_value_has_its_place_among_the_nodes_
         same(function, steps, leaf(1.0, 2.0, 3.0, 4.0))
 
 
+def test_a_result_whose_contents_were_replaced_under_no_grad_has_the_place_that_it_had_before() -> None:
+    """So what was computed from the earlier contents adds to its gradient."""
+
+    def as_a_whole(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h * x.detach()).sum()
+        with T.no_grad():
+            h.mul_(0.5)
+        return h, total
+
+    def twice_and_in_part(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h * 3.0).sum()
+        with T.no_grad():
+            h.mul_(0.5)
+            h[0] = 7.0
+        return h, total
+
+    def between_uses(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h * 3.0).sum()
+        with T.no_grad():
+            h.zero_()
+        return h, total + (h * 5.0).sum()
+
+    def through_data(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h + 1.0).sum()
+        h.data.add_(1.0)
+        return h, total
+
+    def steps(call: Function) -> Any:
+        x = leaf(1.0, 2.0)
+        h, total = call(x)
+        seen: list[Any] = []
+        h.register_hook(lambda g: (seen.append(g.tolist()), g * 10)[1])
+        h.retain_grad()
+        first = T.autograd.grad(total, (x, h), retain_graph=True)
+        second = T.autograd.grad(total * h.sum(), (h, x), retain_graph=True, create_graph=True)
+        (h.sum() + total).backward(retain_graph=True)
+        T.autograd.backward(total, inputs=[h])
+        return seen, first, second, h, h.grad, x.grad
+
+    for function in (as_a_whole, twice_and_in_part, between_uses, through_data):
+        same(function, steps, leaf(1.0, 2.0))
+
+
 def test_leaves_that_are_made_inside_get_their_gradients() -> None:
     def made(w: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
         x = T.ones(2, dtype=T.float64, requires_grad=True)
