@@ -131,6 +131,34 @@ def test_a_hook_on_a_result_changes_what_flows_on_inside() -> None:
     assert same(function, steps, leaf(1.0, 2.0))[0][0] == [40.0, 320.0]
 
 
+def test_hooks_of_several_results_run_in_the_order_of_the_steps_that_made_them() -> None:
+    """The latest one first, whatever the order of the results; so one that raises finds done what comes before it."""
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        a = x * 2.0
+        b = x.sin()
+        c = x.exp()
+        return b, c, a
+
+    def steps(call: Function) -> Any:
+        x, seen = leaf(1.0, 2.0), []
+        results = call(x)
+        for name, result in zip("bca", results, strict=True):
+            result.register_hook(lambda g, name=name: seen.append(name))
+            result.retain_grad()
+        sum(r.sum() for r in results).backward(retain_graph=True)
+
+        def refuse(g: T.Tensor) -> None:
+            raise KeyError("b")
+
+        results[0].register_hook(refuse)
+        with pytest.raises(KeyError):
+            sum(r.sum() for r in results).backward()
+        return seen, [r.grad for r in results], x.grad
+
+    assert same(function, steps, leaf(1.0, 2.0))[0][0] == ["c", "b", "a", "c", "b"]
+
+
 def test_a_result_that_is_a_view_of_another_value_has_its_place_among_the_nodes_inside() -> None:
     def of_an_input(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
         v = x.reshape(2, 2).t()

@@ -314,6 +314,10 @@ class Executable:
         assert self.partition is not None
         return self.partition.computed_from(i)
 
+    def made_at(self, i: int) -> int:
+        assert self.partition is not None
+        return self.partition.made_at(i)
+
     def can_go_on(self, freed: frozenset[int]) -> bool:
         assert self.partition is not None
         return self.partition.can_go_on(freed)

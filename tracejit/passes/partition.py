@@ -111,6 +111,11 @@ class Partition:
         v = self.graph.outputs[i]
         return self.places.get(v, v) if type(v) is int else None
 
+    def made_at(self, i: int) -> int:
+        """The position in the graph of the node at whose place output `i` is; -1 for an input."""
+        place = self.place(i)
+        return next((k for k, node in enumerate(self.graph.nodes) if place in node.outputs), -1)
+
     def computed_from(self, i: int) -> frozenset[int]:
         """The other outputs whose gradients pass through the place of output `i`."""
         graph, place = self.graph, self.place(i)
