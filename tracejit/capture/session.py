@@ -27,7 +27,7 @@ from tracejit.capture.frame import current
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.symbols import concrete, released
 from tracejit.capture.tensors import RecordingInterpreter, Watch
-from tracejit.capture.tracebacks import without_handlers
+from tracejit.capture.tracebacks import without_handlers as _without_recorder
 from tracejit.codegen import call_hook
 from tracejit.core import dtypes
 from tracejit.core.collection import held_back
@@ -269,7 +269,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: 
     try:
         return _recorded(function, args, kwargs, watch)
     except BaseException as error:
-        without_handlers(error)
+        _without_recorder(error)
         raise
 
 
