@@ -335,8 +335,13 @@ def test_elements_of_a_deque_are_followed() -> None:
     o = Object()
     queue = collections.deque([o])
     same(lambda x: x * sum([q.k for q in queue]), lambda: setattr(o, "k", 5.0))
-    numbers = collections.deque([2.0])
-    same(lambda x: x * numbers[0], lambda: numbers.appendleft(7.0))
+    for kind in (collections.deque, Queue):
+        numbers = kind([2.0])
+        same(lambda x, n=numbers: x * n[0], lambda n=numbers: n.appendleft(7.0))
+
+
+class Queue(collections.deque[float]):
+    pass
 
 
 def test_the_stride_of_a_dimension_of_one_is_that_of_this_call() -> None:
