@@ -124,12 +124,12 @@ def _real_positions(code: CodeType) -> Iterator[tuple[int, int, int, int]]:
             yield line, column, end_line, end_column
 
 
-def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], tuple[int, int]]:
-    """A key that two compilations of the same definition share."""
+def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], str]:
+    """A key that two compilations of the same definition share, and equal definitions on its line at most."""
     positions = sorted(_real_positions(code))
-    start = positions[0][:2] if positions else (0, 0)
-    end = max(((p[2], p[3]) for p in positions), default=(0, 0))
-    return code.co_name, code.co_firstlineno, start, end
+    if not positions:  # CPython 3.12 has none for `lambda: constant`
+        return code.co_name, code.co_firstlineno, (0, 0), repr(code.co_consts)
+    return code.co_name, code.co_firstlineno, positions[0][:2], repr(max((p[2], p[3]) for p in positions))
 
 
 def _size(node: FunctionNode) -> tuple[int, int]:
@@ -143,6 +143,15 @@ def _lies_in_body(code: CodeType, node: FunctionNode) -> bool:
     low = (first.lineno, first.col_offset)
     high = (last.end_lineno, last.end_col_offset)
     return all((p[0], p[1]) >= low and (p[2], p[3]) <= high for p in _real_positions(code))
+
+
+def _is_code_of(node: FunctionNode, code: CodeType) -> bool:
+    """Whether a lambda that uses nothing around it, a constant, has this code."""
+    if not isinstance(node, ast.Lambda):
+        return False
+    flags = code.co_flags & _FUTURE
+    text = compile(ast.Expression(copy.deepcopy(node)), code.co_filename, "eval", flags, dont_inherit=True)
+    return any(c.co_code == code.co_code and repr(c.co_consts) == repr(code.co_consts) for c in nested_codes(text))
 
 
 def _last_line(code: CodeType) -> int:
@@ -231,7 +240,8 @@ def _in_file(filename: str, code: CodeType) -> Located | None:
         return None
     candidates = parsed.named(code)
     if len(candidates) > 1:
-        candidates = [(node, class_name) for node, class_name in candidates if _lies_in_body(code, node)]
+        has_positions = any(_real_positions(code))
+        candidates = [(n, c) for n, c in candidates if (_lies_in_body(code, n) if has_positions else _is_code_of(n, code))]
         if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of lambdas inside each other the innermost one fits
             candidates = sorted(candidates, key=lambda candidate: _size(candidate[0]))[:1]
     if len(candidates) != 1:

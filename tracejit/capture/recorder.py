@@ -150,7 +150,7 @@ class Recorder:
         self.handled = sys.exception()  # around the call
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
-            "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
+            "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict, "deque": collections.deque,
             "defaultdict": collections.defaultdict,
         }  # fmt: skip
         self.lines: list[str | TensorSource] = []
