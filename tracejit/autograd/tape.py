@@ -72,8 +72,8 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
 
 
 def move_retained(tensor: Any, node: Node, index: int = 0) -> None:
-    """`tensor` is about to be output `index` of `node`, which is new, since its contents were changed in place: what keeps its gradient goes
-    with it."""
+    """`tensor` is about to be output `index` of `node`, which is new, since its contents were changed in place: what keeps its gradient
+    goes with it."""
     if tensor._node is not None:
         before, position = edge_of(tensor)
         keep = (before.hooks or {}).get(position, {}).pop(RETAIN, None)
