@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
@@ -37,6 +36,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
 from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released
+from tracejit.capture.type_calls import TypeCallHandlers
 from tracejit.tensor import Tensor
 
 __all__ = ["CallHandlers"]
@@ -52,7 +52,7 @@ def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
 
 
-class CallHandlers(BuiltinCallHandlers):
+class CallHandlers(TypeCallHandlers):
     """Dispatch by the kind of callable; Python functions, library functions, classes."""
 
     def __init__(self) -> None:

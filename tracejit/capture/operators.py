@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.containers import ContainerHandlers
+from tracejit.capture.container_methods import ContainerMethodHandlers
 from tracejit.capture.policies import (
     BINARY,
     C_CALLABLES,
@@ -53,7 +53,7 @@ _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r")
 _SET_METHODS = {"|": "update", "&": "intersection_update", "-": "difference_update", "^": "symmetric_difference_update"}
 
 
-class OperatorHandlers(ContainerHandlers):
+class OperatorHandlers(ContainerMethodHandlers):
     """`a + b`, `a += b`, `-a`, `a < b`, `a in b`, `bool(a)`, f"{a}"."""
 
     # -- binary
