@@ -303,6 +303,19 @@ class Executable:
         self.saved = (*others, *[~i for i in made])
         return lines
 
+    def arranged(self, results: Sequence[Any]) -> list[Any]:
+        """The arrays of `outputs` among the results of a run, with eager's strides."""
+        layouts = map(_layout, self.outputs)
+        return [r if layout is None else layout(r) for r, layout in zip(results, layouts, strict=False)]
+
+    def whole_backward(self) -> tuple[Graph, tuple[int, ...]]:
+        """The backward pass from everything to everything as it was derived, and which values its first inputs are; cotangents follow."""
+        split = self.partition
+        assert split is not None
+        mask = self._mask(None)
+        residuals, direct = split.reads(split.differentiable, mask)
+        return split.backward(split.differentiable, mask), (*residuals, *direct)
+
     # -- the backward pass (DifferentiablePlan)
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
         known = self._visits.get((present, wanted))
