@@ -375,6 +375,9 @@ class BuiltinCallHandlers(StandardCallHandlers):
         elif not (function is builtins.isinstance and type(value) is classes):
             name = f"__{'instance' if function is builtins.isinstance else 'subclass'}check__"
             check = self.lookup(kind, name)[0]
+            if getattr(classes, "_is_protocol", False):  # what it says depends on the frame that asks
+                self.stop("frame_access", function.__name__)
+                return function(value, classes)
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
                 return self.truth(self.call(check, (classes, value), {}))
             self.namespace["abstract_token"] = _abc.get_cache_token  # abstract classes: registrations count

@@ -86,7 +86,7 @@ class CallHandlers(TypeCallHandlers):
         return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        if self._runs_natively(function) or function.__code__.co_filename == "<string>":
+        if self._runs_natively(function) or function.__code__.co_filename == "<string>" or self.standard_call(function):
             return None
         return self.prepare(function)
 
@@ -105,15 +105,15 @@ class CallHandlers(TypeCallHandlers):
         if cls is FunctionType:
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
+            standard = self.standard_call(function)
+            if standard is not None:
+                return standard(self, function, arguments, keywords)
             method = dataclass_method(function, arguments)
             if method is not None:
                 if not self.is_made(function):
                     self._guard_function(function)
                 return method(self, function, arguments, keywords)
-            converted = self.prepare(function)
-            if self.stopped:  # it may be the function itself
-                return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
-            return converted(*arguments, **keywords)
+            return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
             return self.call(unbound, (owner, *arguments), keywords)
@@ -145,6 +145,13 @@ class CallHandlers(TypeCallHandlers):
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
+    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What the instrumented version of a function returns."""
+        converted = self.prepare(function)
+        if self.stopped:  # it may be the function itself
+            return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
+        return converted(*arguments, **keywords)
+
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
         parts = function.__code__, function.__defaults__, function.__kwdefaults__

@@ -21,7 +21,7 @@ from tracejit.capture.policies import (
     PRIMITIVE_TYPES,
     builtin_base,
     is_a,
-    is_heap_type,
+    is_python_class,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
@@ -112,7 +112,7 @@ class ContainerHandlers(ContentHandlers):
 
     def _guard_presence(self, owner: Any, text: str, key_text: str) -> None:
         """Of an instance of a subclass: that it has the key, since its class may have a way to make up items."""
-        if is_heap_type(type(owner)) and id(owner) not in self.content_known and self.first_time("present", text, key_text):
+        if is_python_class(type(owner)) and id(owner) not in self.content_known and self.first_time("present", text, key_text):
             self.miss_if(membership_text(type(owner), text, key_text, " not"))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:

@@ -23,7 +23,6 @@ from tracejit.capture.policies import (
     builtin_base,
     has_plain_state,
     is_a,
-    is_heap_type,
     is_python_class,
     is_user_instance,
 )
@@ -50,16 +49,16 @@ def _is_table(cls: type, value: Any) -> bool:
 
 def item_text(cls: type, text: str, key: str) -> str:
     """The expression of an item, past the methods of a subclass: guards run no code of the program."""
-    return f"{builtin_base(cls).__name__}.__getitem__({text}, {key})" if is_heap_type(cls) else f"{text}[{key}]"
+    return f"{builtin_base(cls).__name__}.__getitem__({text}, {key})" if is_python_class(cls) else f"{text}[{key}]"
 
 
 def length_text(cls: type, text: str) -> str:
-    return f"{builtin_base(cls).__name__}.__len__({text})" if is_heap_type(cls) else f"len({text})"
+    return f"{builtin_base(cls).__name__}.__len__({text})" if is_python_class(cls) else f"len({text})"
 
 
 def membership_text(cls: type, text: str, key: str, negation: str = "") -> str:
     """A test whether a dictionary has a key, or has not."""
-    if is_heap_type(cls):
+    if is_python_class(cls):
         return f"{negation.strip()} {builtin_base(cls).__name__}.__contains__({text}, {key})".strip()
     return f"{key}{negation} in {text}"
 
@@ -71,7 +70,7 @@ def get_past(container: Any, key: Any) -> Any:
 
 
 def elements_text(cls: type, text: str) -> str:
-    return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_heap_type(cls) else f"list({text})"
+    return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_python_class(cls) else f"list({text})"
 
 
 def _has_stable_hash(value: Any) -> bool:

@@ -145,6 +145,19 @@ def _lies_in_body(code: CodeType, node: FunctionNode) -> bool:
     return all((p[0], p[1]) >= low and (p[2], p[3]) <= high for p in _real_positions(code))
 
 
+def _is_constant(code: CodeType, node: FunctionNode) -> bool:
+    """Whether a lambda has the arguments of `code` and returns the constant that it returns: on CPython 3.12 nothing in such a code object
+    has a place in the text."""
+    if not isinstance(node, ast.Lambda):
+        return True
+    alone = compile(ast.Expression(node), "", "eval")
+    return any(
+        (other.co_code, other.co_consts, other.co_varnames, other.co_flags)
+        == (code.co_code, code.co_consts, code.co_varnames, code.co_flags)
+        for other in nested_codes(alone)
+    )
+
+
 def _last_line(code: CodeType) -> int:
     """The last line of the instructions of a definition."""
     lines = (end for _, end, _, _ in code.co_positions() if end is not None)
@@ -232,6 +245,8 @@ def _in_file(filename: str, code: CodeType) -> Located | None:
     candidates = parsed.named(code)
     if len(candidates) > 1:
         candidates = [(node, class_name) for node, class_name in candidates if _lies_in_body(code, node)]
+        if not any(_real_positions(code)):
+            candidates = [(node, class_name) for node, class_name in candidates if _is_constant(code, node)]
         if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of lambdas inside each other the innermost one fits
             candidates = sorted(candidates, key=lambda candidate: _size(candidate[0]))[:1]
     if len(candidates) != 1:

@@ -63,6 +63,7 @@ __all__ = [
     "is_a",
     "is_changeable",
     "is_empty",
+    "is_heap_type",
     "is_library_module",
     "is_python_class",
     "is_user_instance",

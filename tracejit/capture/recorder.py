@@ -124,7 +124,7 @@ class Recorder(Origins):
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
-            "defaultdict": collections.defaultdict,
+            "defaultdict": collections.defaultdict, "deque": collections.deque,
         }  # fmt: skip
         self.lines: list[str | TensorSource] = []
         self.tensors: dict[int, TensorSource] = {}
@@ -304,6 +304,8 @@ class Recorder(Origins):
         cls: Any = type(value)
         if is_a(value, Tensor):
             return True
+        if cls is frozenset and not all(type(element) in PRIMITIVE_TYPES and element == element for element in value):
+            return False
         if cls is FunctionType:  # made anew by each call of whoever has its definition
             return "<" in value.__qualname__
         if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
@@ -345,6 +347,9 @@ class Recorder(Origins):
 
     # -- what handlers call of each other
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         raise NotImplementedError
 
     def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
