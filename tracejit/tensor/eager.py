@@ -15,7 +15,7 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
-from tracejit.core.floating import QUIET, quietly, read_errors, write_errors
+from tracejit.core.floating import quietly
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Op, Promotion
@@ -123,13 +123,7 @@ class EagerInterpreter(Interpreter):
                             except RuntimeError:
                                 out = wrap(quietly(ufunc, a))
                         else:
-                            errors = read_errors()
-                            try:
-                                write_errors(QUIET)
-                                array = op.evaluate(a, **attributes)
-                            finally:
-                                write_errors(errors)
-                            out = wrap(array)
+                            out = wrap(quietly(op.evaluate, a, **attributes))
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
@@ -172,14 +166,10 @@ class EagerInterpreter(Interpreter):
             except RuntimeError:
                 outs = quietly(op.ufunc, *arrays)
         else:
-            errors = read_errors()
             try:
-                write_errors(QUIET)
-                outs = op.evaluate(*arrays, **attributes)
+                outs = quietly(op.evaluate, *arrays, **attributes)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
-            finally:
-                write_errors(errors)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
