@@ -11,7 +11,7 @@ begin while CPython changes a context, and whoever changes the same context in a
 
 A function of C's, in which no such code runs (but, before Python 3.12, what a garbage collection calls), can be called in a context
 that is kept, and so has the variables that it was made with: `run_quietly` of a thread, 0.1 us.  A context cannot be entered twice: where
-that is tried, RuntimeError says so before anything has happened, and the first way is left."""
+that is tried, RuntimeError says so before anything has happened (`is_refusal`), and the first way is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["quiet_runner", "quietly", "read_errors", "with_errors"]
+__all__ = ["is_refusal", "quiet_runner", "quietly", "read_errors", "with_errors"]
 
 
 def _error_state() -> tuple[ContextVar[Any], Any]:
@@ -75,3 +75,8 @@ def quiet_runner() -> Callable[..., Any]:
     context = copy_context()
     context.run(_write, _QUIET)
     return context.run
+
+
+def is_refusal(error: RuntimeError) -> bool:
+    """Whether it says that `run_quietly` was called inside such a call; else the function, or a signal handler after it, has raised it."""
+    return bool(error.args) and str(error.args[0]).startswith("cannot enter context")
