@@ -238,18 +238,61 @@ def test_modules_print_as_in_torch() -> None:
     assert repr(build(nn)) == repr(build(torch.nn))
 
 
-def test_a_module_without_init_of_the_base_still_works() -> None:
+def test_a_module_whose_base_was_not_initialised_says_so_at_the_first_member() -> None:
     class Careless(nn.Module):
         def __init__(self) -> None:
             self.weight = nn.Parameter(tracejit.ones(1))
 
-        def forward(self, x: Any) -> Any:
-            return x * self.weight
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            self.layer = nn.ReLU()
 
-    module = Careless()
-    assert module.training
-    assert module(tracejit.ones(1)).item() == 1.0
-    assert len(list(module.parameters())) == 1
+    class Registering(nn.Module):
+        def __init__(self) -> None:
+            self.register_buffer("state", tracejit.ones(1))
+
+    class Empty(nn.Module):
+        def __init__(self) -> None:
+            self.number = 3
+
+    for make in (Careless, Holder, Registering, lambda: list(Empty().parameters()), lambda: Empty().state_dict()):
+        with pytest.raises(AttributeError, match=r"before Module.__init__\(\) call"):
+            make()
+
+
+def test_plain_attributes_may_be_assigned_before_the_base_is_initialised() -> None:
+    class Early(nn.Module):
+        def __init__(self) -> None:
+            self.number, self.table = 3, tracejit.ones(1)
+            super().__init__()
+
+    assert Early().number == 3 and Early().table.tolist() == [1.0]
+
+
+def test_nothing_but_a_parameter_or_none_takes_the_place_of_a_parameter() -> None:
+    layer = nn.Linear(2, 2)
+    for value in (tracejit.ones(2, 2), 3, nn.ReLU(), [1.0]):
+        with pytest.raises(TypeError, match=r"as parameter 'weight' \(Parameter or None expected\)"):
+            layer.weight = value
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+    layer.weight = nn.Parameter(tracejit.ones(2, 2))
+    layer.bias = None
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
+
+
+def test_nothing_but_its_kind_takes_the_place_of_a_buffer_or_module() -> None:
+    norm = nn.BatchNorm1d(2)
+    with pytest.raises(TypeError, match="as buffer 'running_mean'"):
+        norm.running_mean = 3
+    norm.running_mean = tracejit.ones(2)
+    assert norm.state_dict()["running_mean"].tolist() == [1.0, 1.0]
+    holder = nn.Module()
+    holder.layer = nn.ReLU()
+    for value in (3, tracejit.ones(1)):
+        with pytest.raises(TypeError, match="as child module 'layer'"):
+            holder.layer = value
+    holder.layer = nn.Tanh()
+    assert [type(m).__name__ for m in holder.children()] == ["Tanh"]
 
 
 def test_parameters_share_memory_and_want_gradients() -> None:

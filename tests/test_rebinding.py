@@ -17,7 +17,7 @@ SOURCE = pathlib.Path(tracejit.__file__).parent
 SLOTS = {"_array", "_base", "_hooks", "_node", "_requires_grad", "_storage"}
 CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storage_of` and `_fresh`, give it its first storage record
     ("executable.py", "_fresh"),
-    ("tensor/base.py", "_like"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
+    ("tensor/base.py", "_like"), ("tensor/base.py", "__copy__"), ("tensor/base.py", "data"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
     ("tensor/construction.py", "from_numpy"), ("tensor/eager.py", "_attach"),
     ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_record"),
     ("tensor/eager.py", "_link_view"), ("tensor/eager.py", "_on_tape"),
@@ -69,7 +69,7 @@ CHANGES = {
     "detach_": lambda p: p.detach_(),
     "class": lambda p: setattr(p, "__class__", Other),
     "__init__": lambda p: p.__init__(tracejit.zeros(3)),
-    "Tensor.__init__": lambda p: tracejit.Tensor.__init__(p, 1.0),
+    "Tensor.__init__": lambda p: tracejit.Tensor.__init__(p, [1.0]),
     "tape": write_on_the_tape,
     "tape of a root": write_to_a_view_on_the_tape,
     "shield": shield,

@@ -11,6 +11,16 @@ from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator
 from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
+from tracejit.tensor.legacy import (
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)  # fmt: skip
 
 bool = bool_  # PyTorch's names of the dtypes
 float = float32
@@ -19,8 +29,16 @@ int = int32
 long = int64
 
 __all__ = [
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
     "CompiledFunction",
+    "DoubleTensor",
+    "FloatTensor",
     "Generator",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
     "Size",
     "Tensor",
     "as_tensor",

@@ -7,6 +7,7 @@ that a symbolic size can later answer the question and record the fact that the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tracejit.core.numbers import settled
 
@@ -97,10 +98,18 @@ def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...
     return tuple(out)
 
 
+def _dimension(operation: str, dim: Any) -> Any:
+    """The number that stands for a dimension.  Raises TypeError for a bool, which stands for none, and for a float."""
+    number = settled(dim)
+    if type(number) is bool or type(number) is float:
+        raise TypeError(f"{operation}(): dim must be an integer, got {dim!r} of type {type(dim).__name__}")
+    return number
+
+
 def normalise_dim(operation: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
     if type(dim) is not int:
-        dim = settled(dim)
+        dim = _dimension(operation, dim)
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(

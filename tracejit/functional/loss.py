@@ -19,6 +19,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p, relu
 from tracejit.ops.movement.views import expand, reshape
+from tracejit.ops.public.reduce import all_
 from tracejit.ops.public.softmax import log_softmax
 
 __all__ = [
@@ -210,8 +211,11 @@ def _bounded_log(x: Any, logarithm: Any) -> Any:
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """-(target * log(input) + (1 - target) * log(1 - input)) for probabilities `input`; each logarithm is at least -100.
 
-    Raises ValueError unless target has the shape of input."""
+    Raises ValueError unless target has the shape of input, RuntimeError where an element of either is outside [0, 1] or NaN."""
     _same_shape("binary_cross_entropy", input, target)
+    for name, x in (("input", input), ("target", target)):
+        if not all_((x >= 0) & (x <= 1)):
+            raise RuntimeError(f"binary_cross_entropy(): all elements of {name} should be between 0 and 1")
     loss = (target - 1.0) * _bounded_log(-input, log1p) - target * _bounded_log(input, log)
     return reduced("binary_cross_entropy", _weighted(loss, weight), reduction)
 

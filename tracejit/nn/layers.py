@@ -13,6 +13,7 @@ from tracejit.nn import init
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import empty, ones, zeros
+from tracejit.ops.public.movement import require_cpu
 from tracejit.tensor import tensor
 
 __all__ = [
@@ -34,8 +35,11 @@ class Identity(Module):
 class Linear(Module):
     """input @ weight.T + bias, with weight (out_features, in_features) drawn from U(-k, k), k = 1 / sqrt(in_features)."""
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: DType | None = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: DType | None = None
+    ) -> None:
         super().__init__()
+        require_cpu("Linear", device)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(empty(out_features, in_features, dtype=dtype))

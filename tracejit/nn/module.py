@@ -1,8 +1,8 @@
 """`Module`: the base class of layers and models.
 
 Parameters, buffers and submodules are ordinary instance attributes; what belongs to a module is found by looking through its
-`__dict__` in order.  There is no `__setattr__`: reading `self.weight` is a plain attribute read, which a recording can guard.
-Consequence: an attribute that held a Parameter may be assigned anything, and is then no parameter any more.
+`__dict__` in order: reading `self.weight` is a plain attribute read, which a recording can guard.  Only assigning looks at what is
+there: a parameter gives way to a parameter or None and to nothing else, likewise buffers and modules, so none is lost unnoticed.
 """
 
 from __future__ import annotations
@@ -45,6 +45,40 @@ class Module:
 
     def __init__(self) -> None:
         self.training = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        members = self.__dict__
+        if isinstance(value, Module | Parameter):
+            self._check_initialised(f"cannot assign {'module' if isinstance(value, Module) else 'parameters'}")
+        present = members.get(name)
+        if isinstance(present, Tensor | Module) or (present is None and name in members):
+            self._check_replaced(name, present, value)
+        object.__setattr__(self, name, value)
+
+    def _check_initialised(self, what: str) -> None:
+        """Raises AttributeError unless Module.__init__ has run."""
+        if "training" not in self.__dict__:
+            raise AttributeError(
+                f"{what} before Module.__init__() call: {type(self).__name__}.__init__() must call super().__init__() first"
+            )
+
+    def _check_replaced(self, name: str, present: Any, value: Any) -> None:
+        """Raises TypeError where a value would take the place of a parameter, buffer or module that is of no such kind."""
+        if value is None or (isinstance(value, Parameter) and not isinstance(present, Module)):
+            return
+        if isinstance(present, Parameter):
+            kind, wanted = "parameter", "Parameter"
+        elif isinstance(present, Module):
+            if isinstance(value, Module | Parameter):
+                return
+            kind, wanted = "child module", "Module"
+        elif name in (self._buffer_names or ()):
+            if isinstance(value, Tensor):
+                return
+            kind, wanted = "buffer", "Tensor"
+        else:
+            return
+        raise TypeError(f"cannot assign '{type(value).__name__}' object as {kind} '{name}' ({wanted} or None expected)")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every subclass defines it."""
@@ -105,6 +139,7 @@ class Module:
 
     # ---- members ----------------------------------------------------------------------------------------------------
     def _check_name(self, kind: str, name: str) -> None:
+        self._check_initialised(f"cannot assign {kind}")
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string, got {type(name).__name__}")
         if "." in name:
@@ -160,6 +195,7 @@ class Module:
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """(dotted name, module) of this module and of all below it, parents first; shared ones once unless remove_duplicate is false."""
+        self._check_initialised("cannot look for modules and parameters")
         seen = set() if memo is None else memo
         if self in seen:
             return

@@ -25,7 +25,19 @@ from tracejit.ops.movement.views import reshape
 from tracejit.ops.reduce import sum_, sum_to
 from tracejit.ops.samples import Samples, cases, floats
 
-__all__ = ["LinAlgError", "cholesky", "cofactor", "det", "eigh", "inv", "qr", "solve", "solve_triangular", "svd"]
+__all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cofactor",
+    "det",
+    "eigh",
+    "inv",
+    "orthogonal_complement",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
+]
 
 
 class LinAlgError(RuntimeError):
@@ -244,6 +256,22 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
 def svd(x: Any) -> Any:
     """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order."""
     return tuple(_lapack("svd", lambda a: np.linalg.svd(a, full_matrices=False), x))
+
+
+def _complement_rule(x: Aval) -> Aval:
+    _require_matrix("linalg.svd", x)
+    return Aval((*x.shape[:-1], x.shape[-2] - x.shape[-1]), x.dtype)
+
+
+@custom(
+    Kind.OPAQUE,
+    _complement_rule,
+    traits=("checked", "gauge", "not differentiable"),
+    samples=cases((np.eye(3)[:, :2],), (np.stack([np.eye(2)[:, :1], np.eye(2)[:, 1:]]),)),
+)
+def orthogonal_complement(x: Any) -> Any:
+    """Orthonormal columns that complete those of `x`, orthonormal themselves, to a basis."""
+    return np.ascontiguousarray(np.linalg.qr(x, mode="complete")[0][..., x.shape[-1] :])
 
 
 def _spread_differences(s: Any) -> Any:

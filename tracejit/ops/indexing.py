@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import UNKNOWN, Aval
-from tracejit.core.dtypes import int64
+from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.ops.creation import ArrayConstant, constant, full
@@ -33,6 +33,31 @@ def constant_index(positions: list[Any]) -> Any:
     if array.dtype.kind not in "iu":
         raise IndexError(f"lists used as indices must hold integers or bools, got {positions!r}")
     return constant(array=ArrayConstant(array.astype(np.int64)))
+
+
+def constant_key(array: np.ndarray[Any, Any]) -> Any:
+    """What an array in a key stands for: a number, positions (int64), or a mask, which bytes are too, as in PyTorch.
+
+    Raises IndexError for numbers that are no integers."""
+    kind = array.dtype.kind
+    if kind == "f" and array.size and (np.trunc(array) == array).all():
+        array, kind = array.astype(np.int64), "i"
+    if kind not in "biu" and array.size:
+        raise IndexError(f"arrays used as indices must hold integers or bools, got dtype {array.dtype}")
+    if not array.ndim:
+        return array.item()
+    mask = array.dtype in (np.bool_, np.uint8)
+    return constant(array=ArrayConstant(np.array(array, np.bool_ if mask else np.int64, order="C")))
+
+
+def constant_value(values: Any) -> Any:
+    """What is assigned to items, given as an array or a nested sequence of numbers, as a tensor of its own dtype."""
+    array = np.array(values, order="C")
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"can't assign a {type(values).__name__} of {array.dtype} to items of a tensor")
+    if array.dtype not in FROM_NUMPY:
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return constant(array=ArrayConstant(array.view(FROM_NUMPY[array.dtype].numpy)))
 
 
 @custom(

@@ -17,38 +17,31 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import Storage, move_retained
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import FROM_NUMPY, DType
+from tracejit.core.dtypes import FROM_NUMPY, DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
-from tracejit.tensor.contents import to_array
+from tracejit.ops.public.movement import require_cpu
+from tracejit.tensor.contents import contents
 from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import representation
+from tracejit.tensor.size import Size
 
-__all__ = ["Size", "Tensor", "refresh", "share", "shield", "storage_of", "wrap"]
+__all__ = ["Size", "Tensor", "fill", "refresh", "share", "shield", "storage_of", "wrap"]
 
 ndarray = np.ndarray
 
 
-class Size(tuple[int, ...]):
-    """The shape of a tensor."""
-
-    def numel(self) -> int:
-        """The number of elements."""
-        n = 1
-        for s in self:
-            n *= s
-        return n
-
-    def __repr__(self) -> str:
-        return f"tracejit.Size({list(self)})"
+_new_tuple = tuple.__new__
 
 
 class Tensor:
     """A multi-dimensional array of one dtype that may remember how it was computed.
 
-    Made by tensor(), zeros(), from_numpy() ...; the constructor takes anything `tensor` takes, without a dtype."""
+    Made by tensor(), zeros(), from_numpy() ...  As in PyTorch the constructor takes sizes, Tensor(2, 3), or data, Tensor([1, 2]), and its
+    dtype is the default one; it shares the memory of a tensor, and of an array of that dtype.  Raises TypeError for a single number
+    that is no size."""
 
     __slots__ = (
         "__dict__", "__weakref__", "_array", "_base", "_chain", "_grad", "_held", "_hooks", "_index", "_node", "_requires_grad", "_seen",
@@ -64,6 +57,7 @@ class Tensor:
     _held: dict[int, Any]  # what compiled functions keep for as long as this tensor lives; unset where there is nothing
     _hooks: dict[int, Callable[[Any], Any]] | None
     _node: tape.Node | None
+    _requires_grad: bool
     _seen: int
     _storage: Storage | None
 
@@ -96,18 +90,16 @@ class Tensor:
         def __invert__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
 
-    def __init__(self, data: Any = ()) -> None:
-        again = hasattr(self, "_array")
-        self._array = to_array(data, None)
-        self._requires_grad = False
-        self._node = None
-        self._index = 0
-        self._storage = None
-        self._base = None
-        self._grad = None
-        self._hooks = None
-        if again:
-            rebound()
+    def __init__(self, *data: Any, size: Any = None, device: Any = None) -> None:
+        require_cpu("Tensor", device)
+        state.top.note("tensor constructed", self)
+        source = data[0] if len(data) == 1 and size is None else None
+        fill(self, contents("Tensor", data if size is None else (Size(size),), default_dtype()))
+        if isinstance(source, Tensor):
+            share(self, source)
+        elif isinstance(source, ndarray) and np.may_share_memory(source, self._array):
+            state.top.note("array shared", source)
+            storage_of(self).exposed = True
 
     def _become(self, kind: type[Tensor]) -> None:
         _set_class(self, kind)
@@ -119,7 +111,7 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes of the dimensions."""
-        return Size(self._array.shape)
+        return _new_tuple(Size, self._array.shape)
 
     @property
     def dtype(self) -> DType:
@@ -186,8 +178,13 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        """The same memory, detached.  Assigning another tensor rebinds this one's memory."""
-        return detach(self)  # type: ignore[no-any-return]
+        """The same memory, detached, with a version of its own: writing through it is not seen by a backward pass, as in PyTorch.
+        Assigning another tensor rebinds this one's memory."""
+        out: Tensor = detach(self)
+        if state.top is state.base:  # (a recorded write moves the versions of all that share the memory)
+            storage_of(self).exposed = True
+            out._base, out._chain, out._storage = None, (), Storage(exposed=True)
+        return out
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -332,8 +329,8 @@ class Tensor:
         return int(self.item())
 
     def __index__(self) -> int:
-        value = self.item() if self._array.ndim == 0 else None
-        if type(value) is not int:
+        value = self.item() if self._array.size == 1 else None
+        if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(
                 f"only an integer tensor of a single element can be an index, got {self.dtype.name}{list(self.shape)}"
             )
@@ -373,9 +370,15 @@ class Tensor:
         return out
 
     def _like(self, array: np.ndarray[Any, Any]) -> Tensor:
-        out = type(self).__new__(type(self))
-        Tensor.__init__(out, array)
+        out = fill(type(self).__new__(type(self)), array)
         out._requires_grad = self._requires_grad
+        out.__dict__.update(self.__dict__)
+        return out
+
+    def __copy__(self) -> Tensor:
+        out = fill(type(self).__new__(type(self)), self._array)
+        share(out, self)
+        out._requires_grad = self.requires_grad
         out.__dict__.update(self.__dict__)
         return out
 
@@ -386,10 +389,25 @@ class Tensor:
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
-    out = kind.__new__(kind)
-    Tensor.__init__(out, array)
+    out = fill(kind.__new__(kind), array)
     out._requires_grad = requires_grad
     return out
+
+
+def fill(self: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
+    """Make `self`, new or not, a leaf that is bound to `array`."""
+    again = hasattr(self, "_array")
+    self._array = array
+    self._requires_grad = False
+    self._node = None
+    self._index = 0
+    self._storage = None
+    self._base = None
+    self._grad = None
+    self._hooks = None
+    if again:
+        rebound()
+    return self
 
 
 _new = object.__new__

@@ -11,8 +11,11 @@ from tracejit.core.dtypes import FROM_NUMPY, DType
 from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.numbers import plain_number
+from tracejit.ops.public.movement import shape_of
+from tracejit.tensor.size import Size
 
-__all__ = ["to_array"]
+__all__ = ["contents", "to_array"]
 
 ndarray = np.ndarray
 
@@ -35,16 +38,15 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
                 f"tensor(): expected nested sequences of equal lengths, got {type(data).__name__}: {error}"
             ) from None
         if array.dtype == np.float64:
-            array = quietly(array.astype, dtypes.default_dtype().numpy if dtype is None else dtype.numpy)
+            if dtype is None and not _has_doubles(data):
+                array = quietly(array.astype, dtypes.default_dtype().numpy)
         elif array.size == 0 and dtype is None:
             array = array.astype(dtypes.default_dtype().numpy)
     if dtype is not None and array.dtype != dtype.numpy:
         array = quietly(array.astype, dtype.numpy)
     if array.dtype not in FROM_NUMPY:
-        if array.dtype == object:
-            raise TypeError(
-                f"tensor(): expected numbers or nested sequences of numbers, got {data.__class__.__name__} holding other objects"
-            )
+        if array.dtype == object or array.dtype.kind in "US":
+            raise _no_number(data)
         dtypes.from_numpy_dtype(array.dtype)
     canonical = FROM_NUMPY[array.dtype].numpy
     return (
@@ -52,9 +54,71 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     )  # programs compare dtypes by identity: longlong is not int64
 
 
+def contents(name: str, data: tuple[Any, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    """The array of a tensor that a constructor of PyTorch's makes of its arguments: sizes (the contents are zeros), or data.
+
+    A tensor's own array, and an array of `dtype` that can be written to, are not copied."""
+    if not data:
+        return np.zeros(0, dtype.numpy)
+    if len(data) != 1 or isinstance(plain_number(data[0]), int) or isinstance(data[0], Size):
+        return np.zeros(shape_of(name, data), dtype.numpy)
+    (source,) = data
+    if hasattr(source, "_array"):
+        return source._array  # type: ignore[no-any-return]
+    if isinstance(source, ndarray) and source.dtype is dtype.numpy and source.flags.writeable:
+        return source.view(ndarray)
+    if plain_number(source) is not None or not hasattr(source, "__len__"):
+        raise TypeError(f"{name}(): data must be a sequence or sizes, got {type(source).__name__}; use tensor() for a number")
+    return to_array(source, dtype)
+
+
 def _holds_tensors(data: Any) -> bool:
     return any(hasattr(x, "_array") or (isinstance(x, list | tuple) and _holds_tensors(x)) for x in data)
 
 
 def _plain(data: Any) -> Any:
-    return [x.tolist() if hasattr(x, "_array") else _plain(x) if isinstance(x, list | tuple) else x for x in data]
+    """Nested sequences with NumPy's scalars, which have the same dtype, in the place of tensors."""
+    return [_only(x) if hasattr(x, "_array") else _plain(x) if isinstance(x, list | tuple) else x for x in data]
+
+
+def _only(tensor: Any) -> Any:
+    """The one element of a tensor.  Raises ValueError for another number of them."""
+    array = state.top.take_list(tensor)
+    if array.size != 1:
+        raise ValueError(
+            "tensor(): only one element tensors can be converted to numbers in a list, got one of shape "
+            f"{list(array.shape)}; use stack() or cat()"
+        )
+    return array.reshape(())[()]
+
+
+def _has_doubles(data: Any) -> bool:
+    """Whether nested sequences hold what is float64 by itself: NumPy's scalars and arrays.  Floats of Python are of the default dtype."""
+    if not isinstance(data, list | tuple):
+        return isinstance(data, np.float64 | ndarray) and data.dtype == np.float64
+    for kind in set(map(type, data)):
+        if issubclass(kind, np.float64):
+            return True
+        if issubclass(kind, list | tuple | ndarray):
+            return any(_has_doubles(x) for x in data if isinstance(x, list | tuple | ndarray))
+    return False
+
+
+def _no_number(data: Any) -> Exception:
+    """What is raised for data that are no numbers: PyTorch's kinds of errors."""
+    bad = data
+    while isinstance(bad, list | tuple) and bad:
+        bad = next(
+            (x for x in bad if isinstance(x, list | tuple) or not isinstance(x, bool | int | float | np.generic | ndarray)),
+            bad[0],
+        )
+    expected = "tensor(): expected numbers or nested sequences of numbers"
+    if isinstance(bad, str | bytes):
+        if bad is data:
+            return TypeError(f"{expected}, got {type(bad).__name__}")
+        return ValueError(f"{expected}, got a sequence holding {bad!r}: too many dimensions {type(bad).__name__!r}")
+    if isinstance(bad, int):
+        return ValueError(f"{expected} that fit 64 bits: overflow at {bad}")
+    if bad is None or isinstance(bad, dict | set):
+        return RuntimeError(f"{expected}, got {type(bad).__name__}; could not infer dtype of it")
+    return TypeError(f"{expected}, got {type(data).__name__} holding {type(bad).__name__}")

@@ -13,27 +13,30 @@ from tracejit.core.op import REGISTRY, Op
 from tracejit.ops.public import IN_PLACE, METHODS
 from tracejit.ops.public.indexing import getitem
 from tracejit.tensor.base import Tensor, wrap
+from tracejit.tensor.construction import tensor
 from tracejit.tensor.hooks import backward, register_hook, retain_grad
+from tracejit.tensor.ufuncs import applied, array_ufunc
 from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
 
 __all__ = ["install"]
 
 _OPERANDS = (Tensor, float, int, np.generic)
+ndarray = np.ndarray
 _NO_ATTRIBUTES: dict[str, Any] = {}
 
 
 def _operator(name: str, function: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
-    """A binary operator that gives way (NotImplemented) to operands it does not know."""
+    """A binary operator that gives way (NotImplemented) to operands it does not know.  An array is copied into a tensor."""
 
     def forward(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
             return function(self, other)
-        return NotImplemented
+        return applied(function, self, other) if isinstance(other, ndarray) else NotImplemented
 
     def backward(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
             return function(other, self)
-        return NotImplemented
+        return applied(function, other, self) if isinstance(other, ndarray) else NotImplemented
 
     method = backward if reflected else forward
     method.__name__ = name
@@ -47,17 +50,28 @@ def _primitive_operator(name: str, op: Op, reflected: bool) -> Callable[..., Any
     def forward(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
             return state.top.bind(op, (self, other), _NO_ATTRIBUTES)
-        return NotImplemented
+        return state.top.bind(op, (self, tensor(other)), _NO_ATTRIBUTES) if isinstance(other, ndarray) else NotImplemented
 
     def backward(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
             return state.top.bind(op, (other, self), _NO_ATTRIBUTES)
-        return NotImplemented
+        return state.top.bind(op, (tensor(other), self), _NO_ATTRIBUTES) if isinstance(other, ndarray) else NotImplemented
 
     method = backward if reflected else forward
     method.__name__ = name
     method.__doc__ = f"The operator {name}."
     return method
+
+
+def _in_place_operator(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The in-place form as an operator: of an array it leaves (NotImplemented) a new tensor to the plain operator, as PyTorch does."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return method(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    operator.__name__ = operator.__qualname__ = method.__name__
+    operator.__doc__ = method.__doc__
+    return operator
 
 
 def install() -> None:
@@ -89,11 +103,12 @@ def install() -> None:
             setattr(Tensor, f"__r{operator}__", _operator(f"__r{operator}__", METHODS[name], True))
     for operator, name in {**primitives, **functions}.items():
         if name + "_" in IN_PLACE and operator not in ("eq", "ne", "lt", "le", "gt", "ge"):
-            setattr(Tensor, f"__i{operator}__", Tensor.__dict__[name + "_"])
+            setattr(Tensor, f"__i{operator}__", _in_place_operator(Tensor.__dict__[name + "_"]))
     for operator, name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not", "pos": "positive"}.items():
         if name in METHODS:
             setattr(Tensor, f"__{operator}__", METHODS[name])
     setattr(Tensor, "__setitem__", set_item)  # noqa: B010  (a type checker takes an assignment for a redefinition)
+    setattr(Tensor, "__array_ufunc__", array_ufunc)  # noqa: B010
     setattr(Tensor, "__getitem__", getitem)  # noqa: B010
 
 

@@ -11,12 +11,14 @@ from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.op import Promotion
 from tracejit.core.promotion import common_dtype
+from tracejit.core.shapes import product
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import nonzero_tuple
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import derive_binary, derive_unary, public
+from tracejit.ops.reduce import any_
 
 for _op in (
     mathematics.exp, mathematics.exp2, mathematics.expm1, mathematics.log, mathematics.log2, mathematics.log10, mathematics.log1p,
@@ -39,8 +41,7 @@ derive_binary(arithmetic.mul, "mul", "multiply")
 public("pow", in_place=True)(mathematics.power)
 for _op in (
     comparison.logical_and, comparison.logical_or, comparison.logical_xor, bitwise.bitwise_and, bitwise.bitwise_or, bitwise.bitwise_xor,
-    bitwise.bitwise_left_shift, bitwise.bitwise_right_shift, arithmetic.floor_divide, arithmetic.remainder, arithmetic.fmod,
-    rounding.copysign, trigonometry.hypot,
+    bitwise.bitwise_left_shift, bitwise.bitwise_right_shift, rounding.copysign, trigonometry.hypot,
 ):  # fmt: skip
     derive_binary(_op)
 derive_binary(trigonometry.atan2, "atan2", "arctan2")
@@ -97,17 +98,51 @@ def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     return sub(other, input, alpha=alpha)
 
 
+def _refuse_zero(name: str, input: Any, other: Any) -> None:
+    """Raises RuntimeError where integers are divided by 0, as PyTorch does; quotients of floating-point numbers are defined."""
+    if is_tensor(other):
+        if other.dtype.is_floating_point or (is_tensor(input) and input.dtype.is_floating_point) or isinstance(input, float):
+            return
+        zero = bool(any_(comparison.eq(other, 0), dims=tuple(range(other.ndim)), keepdim=False))
+    else:
+        zero = not isinstance(other, float) and not input.dtype.is_floating_point and other == 0 and product(input.shape) > 0
+    if zero:
+        raise RuntimeError(f"{name}(): ZeroDivisionError: integers were divided by 0; convert an operand, e.g. with .float()")
+
+
+@public(in_place=True)
+def floor_divide(input: Any, other: Any) -> Any:
+    """Elementwise quotient rounded down.  The gradient is zero.  Integers divided by 0 raise RuntimeError."""
+    _refuse_zero("floor_divide", input, other)
+    return arithmetic.floor_divide(input, other)
+
+
+@public(in_place=True)
+def remainder(input: Any, other: Any) -> Any:
+    """Elementwise input - other * floor(input / other): the sign is that of the divisor.  Integers divided by 0 raise RuntimeError."""
+    _refuse_zero("remainder", input, other)
+    return arithmetic.remainder(input, other)
+
+
+@public(in_place=True)
+def fmod(input: Any, other: Any) -> Any:
+    """Elementwise input - other * trunc(input / other): the sign is that of the dividend.  Integers divided by 0 raise RuntimeError."""
+    _refuse_zero("fmod", input, other)
+    return arithmetic.fmod(input, other)
+
+
 @public(in_place=True, aliases=("divide",))
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """input / other: the true quotient, or rounded down ("floor") or towards zero ("trunc").  Raises RuntimeError for another mode."""
     if rounding_mode is None:
         return arithmetic.div(input, other)
     if rounding_mode == "floor":
-        return arithmetic.floor_divide(input, other)
+        return floor_divide(input, other)
     if rounding_mode != "trunc":
         raise RuntimeError(f"div(): rounding_mode must be None, 'trunc' or 'floor', got {rounding_mode!r}")
     if common_dtype((input, other)).is_floating_point:
         return rounding.trunc(arithmetic.div(input, other))
+    _refuse_zero("div", input, other)
     return arithmetic.floor_divide(input - arithmetic.fmod(input, other), other)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
+from tracejit.core.numbers import plain_number, settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
@@ -25,7 +26,7 @@ from tracejit.ops.public.movement import reshape
 
 def is_tensor(x: Any) -> bool:
     """Whether a key item is a tensor (real or abstract)."""
-    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic)
+    return hasattr(x, "dtype") and hasattr(x, "ndim") and not isinstance(x, np.generic | np.ndarray)
 
 
 def aval_of(x: Any) -> Aval:
@@ -54,7 +55,7 @@ def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
     """(view by the basic part, [(dimension of the view, index tensor), ...])."""
-    items = _expand_ellipsis(key if isinstance(key, tuple) else (key,), x.ndim)
+    items = _expand_ellipsis(tuple(map(_item, key)) if isinstance(key, tuple) else (_item(key),), x.ndim)
     dim = 0
     advanced: list[tuple[int, Any]] = []
     for k in items:
@@ -74,7 +75,11 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
             advanced.append((dim, indexing.constant_index([0] if k else [])))
             dim += 1
         elif is_tensor(k):
-            if k.dtype is dtypes.bool_:
+            if k.dtype is dtypes.bool_ and k.ndim == 0:  # a mask of no dimensions: one is put in front of what it masks
+                x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
+                advanced.append((dim, indexing.nonzero_tuple(views.reshape(k, shape=(1,)))[0]))
+                dim += 1
+            elif k.dtype is dtypes.bool_:
                 if k.shape != x.shape[dim : dim + k.ndim]:
                     raise IndexError(
                         f"the shape of the mask {list(k.shape)} at dimension {dim} does not match the indexed tensor's {list(x.shape)}"
@@ -82,8 +87,8 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
                 for position in indexing.nonzero_tuple(k):
                     advanced.append((dim, position))
                     dim += 1
-            elif k.dtype.is_floating_point:
-                raise IndexError(f"tensors used as indices must be integer or bool tensors, got {k.dtype.name}")
+            elif k.dtype not in _INDEX_DTYPES:
+                raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {k.dtype.name}")
             elif k.ndim == 0:
                 x = _select(x, int(k), dim)
             else:
@@ -95,11 +100,47 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         elif hasattr(k, "__index__"):
             x = _select(x, k.__index__(), dim)
         else:
-            raise TypeError(f"indices must be integers, slices, None, Ellipsis, lists or tensors, got {type(k).__name__}")
+            raise _no_index(k)
     return x, advanced
 
 
 _ALL = slice(None)
+_INDEX_DTYPES = (dtypes.bool_, dtypes.int32, dtypes.int64)
+
+
+def _no_index(k: Any) -> Exception:
+    kind = IndexError if plain_number(k) is not None else TypeError
+    return kind(
+        f"indices must be integers, slices, None, Ellipsis, lists, arrays or tensors, got {k!r} of type {type(k).__name__}"
+    )
+
+
+def _item(k: Any) -> Any:
+    """An item of a key with NumPy's numbers and arrays, and bytes used as masks, as what they stand for."""
+    kind = type(k)
+    if kind is int or kind is slice or k is None or k is Ellipsis:
+        return k
+    if isinstance(k, np.ndarray):
+        return indexing.constant_key(k)
+    if isinstance(k, np.generic):
+        return settled(k)
+    if is_tensor(k) and k.dtype is dtypes.uint8:
+        return k != 0
+    return k
+
+
+def _numbers(values: Any) -> Any:
+    """Nested sequences with numbers in the place of tensors."""
+    if isinstance(values, list | tuple):
+        return [_numbers(v) for v in values]
+    return values.tolist() if is_tensor(values) else values
+
+
+def _several(key: Any) -> Any:
+    """A key that is a list as PyTorch reads it: as a tuple if it holds sequences, slices, None or tensors, else as one index."""
+    kinds = (list, tuple, slice, range, np.ndarray)
+    several = any(isinstance(k, kinds) or k is None or k is Ellipsis or is_tensor(k) for k in key)
+    return tuple(key) if several and len(key) < 32 else key
 
 
 def _select(x: Any, index: int, dim: int) -> Any:
@@ -110,13 +151,15 @@ def _select(x: Any, index: int, dim: int) -> Any:
 
 
 def getitem(x: Any, key: Any) -> Any:
-    """x[key]: a view for a basic key, a copy where tensors, masks or lists take part."""
+    """x[key]: a view for a basic key, a copy where tensors, arrays, masks or lists take part."""
+    if type(key) is list:
+        key = _several(key)
     if (
         x.ndim == 0
         and key not in ((), Ellipsis, None)
         and not isinstance(key, tuple)
         and not is_tensor(key)
-        and not isinstance(key, bool)
+        and not isinstance(key, bool | np.bool_)
     ):
         raise IndexError("invalid index of a 0-dim tensor; use tensor.item() to get a Python number")
     out, advanced = split_key(x, key)
@@ -131,6 +174,12 @@ def getitem(x: Any, key: Any) -> Any:
 
 def setitem(x: Any, key: Any, value: Any, write: Any, replace: Any) -> None:
     """x[key] = value; `write(target, value)` changes memory to what was computed from it, `replace(target, value)` to something else."""
+    if isinstance(key, np.ndarray):
+        key = indexing.constant_key(key)
+    elif type(key) is list:
+        key = _several(key)
+    if isinstance(value, np.ndarray | list | tuple):
+        value = indexing.constant_value(_numbers(value))
     if is_tensor(key) and key.dtype is dtypes.bool_ and key.shape == x.shape and (not is_tensor(value) or value.ndim == 0):
         return write(x, where(key, value, x))
     target, advanced = split_key(x, key)

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 from tracejit.core.shapes import normalise_dims
 from tracejit.ops import decompositions, linalg
-from tracejit.ops.creation import eye
+from tracejit.ops.creation import eye, full
 from tracejit.ops.decompositions import cholesky, det, inv
 from tracejit.ops.elementwise.mathematics import abs_, log, sign
 from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.linalg import transpose_matrix
+from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
 from tracejit.ops.public.linalg import combined
@@ -27,6 +28,14 @@ class SVD(NamedTuple):
     U: Any
     S: Any
     Vh: Any
+
+
+class LegacySVD(NamedTuple):
+    """What svd without linalg returns."""
+
+    U: Any
+    S: Any
+    V: Any
 
 
 class Eigh(NamedTuple):
@@ -80,13 +89,29 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
     return transpose_matrix(flipped)
 
 
-def svd(a: Any, full_matrices: bool = False) -> SVD:
-    """Thin singular value decomposition.  Raises NotImplementedError for full_matrices of a matrix that is not square."""
-    if full_matrices and a.shape[-1] != a.shape[-2]:
-        raise NotImplementedError(
-            f"linalg.svd(): full_matrices=True is supported for square matrices, got {list(a.shape)}; pass full_matrices=False"
-        )
-    return SVD(*decompositions.svd(a))
+def svd(a: Any, full_matrices: bool = True) -> SVD:
+    """Singular value decomposition: a = U[..., :k] @ diag(S) @ Vh[..., :k, :] with k = min(m, n); U and Vh are square for full_matrices.
+
+    The vectors beyond the first k are any that complete a basis, and constants to a gradient, as in PyTorch."""
+    u, s, vh = decompositions.svd(a)
+    if full_matrices and a.shape[-2] > a.shape[-1]:
+        u = cat(u, decompositions.orthogonal_complement(u), dim=a.ndim - 1)
+    elif full_matrices and a.shape[-2] < a.shape[-1]:
+        rows = transpose_matrix(decompositions.orthogonal_complement(transpose_matrix(vh)))
+        vh = cat(vh, rows, dim=a.ndim - 2)
+    return SVD(u, s, vh)
+
+
+@public("svd")
+def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> LegacySVD:
+    """PyTorch's older form of linalg.svd(): the third matrix is V, not its transpose; thin for `some`; zeros unless compute_uv."""
+    u, s, vh = svd(input, full_matrices=not some)
+    v = transpose_matrix(vh)
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        batch = tuple(input.shape[:-2])
+        u, v = (full(0, shape=(*batch, size, size), dtype=input.dtype) for size in (m, n))
+    return LegacySVD(u, s, v)
 
 
 def svdvals(a: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Generator:
     def state(self) -> Any:
         """The tensor int64[2] of seed and counter that draws read and write.  Made at the first use, outside any recording."""
         if self._state is None:
-            initial = ArrayConstant(np.array([DEFAULT_SEED, 0], np.int64))
+            initial = ArrayConstant(np.array([_wrapped(_entropy() if self is default_generator else DEFAULT_SEED), 0], np.int64))
             self._state = thread.base.bind(constant, (), {"array": initial})
         return self._state
 
@@ -60,8 +60,8 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Begin a stream at a seed made from the time; returns the seed."""
-        number = time.time_ns() & 0x7FFFFFFFFFFFFFFF
+        """Begin a stream at a seed of the system's entropy; returns the seed."""
+        number = _entropy()
         self._set(number, 0)
         return number
 
@@ -99,7 +99,13 @@ def _wrapped(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-DEFAULT_SEED = 0
+def _entropy() -> int:
+    """A seed from the entropy of the system."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+DEFAULT_SEED = 67280421310721
+"""Where a new generator begins, as in PyTorch; the default one begins at a place of the system's choice."""
 default_generator = Generator()
 
 
@@ -109,7 +115,7 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Begin the default stream at a seed made from the time; returns the seed."""
+    """Begin the default stream at a seed of the system's entropy; returns the seed."""
     return default_generator.seed()
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracejit.core.dtypes import int32
+from tracejit.core.dtypes import int32, int64
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim, product
 from tracejit.ops import reduce as primitives
@@ -120,11 +120,26 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return _at_positions(input, at, slice_(argsort(input, at), dim=at, start=k - 1, stop=k, step=1), keepdim)
 
 
+def _shared_among_equals(flat: Any, value: Any) -> Any:
+    """`value`, an element of a vector; its gradient is divided evenly among all elements that equal it, as PyTorch does."""
+    missing = rounding.isnan(value)
+    broken, equal = rounding.isnan(flat) & missing, comparison.eq(flat, value)
+    count = primitives.sum_(cast(broken, dtype=flat.dtype), dims=(0,), keepdim=False)
+    mean = primitives.sum_(comparison.where(broken, flat, 0.0), dims=(0,), keepdim=False) / comparison.where(missing, count, 1.0)
+    largest = primitives.amax(comparison.where(equal, flat, float("-inf")), dims=(0,), keepdim=False)  # all of them are equal
+    return comparison.where(missing, mean, largest)
+
+
 @public()
 def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median (the lower one of two), NaN where there is a NaN; with `dim`, (values, indices) along it."""
     if dim is None:
-        return median(reshape(input if input.is_contiguous() else input.clone(), shape=(product(input.shape),)), 0).values
+        flat = reshape(input if input.is_contiguous() else input.clone(), shape=(product(input.shape),))
+        if not input.dtype.is_floating_point:
+            return median(flat, 0).values
+        if not flat.shape[0]:
+            return full(float("nan"), shape=(), dtype=input.dtype)
+        return _shared_among_equals(flat, median(detach(flat), 0).values)
     at = normalise_dim("median", dim, input.ndim)
     if not input.ndim:
         return _at_positions(input, at, argsort(input), keepdim)
@@ -137,6 +152,23 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         broken = primitives.any_(rounding.isnan(input), dims=(at,), keepdim=True)
         indices = comparison.where(broken, primitives.argmax(detach(input), dim=at, keepdim=True), indices)
     return _at_positions(input, at, indices, keepdim)
+
+
+@public()
+def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The median (the lower one of two) of the elements that are not NaN; with `dim`, (values, indices) along it."""
+    if not input.dtype.is_floating_point:
+        return median(input, dim, keepdim)
+    if dim is None:
+        flat = reshape(input if input.is_contiguous() else input.clone(), shape=(product(input.shape),))
+        return _shared_among_equals(flat, nanmedian(detach(flat), 0).values) if flat.shape[0] else median(input)
+    at = normalise_dim("nanmedian", dim, input.ndim)
+    if not input.ndim:
+        return _at_positions(input, at, argsort(input), keepdim)
+    present = cast(rounding.isnan(input) == False, dtype=int64)  # noqa: E712  (elementwise)
+    count = primitives.sum_(present, dims=(at,), keepdim=True)
+    middle = comparison.maximum(count - 1, 0) // 2  # NaN comes last
+    return _at_positions(input, at, gather(argsort(input, at), middle, dim=at), keepdim)
 
 
 @public(method=False)
