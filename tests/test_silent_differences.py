@@ -315,6 +315,9 @@ def test_the_context_of_decimals_counts() -> None:
 def test_lambdas_in_one_line_are_told_apart() -> None:
     table = {"a": lambda n: 0.5, "b": lambda n: 0.25}
     replayed(same(lambda x: x * table["b"](0)))
+    kinds = {"a": lambda: 1, "b": lambda: 1.0, "c": lambda: True}
+    replayed(same(lambda x: (x, kinds["b"]())))
+    replayed(same(lambda x: (x, {"a": lambda: 0.0, "b": lambda: -0.0}["b"]())))
 
 
 def test_a_function_put_into_a_new_dictionary_is_the_same_function() -> None:

@@ -448,8 +448,8 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
     """What gives a result of the program eager's strides; None where it has them."""
     shape, strides = facts.shape, facts.strides
     order = memory_order(shape, strides)
+    steps = tuple([s * facts.dtype.itemsize for s in strides])
     if order is None:  # gaps, or elements that are one
-        steps = tuple([s * facts.dtype.itemsize for s in strides])
         first = sum(-(n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
         count = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
 
@@ -459,10 +459,11 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
             return out
 
         return spread
-    if order == tuple(range(len(order))):
-        return None
+    made = np.empty([shape[d] for d in order], facts.dtype.numpy)
     back = tuple([order.index(d) for d in range(len(order))])
-    return lambda array: array.transpose(back)
+    if made.transpose(back).strides != steps:  # where no element sees it
+        return lambda array: np.ndarray(shape, array.dtype, array, 0, steps)
+    return None if back == tuple(range(len(back))) else lambda array: array.transpose(back)
 
 
 def _goes_on(facts: TensorOutput) -> bool:

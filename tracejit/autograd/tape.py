@@ -208,12 +208,11 @@ FREED = (
 )
 
 
-def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int) -> RuntimeError:
-    """The error for a saved value whose contents changed.  expected: negative if all that is known is that it was an earlier version."""
-    earlier = "an earlier version" if expected < 0 else f"version {expected}"
+def changed_in_place(name: str, shape: Any) -> RuntimeError:
+    """The error for a saved value whose contents changed.  It says what is known of a node whether eager mode made it or a program."""
     return RuntimeError(
-        f"backward(): one of the variables needed for gradient computation has been modified by an inplace operation: {what} of {name}, "
-        f"of shape {list(shape)}, is at version {actual}; expected {earlier}. "
+        "backward(): one of the variables needed for gradient computation has been modified by an inplace operation: an operand or the "
+        f"result of {name}, whose result has shape {list(shape)}, was saved and has been changed since; expected the contents that it had. "
         "Clone it before changing it, or compute the change out of place"
     )
 
@@ -295,10 +294,10 @@ class OpNode(Node):
         for tensor, version in self.saved:
             storage = tensor._storage
             if storage is not None and storage.version != version and self._holds(tensor._array):
-                raise changed_in_place(self.op.name, "an operand", tensor._array.shape, storage.version, version)
+                raise changed_in_place(self.op.name, self.out_meta[0])
         for storage, version in self.storages:
             if storage.version != version:
-                raise changed_in_place(self.op.name, "the result", self.out_meta[0], storage.version, version)
+                raise changed_in_place(self.op.name, self.out_meta[0])
 
     def _holds(self, array: Any) -> bool:
         """Whether this is an array that was saved, and not one that was put in its place (`x.data = ...`) since."""
