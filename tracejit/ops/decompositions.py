@@ -17,13 +17,14 @@ from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, eye
 from tracejit.ops.declare import custom
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import cat, pad
 from tracejit.ops.movement.views import reshape, slice_
-from tracejit.ops.reduce import sum_, sum_to
+from tracejit.ops.reduce import sum_
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = ["LinAlgError", "cholesky", "cofactor", "det", "eigh", "inv", "qr", "solve", "solve_triangular", "svd"]
