@@ -315,6 +315,9 @@ def test_the_context_of_decimals_counts() -> None:
 def test_lambdas_in_one_line_are_told_apart() -> None:
     table = {"a": lambda n: 0.5, "b": lambda n: 0.25}
     replayed(same(lambda x: x * table["b"](0)))
+    kinds = {"a": lambda: 1, "b": lambda: 1.0, "c": lambda: True}
+    replayed(same(lambda x: (x, kinds["b"]())))
+    replayed(same(lambda x: (x, {"a": lambda: 0.0, "b": lambda: -0.0}["b"]())))
 
 
 def test_a_function_put_into_a_new_dictionary_is_the_same_function() -> None:
@@ -335,8 +338,13 @@ def test_elements_of_a_deque_are_followed() -> None:
     o = Object()
     queue = collections.deque([o])
     same(lambda x: x * sum([q.k for q in queue]), lambda: setattr(o, "k", 5.0))
-    numbers = collections.deque([2.0])
-    same(lambda x: x * numbers[0], lambda: numbers.appendleft(7.0))
+    for kind in (collections.deque, Queue):
+        numbers = kind([2.0])
+        same(lambda x, n=numbers: x * n[0], lambda n=numbers: n.appendleft(7.0))
+
+
+class Queue(collections.deque[float]):
+    pass
 
 
 def test_the_stride_of_a_dimension_of_one_is_that_of_this_call() -> None:

@@ -30,10 +30,9 @@ from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
 from tracejit.eager_tape import EagerTape
-from tracejit.ir.builder import producers
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ops.movement.views import detach
-from tracejit.passes.backward import active_values
+from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
 from tracejit.runtime.program import Fragment, Program, build
@@ -141,17 +140,13 @@ class Executable:
     def _depend(self, linked: Sequence[int]) -> bool:
         """Whether the gradient of one of these outputs of the recording passes through another."""
         graph = self._prepare(linked)
-        values = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int]
-        return any(w != v and w in active_values(graph, [v]) for v in values for w in values)
+        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], places(graph)
+        return any(w != v and w in active_values(graph, [shared.get(v, v)]) for v in values for w in values)
 
     def _leaf(self, split: Partition, i: int) -> int | None:
         """The value that output `i` was when it became a leaf that requires grad, if it is one of the program's own."""
-        makers = producers(split.graph)
-        value = split.graph.outputs[i] if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
-        while type(value) is int and value not in split.leaves:
-            node = makers.get(value)  # contents that were replaced under no_grad
-            value = node.operands[0] if node is not None and node.op.name == "replace_data" else None
-        return value if type(value) is int else None
+        place = split.place(i) if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
+        return place if place in split.leaves else None
 
     def _in_memory_order(self, graph: Graph) -> Graph:
         """Outputs whose dimensions lie in another order in eager's memory are stored in that order; `body` turns them back."""
@@ -332,6 +327,10 @@ class Executable:
         assert self.partition is not None
         return self.partition.computed_from(i)
 
+    def made_at(self, i: int) -> int:
+        assert self.partition is not None
+        return self.partition.made_at(i)
+
     def can_go_on(self, freed: frozenset[int]) -> bool:
         assert self.partition is not None
         return self.partition.can_go_on(freed)
@@ -449,8 +448,8 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
     """What gives a result of the program eager's strides; None where it has them."""
     shape, strides = facts.shape, facts.strides
     order = memory_order(shape, strides)
+    steps = tuple([s * facts.dtype.itemsize for s in strides])
     if order is None:  # gaps, or elements that are one
-        steps = tuple([s * facts.dtype.itemsize for s in strides])
         first = sum(-(n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
         count = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
 
@@ -460,10 +459,11 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
             return out
 
         return spread
-    if order == tuple(range(len(order))):
-        return None
+    made = np.empty([shape[d] for d in order], facts.dtype.numpy)
     back = tuple([order.index(d) for d in range(len(order))])
-    return lambda array: array.transpose(back)
+    if made.transpose(back).strides != steps:  # where no element sees it
+        return lambda array: np.ndarray(shape, array.dtype, array, 0, steps)
+    return None if back == tuple(range(len(back))) else lambda array: array.transpose(back)
 
 
 def _goes_on(facts: TensorOutput) -> bool:

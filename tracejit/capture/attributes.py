@@ -39,7 +39,6 @@ __all__ = ["AttributeHandlers"]
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
 _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
 """What is found in a class and compared by its identity: whatever else it may hold is read when it is used."""
-_STRIDES = frozenset({"stride", "data_ptr"})
 _SHARED: tuple[type, ...] = (type, types.ModuleType)
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _class_dict = type.__dict__["__dict__"].__get__
@@ -268,7 +267,7 @@ class AttributeHandlers(EffectHandlers):
         found, _ = self.lookup(type(tensor), name)
         if found is ABSENT:
             return self.instance_attribute(tensor, name)
-        self.inspect(tensor, strides=name in _STRIDES)
+        self.inspect(tensor)
         if type(found) is types.FunctionType:
             return self.made(types.MethodType(found, tensor))
         if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):

@@ -70,6 +70,7 @@ _FUTURE: Final[int] = functools.reduce(operator.or_, (getattr(__future__, n).com
 _IMPORT: Final = re.compile(r"^(?:from\s+\S+\s+import|import)\s+(\([^)]*\)|[^#\n]*)", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
 _imports: dict[str, tuple[list[str], str]] = {}
+_STARRED: Final = 0x4 | 0x8  # *args, **kwargs
 _REMEMBERED: Final = 32  # files
 _ENDS: Final = 8  # lines at which a definition is tried to end, before the whole file is parsed
 
@@ -124,12 +125,12 @@ def _real_positions(code: CodeType) -> Iterator[tuple[int, int, int, int]]:
             yield line, column, end_line, end_column
 
 
-def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], tuple[int, int]]:
-    """A key that two compilations of the same definition share."""
+def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], str]:
+    """A key that two compilations of the same definition share, and equal definitions on its line at most."""
     positions = sorted(_real_positions(code))
-    start = positions[0][:2] if positions else (0, 0)
-    end = max(((p[2], p[3]) for p in positions), default=(0, 0))
-    return code.co_name, code.co_firstlineno, start, end
+    if not positions:  # CPython 3.12 has none for `lambda: constant`
+        return code.co_name, code.co_firstlineno, (0, 0), repr((code.co_varnames, code.co_consts))
+    return code.co_name, code.co_firstlineno, positions[0][:2], repr(max((p[2], p[3]) for p in positions))
 
 
 def _size(node: FunctionNode) -> tuple[int, int]:
@@ -151,11 +152,12 @@ def _is_constant(code: CodeType, node: FunctionNode) -> bool:
     if not isinstance(node, ast.Lambda):
         return True
     alone = compile(ast.Expression(node), "", "eval")
-    return any(
-        (other.co_code, other.co_consts, other.co_varnames, other.co_flags)
-        == (code.co_code, code.co_consts, code.co_varnames, code.co_flags)
-        for other in nested_codes(alone)
-    )
+    return any(_meaning_of_constant(other) == _meaning_of_constant(code) for other in nested_codes(alone))
+
+
+def _meaning_of_constant(code: CodeType) -> tuple[Any, ...]:
+    arguments = code.co_varnames, code.co_argcount, code.co_kwonlyargcount, code.co_flags & _STARRED
+    return code.co_code, repr(code.co_consts), *arguments  # 1 is equal to 1.0
 
 
 def _last_line(code: CodeType) -> int:

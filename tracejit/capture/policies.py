@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import DType
+from tracejit.core.interrupts import is_foreign
 
 __all__ = [
     "BINARY",
@@ -242,7 +243,9 @@ def instance_dictionary(value: object) -> dict[str, Any] | None:
     """`value.__dict__` past any `__getattribute__`; None where there is none."""
     try:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except AttributeError as error:
+        if is_foreign(error):
+            raise
         return None
     return found if type(found) is dict else None
 
@@ -256,7 +259,9 @@ def is_empty(slot: Any, owner: object) -> bool:
     """Whether a slot, a descriptor of C code, has no value for `owner`."""
     try:
         slot.__get__(owner)
-    except AttributeError:
+    except AttributeError as error:
+        if is_foreign(error):
+            raise
         return True
     return False
 

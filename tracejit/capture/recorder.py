@@ -94,10 +94,9 @@ class Said:
 class TensorSource:
     """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
 
-    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `strides_read`: even at the strides of dimensions
-    of one element, which no computation depends on; `argument`: it is an argument of the call."""
+    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call."""
 
-    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "requires_grad", "strides_read", "tensor", "used", "variable")
+    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "requires_grad", "tensor", "used", "variable")
 
     def __init__(self, tensor: Tensor, variable: str, argument: bool) -> None:
         self.tensor = tensor
@@ -105,7 +104,6 @@ class TensorSource:
         self.argument = argument
         self.used = False
         self.inspected = False
-        self.strides_read = False
         self.is_view = tensor._base is not None
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
@@ -328,12 +326,11 @@ class Recorder(Origins):
             self.miss_if(f"type({variable}) is not {cls} or {self._differs(variable, value)}")
 
     # -- tensors
-    def inspect(self, tensor: Any, *, strides: bool = False) -> None:
-        """Python may have looked at the metadata of `tensor`; strides: at all its strides."""
+    def inspect(self, tensor: Any) -> None:
+        """Python may have looked at the metadata of `tensor`."""
         source = self.tensors.get(id(tensor))
         if source is not None:
             source.inspected = True
-            source.strides_read = source.strides_read or strides
 
     def inspect_all(self, values: Iterable[Any]) -> None:
         """The same for every tensor in nested local containers."""

@@ -22,7 +22,7 @@ from tracejit.core.dtypes import ALL, FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
-from tracejit.core.promotion import promote
+from tracejit.core.promotion import promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.tensor import Tensor
 
@@ -150,7 +150,7 @@ class RecordingInterpreter(Interpreter):
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         operands = tuple(map(settled, operands))
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
-            operands = promote(op, operands)
+            operands = promote(op, with_tensor(op, operands))
         if op.kind is Kind.RANDOM:
             recorder.stop("random_operation", f"{op.name}()")
         if _STATIC_SCALARS in op.traits:
