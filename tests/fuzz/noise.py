@@ -84,9 +84,10 @@ def _is_elementary(op: Op) -> bool:
 class _Noise:
     """Roundings drawn by a seed."""
 
-    def __init__(self, seed: int, scale: float) -> None:
+    def __init__(self, seed: int, scale: float, everything: bool) -> None:
         self.generator = np.random.default_rng(seed)
         self.scale = scale
+        self.everything = everything
         self.added_up: set[tuple[int, int]] = set()  # places of a backward pass that receive more than one gradient
 
     def moved(self, result: Any, bound: Any, signs: bool = False) -> Any:
@@ -128,12 +129,13 @@ class _Noise:
         return noisy
 
     def differentiated(self, backward: Any) -> Any:
-        """The gradients of a node, with noise where they are added to others: a compiled program is one node, and adds up its own first."""
+        """The gradients of a node, with noise where they are added to others: a compiled program is one node, and adds up its own first.
+        With noise in everything they all get it: rules compute on bare arrays with Python's operators, which are no primitives."""
 
         def noisy(node: Any, *arguments: Any) -> Any:
             gradients = list(backward(node, *arguments))
             for i, (edge, g) in enumerate(zip(node.edges, gradients, strict=False)):
-                if edge is None or g is None or (id(edge[0]), edge[1]) not in self.added_up:
+                if edge is None or g is None or not (self.everything or (id(edge[0]), edge[1]) in self.added_up):
                     continue
                 if isinstance(g, Tensor):
                     g._array = self.moved(g._array, ADDED * np.abs(g._array))
@@ -147,7 +149,7 @@ class _Noise:
 @contextmanager
 def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> Iterator[None]:
     """Eager with roundings drawn by a seed.  scale: how much larger than allowed; everything: in correctly rounded primitives, too."""
-    noise = _Noise(seed, scale)
+    noise = _Noise(seed, scale, everything)
     with ExitStack() as changes:
 
         def change(owner: Any, name: str, value: Any) -> None:
@@ -157,6 +159,7 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
         for name, bound in inexact(everything).items():
             op = REGISTRY[name]
             change(op, "evaluate", noise.evaluated(op, op.evaluate, bound))
+            change(op, "ufunc", None)  # which eager would call instead
         change(engine._Pass, "run", noise.counted(engine._Pass.run))
         for kind in (tape.OpNode, views.ViewWriteNode):
             change(kind, "backward", noise.differentiated(kind.backward))

@@ -202,12 +202,25 @@ def accumulate(leaf: Any, g: Any, create_graph: bool, handed: dict[int, Any]) ->
 
 
 def _owned(g: Any, handed: dict[int, Any]) -> np.ndarray[Any, Any]:
-    """`g` as an array that nobody else holds."""
+    """`g` as a row-major array that nobody else holds."""
     array = np.asarray(g)
-    if array.base is not None or id(array) in handed or not array.flags.c_contiguous:
+    if array.base is not None or id(array) in handed or not _is_row_major(array):
         array = np.array(array, order="C")
     handed[id(array)] = array
     return array
+
+
+def _is_row_major(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array has the strides of a new one, those that no element sees as well."""
+    if not array.flags.c_contiguous:
+        return False
+    if 1 in array.shape or 0 in array.shape:
+        step = array.itemsize
+        for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+            if stride != step:
+                return False
+            step *= size or 1
+    return True
 
 
 def grad(
@@ -255,6 +268,8 @@ def grad(
             results.append(None)
         elif isinstance(g, np.ndarray | np.generic):
             results.append(_WRAP[0](_owned(g, sink.handed)))
-        else:
+        elif create_graph:
             results.append(g)
+        else:  # while a recording is active
+            results.append(g.detach().clone())
     return tuple(results)

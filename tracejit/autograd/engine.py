@@ -226,8 +226,10 @@ class _Pass:
     def run_hooks(self, node: Node, slots: list[Any]) -> None:
         """Call the hooks of the outputs of `node` that have received something."""
         assert node.hooks is not None
-        called = []
-        for index, hooks in list(node.hooks.items()):
+        called, places = [], list(node.hooks.items())
+        if len(places) > 1 and isinstance(node, SelectiveNode) and not node.expanded:
+            places = [(index, node.hooks[index]) for index in node.latest_first(node.hooks)]
+        for index, hooks in places:
             if hooks and slots[index] is not None and (id(node), index) not in self.hooked:
                 slots[index] = self.hooked_value(hooks, slots[index])
                 called.append(index)

@@ -71,13 +71,14 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
     return (tensor, 0) if node is None else node.place(tensor._index)
 
 
-def move_retained(tensor: Any, node: Node) -> None:
-    """`tensor` is about to be output 0 of `node`, since it was changed in place: what keeps its gradient goes with it."""
+def move_retained(tensor: Any, node: Node, index: int = 0) -> None:
+    """`tensor` is about to be output `index` of `node`, which is new, since its contents were changed in place: what keeps its gradient
+    goes with it."""
     if tensor._node is not None:
-        before, index = edge_of(tensor)
-        keep = (before.hooks or {}).get(index, {}).pop(RETAIN, None)
+        before, position = edge_of(tensor)
+        keep = (before.hooks or {}).get(position, {}).pop(RETAIN, None)
         if keep is not None:
-            node.hooks = {0: {RETAIN: keep}}
+            node.hooks = {index: {RETAIN: keep}}
 
 
 class Node:
@@ -146,6 +147,10 @@ class SelectiveNode(Node):
         """Whether it hands on what it receives."""
         raise NotImplementedError(type(self).__name__)
 
+    def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:
+        """These outputs in the order in which a pass comes to the steps that made them."""
+        raise NotImplementedError(type(self).__name__)
+
     def is_exact(self, cotangents: Sequence[Any], watched: Sequence[int], wanted: tuple[bool, ...] | None) -> bool:
         """Whether `backward_to` does what the steps would, when someone sees what arrives at the outputs `watched`."""
         raise NotImplementedError(type(self).__name__)
@@ -203,12 +208,11 @@ FREED = (
 )
 
 
-def changed_in_place(name: str, what: str, shape: Any, actual: int, expected: int) -> RuntimeError:
-    """The error for a saved value whose contents changed.  expected: negative if all that is known is that it was an earlier version."""
-    earlier = "an earlier version" if expected < 0 else f"version {expected}"
+def changed_in_place(name: str, shape: Any) -> RuntimeError:
+    """The error for a saved value whose contents changed.  It says what is known of a node whether eager mode made it or a program."""
     return RuntimeError(
-        f"backward(): one of the variables needed for gradient computation has been modified by an inplace operation: {what} of {name}, "
-        f"of shape {list(shape)}, is at version {actual}; expected {earlier}. "
+        "backward(): one of the variables needed for gradient computation has been modified by an inplace operation: an operand or the "
+        f"result of {name}, whose result has shape {list(shape)}, was saved and has been changed since; expected the contents that it had. "
         "Clone it before changing it, or compute the change out of place"
     )
 
@@ -290,10 +294,10 @@ class OpNode(Node):
         for tensor, version in self.saved:
             storage = tensor._storage
             if storage is not None and storage.version != version and self._holds(tensor._array):
-                raise changed_in_place(self.op.name, "an operand", tensor._array.shape, storage.version, version)
+                raise changed_in_place(self.op.name, self.out_meta[0])
         for storage, version in self.storages:
             if storage.version != version:
-                raise changed_in_place(self.op.name, "the result", self.out_meta[0], storage.version, version)
+                raise changed_in_place(self.op.name, self.out_meta[0])
 
     def _holds(self, array: Any) -> bool:
         """Whether this is an array that was saved, and not one that was put in its place (`x.data = ...`) since."""

@@ -68,8 +68,11 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     _check_storages(recorder, interpreter, views, inputs, goes_on)
     if goes_on:
         for fact in written:
+            tensor = interpreter.inputs[inputs[fact.index]]
             if fact.requires_grad and fact.is_leaf:  # its gradient would have to flow to the written version, which is no input
-                recorder.stop("differentiable_write", f"a leaf of shape {list(interpreter.inputs[inputs[fact.index]].shape)}")
+                recorder.stop("differentiable_write", f"a leaf of shape {list(tensor.shape)}")
+            elif fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
+                recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}")
     if recorder.stopped:
         return Recording(recorder.reason)
     guards = _guard_lines(recorder, interpreter.backward_ran)
@@ -106,6 +109,7 @@ def _is_passing(name: str, value: Any, recorder: CallHandlers) -> bool:
     """Whether a constant is an object that an entry must not keep alive: one that leads to others, and is no definition."""
     return (
         gc.is_tracked(value)
+        and not (type(value) is frozenset and not any(map(gc.is_tracked, value)))
         and type(value).__weakrefoffset__ != 0
         and name not in recorder.compiled
         and not is_a(value, (*IDENTITY_TYPES, FunctionType, MethodType))
@@ -169,7 +173,6 @@ def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[str
     if not source.used:  # the program checks its own inputs
         conditions.append(f"{x}._array.shape != {array.shape}")
         conditions.append(f"{x}._array.dtype is not {recorder.constant(array.dtype)}")
-    if not source.used or source.strides_read:
         conditions.append(f"{x}._array.strides != {array.strides}")
     return conditions
 
@@ -293,14 +296,16 @@ class _Views:
 def _outputs(
     interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]
 ) -> tuple[TensorOutput, ...]:
-    """Facts of the output tensors, and of roots that several of them are views of: those come last, for `call` alone."""
+    """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
+    as its root does once it is written to: those come last, for `call` alone."""
     values = [interpreter.values[id(t)] for t in tensors]
     roots = [views.root(value) for value in values]
     positions = {root: i for i, (root, chain) in enumerate(roots) if not chain}
     hidden: list[int] = []
-    for root, chain in roots:
+    for tensor, (root, chain) in zip(tensors, roots, strict=True):
         shared = sum(other == root for other, _ in roots) > 1
-        if chain and shared and root not in positions and root not in inputs:
+        follows = not tensor.requires_grad and root in interpreter.requires_grad and all(n.op.name != "detach" for n in chain)
+        if chain and (shared or follows) and root not in positions and root not in inputs:
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
     made = []

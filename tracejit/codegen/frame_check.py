@@ -55,7 +55,7 @@ def metadata_words(arrays: Sequence[ArraySpec], numbers: Sequence[int]) -> list[
         words += [number, id(a.dtype.numpy), _ALIGNED | (_WRITEABLE if a.written else 0), len(a.shape)]
         empty = 0 in a.shape
         for size, stride in zip(a.shape, a.strides, strict=True):
-            words += [size, stride, 0 if empty or size == 1 else -1]
+            words += [size, stride, 0 if (empty or size == 1) and not a.exact else -1]
     return words
 
 

@@ -129,6 +129,7 @@ class _Lowering:
         written: Collection[int],
     ) -> None:
         self.graph = graph
+        self.layouts = layouts
         self.codes = codes
         self.written_later = written
         self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs}, len(slab_outputs))
@@ -297,7 +298,7 @@ class _Lowering:
         self._order()
         self._gather()
         written = {*self.written_later, *(t for t, v in values.writes if t != v)}
-        specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written) for v in tensors]
+        specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written, v in self.layouts) for v in tensors]
         for v, k in tensors.items():
             self.homes[v] = Address(array_slot(k))
         if self.slab_inputs:

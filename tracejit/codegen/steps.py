@@ -39,18 +39,20 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Metadata that array number i of the tuple must have.  `strides` in bytes; those of dimensions of size 1 (and all of an
-    empty array) are not compared.  `written`: the array must be writeable."""
+    """Metadata that array number i of the tuple must have.  `strides` in bytes.  `written`: the array must be writeable.  `exact`: also the
+    strides of dimensions of size 1, and all of an empty array, are compared: no element sees them, but those of eager's results follow
+    from those of the tensors that were recorded."""
 
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     written: bool = False
+    exact: bool = False
 
     @classmethod
-    def of(cls, aval: Aval, strides: Sequence[int], written: bool) -> ArraySpec:
+    def of(cls, aval: Aval, strides: Sequence[int], written: bool, exact: bool = False) -> ArraySpec:
         """That of a value.  strides: in elements."""
-        return cls(aval.dtype, aval.shape, tuple([s * aval.dtype.itemsize for s in strides]), written)
+        return cls(aval.dtype, aval.shape, tuple([s * aval.dtype.itemsize for s in strides]), written, exact)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Op, Promotion
 
-__all__ = ["common_dtype", "promote"]
+__all__ = ["common_dtype", "promote", "with_tensor"]
 
 _SCALARS = (bool, int, float)
 
@@ -57,3 +57,12 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return operands[:first] + tuple(
         x if x is None or isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part
     )
+
+
+def with_tensor(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of an operation that promotes, the first number as a tensor where all are numbers: its dtype is the one that PyTorch gives
+    a tensor of it, and not the one in which NumPy computes."""
+    if op.promotion is Promotion.NONE or not all(x is None or isinstance(x, _SCALARS) for x in operands):
+        return operands
+    dtype = dtypes.bool_ if "condition first" in op.traits else common_dtype(operands, op.promotion)
+    return (REGISTRY["full"](operands[0], shape=(), dtype=dtype), *operands[1:])

@@ -40,7 +40,9 @@ class InterpretedProgram:
         tensors = {v: aval for v in graph.inputs if isinstance(aval := graph.avals[v], Aval) and v not in slab_inputs}
         written = {t for t, v in graph.writes if t != v}
         self.tensors = tuple(tensors)
-        self.specs = [ArraySpec.of(aval, layouts.get(v, contiguous(aval.shape)), v in written) for v, aval in tensors.items()]
+        self.specs = [
+            ArraySpec.of(aval, layouts.get(v, contiguous(aval.shape)), v in written, v in layouts) for v, aval in tensors.items()
+        ]
         self.disjoint = range(len(tensors)) if written else ()
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
 

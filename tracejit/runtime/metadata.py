@@ -30,6 +30,8 @@ def _matches(array: np.ndarray[Any, Any], spec: ArraySpec) -> bool:
         return False
     if not array.flags.aligned or (spec.written and not array.flags.writeable):
         return False
+    if spec.exact:
+        return array.strides == spec.strides
     return array.size == 0 or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, spec.strides, strict=True))
 
 

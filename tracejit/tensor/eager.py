@@ -20,7 +20,7 @@ from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Op, Promotion
-from tracejit.core.promotion import promote
+from tracejit.core.promotion import promote, with_tensor
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
@@ -151,7 +151,7 @@ class EagerInterpreter(Interpreter):
             else:
                 return self.bind(op, _with_plain_numbers(op, operands), attributes)
         if op.promotion is not Promotion.NONE and not _settled(op, arrays):
-            promoted = promote(op, operands)
+            promoted = promote(op, with_tensor(op, operands))
             if promoted is not operands:
                 operands = promoted
                 arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
