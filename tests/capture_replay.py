@@ -17,7 +17,13 @@ from tracejit.ir.graph import Literal
 
 
 class Exit:
-    """A guard node failed."""
+    """A guard node failed, or an operation raised."""
+
+
+def put_back(contents):
+    """What inputs held before the call."""
+    for tensor, array in contents:
+        tensor._array[...] = array
 
 
 def caller(recording):
@@ -39,16 +45,21 @@ def caller(recording):
                 operands = [values[x] if type(x) is int else x.value if isinstance(x, Literal) else x for x in node.operands]
                 if node.op.kind is Kind.GUARD:
                     if Literal(operands[0].item()) != node.attrs["expected"]:
-                        for tensor, contents in before:
-                            tensor._array[...] = contents
+                        put_back(before)
                         return Exit()
                     continue
                 state.grad_enabled = any(v in graph.requires_grad for v in node.outputs)
                 if node.op.kind is Kind.WRITE and operands[0].is_leaf:  # a leaf is written to under no_grad only
                     state.grad_enabled = node.operands[1] in graph.requires_grad
-                results = bind(node.op, tuple(operands), node.attrs)
+                try:
+                    results = bind(node.op, tuple(operands), node.attrs)
+                except (ArithmeticError, LookupError, RuntimeError, ValueError):  # by the data: metadata are the recorded ones
+                    put_back(before)
+                    return Exit()
                 for value, result in zip(node.outputs, results if node.op.multiple else (results,), strict=True):
                     values[value] = result
+                    if value in graph.requires_grad and not result.requires_grad:  # a leaf of the program's own
+                        result.requires_grad_()
         finally:
             state.grad_enabled = mode
         outputs = []

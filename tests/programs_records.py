@@ -141,7 +141,7 @@ def frozen_dataclass_is_not_changed():
     return fn, [lambda f: f(x(1), 2.0), lambda f: f(x(1), 3.0)], None
 
 
-@program(reason="object_identity")
+@program()
 def dataclass_as_a_dictionary():
     @dataclasses.dataclass
     class C:

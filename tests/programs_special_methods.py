@@ -704,7 +704,7 @@ def numbers_registered_as_numbers():
     return fn, [lambda f: f(x(1), 2), lambda f: f(x(1), 2.0), lambda f: f(x(1), Half()), lambda f: f(x(1), True)], None
 
 
-@program(reason="descriptor")
+@program(reason="frame_access")
 def attributes_that_a_protocol_asks_for():
     @typing.runtime_checkable
     class HasScale(typing.Protocol):

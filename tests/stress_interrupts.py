@@ -38,7 +38,22 @@ from tracejit.core.locks import Ticket
 
 
 class Stop(Exception):
-    """What the program's own signal handler raises."""
+    """What the program's own signal handler raises: this, or an error that is also of a class that the library catches itself."""
+
+
+ALSO = (
+    RuntimeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    TypeError,
+    ArithmeticError,
+    OSError,
+    np.linalg.LinAlgError,
+)
+STOPS = [Stop, *[type(f"{cls.__name__}AndStop", (Stop, cls), {}) for cls in ALSO]]
+raised = [Stop]
 
 
 class Sent(BaseException):
@@ -287,7 +302,7 @@ def works(tally: Tally, where: str, seconds: float, compiled: Any, eager: Any, c
 
 
 def one_round(tally: Tally, dice: random.Random, kind: str, longest: float) -> None:
-    maker = dice.choice(MAKERS)
+    maker, raised[:] = dice.choice(MAKERS), [dice.choice(STOPS)]
     compiled, eager, call = maker(dice)
     where = f"{maker.__name__}, {kind}"
     for _ in range(dice.choice((0, 0, 1, 2, 5))):  # cold and hot entries, and functions that nobody has recorded
@@ -315,7 +330,7 @@ def one_round(tally: Tally, dice: random.Random, kind: str, longest: float) -> N
         met = type(error).__name__
     tally.met[f"{where}: {met or 'nothing'}"] += 1
     if not met:
-        tally.problems.append(f"{where}: the exception was lost")
+        tally.problems.append(f"{where}: the exception was lost: {raised[0].__name__}")
     settled(tally, where)
     agree(tally, f"{where}, the same function", compiled, eager, call, 3)
     agree(tally, f"{where}, a fresh function", *dice.choice(MAKERS)(dice), 3)
@@ -323,7 +338,7 @@ def one_round(tally: Tally, dice: random.Random, kind: str, longest: float) -> N
 
 
 def stop(number: int, frame: Any) -> None:
-    raise Stop
+    raise raised[0]("in the middle")
 
 
 def run(rounds: int, seed: int, kinds: list[str], longest: float = 0.06) -> Tally:

@@ -226,6 +226,19 @@ def test_retain_grad_keeps_the_gradient_of_an_intermediate() -> None:
     assert y.grad.tolist() == [4, 8]
 
 
+@pytest.mark.parametrize("changed", ["the base", "the base under no_grad", "the view", "the view under no_grad"])
+def test_a_view_retains_its_gradient_after_its_memory_was_written_to(changed: str) -> None:
+    x = T.ones(2, 2, requires_grad=True)
+    base = x * 1.0
+    view = base.t()
+    view.retain_grad()
+    with T.set_grad_enabled("no_grad" not in changed):
+        (base if "base" in changed else view).mul_(2.0)
+    (view * 3.0).sum().backward()
+    assert view.grad is not None
+    assert view.grad.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+
+
 def test_grad_returns_gradients_without_touching_leaves() -> None:
     x, unused = leaf(1, 2), leaf(5)
     y = (x * x).sum()

@@ -131,6 +131,34 @@ def test_a_hook_on_a_result_changes_what_flows_on_inside() -> None:
     assert same(function, steps, leaf(1.0, 2.0))[0][0] == [40.0, 320.0]
 
 
+def test_hooks_of_several_results_run_in_the_order_of_the_steps_that_made_them() -> None:
+    """The latest one first, whatever the order of the results; so one that raises finds done what comes before it."""
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        a = x * 2.0
+        b = x.sin()
+        c = x.exp()
+        return b, c, a
+
+    def steps(call: Function) -> Any:
+        x, seen = leaf(1.0, 2.0), []
+        results = call(x)
+        for name, result in zip("bca", results, strict=True):
+            result.register_hook(lambda g, name=name: seen.append(name))
+            result.retain_grad()
+        sum(r.sum() for r in results).backward(retain_graph=True)
+
+        def refuse(g: T.Tensor) -> None:
+            raise KeyError("b")
+
+        results[0].register_hook(refuse)
+        with pytest.raises(KeyError):
+            sum(r.sum() for r in results).backward()
+        return seen, [r.grad for r in results], x.grad
+
+    assert same(function, steps, leaf(1.0, 2.0))[0][0] == ["c", "b", "a", "c", "b"]
+
+
 def test_a_result_that_is_a_view_of_another_value_has_its_place_among_the_nodes_inside() -> None:
     def of_an_input(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
         v = x.reshape(2, 2).t()
@@ -154,6 +182,53 @@ def test_a_result_that_is_a_view_of_another_value_has_its_place_among_the_nodes_
 
     for function in (of_an_input, of_a_result, of_a_view):
         same(function, steps, leaf(1.0, 2.0, 3.0, 4.0))
+
+
+def test_a_result_whose_contents_were_replaced_under_no_grad_has_the_place_that_it_had_before() -> None:
+    """So what was computed from the earlier contents adds to its gradient."""
+
+    def as_a_whole(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h * x.detach()).sum()
+        with T.no_grad():
+            h.mul_(0.5)
+        return h, total
+
+    def twice_and_in_part(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h * 3.0).sum()
+        with T.no_grad():
+            h.mul_(0.5)
+            h[0] = 7.0
+        return h, total
+
+    def between_uses(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h * 3.0).sum()
+        with T.no_grad():
+            h.zero_()
+        return h, total + (h * 5.0).sum()
+
+    def through_data(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = x * 2.0
+        total = (h + 1.0).sum()
+        h.data.add_(1.0)
+        return h, total
+
+    def steps(call: Function) -> Any:
+        x = leaf(1.0, 2.0)
+        h, total = call(x)
+        seen: list[Any] = []
+        h.register_hook(lambda g: (seen.append(g.tolist()), g * 10)[1])
+        h.retain_grad()
+        first = T.autograd.grad(total, (x, h), retain_graph=True)
+        second = T.autograd.grad(total * h.sum(), (h, x), retain_graph=True, create_graph=True)
+        (h.sum() + total).backward(retain_graph=True)
+        T.autograd.backward(total, inputs=[h])
+        return seen, first, second, h, h.grad, x.grad
+
+    for function in (as_a_whole, twice_and_in_part, between_uses, through_data):
+        same(function, steps, leaf(1.0, 2.0))
 
 
 def test_leaves_that_are_made_inside_get_their_gradients() -> None:

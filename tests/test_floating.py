@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import decimal
+import subprocess
+import sys
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,8 +15,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tracejit.core import floating
-from tracejit.core.floating import QUIET, quiet_runner, quietly, read_errors, write_errors
+from tracejit.core.floating import quiet_runner, quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 
 
@@ -57,13 +59,18 @@ def test_an_exception_inside_puts_the_error_state_back() -> None:
     assert np.geterr() == before
 
 
-def test_the_slower_way_to_read_and_write_the_state_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, write, quiet = floating._by_functions()
-    before = read()
-    write(quiet)
-    assert overflow()[0] == np.inf
-    write(before)
-    assert np.geterr() == before == dict.fromkeys(before, "raise")
+def test_a_function_of_the_programs_inside_finds_the_programs_error_state() -> None:
+    errors = read_errors()
+
+    def program() -> dict[str, str]:
+        found = dict(np.geterr())
+        np.seterr(all="ignore")  # is over with the function
+        return found
+
+    def silent() -> tuple[dict[str, str], float]:
+        return with_errors(errors, program), float(overflow()[0])
+
+    assert quietly(silent) == (np.geterr(), np.inf) and read_errors() is errors
 
 
 def test_every_kind_of_evaluation_and_pass_is_silent() -> None:
@@ -124,9 +131,62 @@ def test_context_variables_inside_evaluation_are_the_programs() -> None:
         assert quietly(evaluate) == "program0.333" and name.get() == "changed inside"
 
 
+def test_context_variables_that_a_hook_or_a_failing_evaluation_sets_are_set() -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="none")
+
+    def fail() -> None:
+        assert name.get() == "program"
+        name.set("changed and failed")
+        raise LookupError
+
+    def hook(g: T.Tensor) -> None:
+        seen.append(name.get())
+        name.set("changed by a hook")
+
+    seen: list[str] = []
+    name.set("program")
+    with pytest.raises(LookupError):
+        quietly(fail)
+    assert name.get() == "changed and failed"
+    x = T.ones(2, requires_grad=True)
+    x.register_hook(hook)
+    (x * 2).sum().backward()
+    assert seen == ["changed and failed"] and name.get() == "changed by a hook"
+
+
+COLLECTED = """
+    import gc
+    import numpy as np
+    import tracejit as T
+
+    count, inside = [0], [False]
+
+    def callback(phase, info):
+        if not inside[0]:
+            inside[0] = True
+            x = T.ones(3, requires_grad=True)
+            ((x * 2).sum() + (x @ x)).backward()
+            count[0] += x.grad.tolist() == [4.0] * 3
+            inside[0] = False
+
+    gc.callbacks.append(callback)
+    gc.set_threshold(1)
+    for k in range(200):
+        with np.errstate(divide="raise"):
+            T.ones(2, 2).sum()
+        assert np.geterr()["divide"] == "warn"
+    gc.callbacks.clear()
+    print(count[0] > 200)
+"""
+
+
+def test_a_collection_while_the_program_sets_its_error_state_may_use_tensors() -> None:
+    said = subprocess.run([sys.executable, "-c", textwrap.dedent(COLLECTED)], capture_output=True, text=True, timeout=100)
+    assert said.stdout == "True\n", (said.returncode, said.stderr[-2000:])
+
+
 def test_threads_have_states_of_their_own() -> None:
     found: list[float] = []
-    errors = read_errors()
 
     def work() -> None:
         with warnings.catch_warnings():
@@ -134,11 +194,8 @@ def test_threads_have_states_of_their_own() -> None:
             overflow()  # warns, as it does in a new thread
         found.append(float((T.ones(1) / 0.0).item()))
 
-    write_errors(QUIET)
-    try:
+    with np.errstate(all="ignore"):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    finally:
-        write_errors(errors)
     assert found == [float("inf")]

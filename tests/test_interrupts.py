@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import tracejit as T
 from tracejit.core.interpreter import pushed, pushed_anywhere, state
-from tracejit.core.interrupts import covers_its_entry
+from tracejit.core.interrupts import covers_its_entry, is_foreign
 
 TIMERS = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
 
@@ -216,6 +217,70 @@ def test_an_interrupt_at_the_entry_of_exit_puts_back_what_the_block_changed() ->
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert names == ["__exit__"] * 4
+
+
+ODD = """
+    import signal, sys, time
+    import numpy as np
+    import tracejit as T
+
+    T.config.hot_calls = 8
+    a, m, w, bools = T.ones(200, 200), T.eye(40) * 3, T.ones(300, requires_grad=True), T.ones(300, 300) > 0
+    actions = [
+        lambda: a * a, lambda: a.exp(), lambda: 2.0 * a, lambda: a.sum(0), lambda: a @ a, lambda: T.linalg.inv(m), lambda: a.sort(),
+        lambda: T.where(bools, 1.0, 2.0), lambda: (w * w).sum().backward(), lambda: a - a, lambda: a.clone().add_(a[0]),
+        lambda: T.tensor(rows), lambda: a.cumsum(0), lambda: a[bools[:200, :200]], lambda: bools & bools,
+    ]
+    rows, lost = a.tolist(), []
+    for base in (RuntimeError, ValueError, IndexError, KeyError, TypeError, ArithmeticError, OSError, np.linalg.LinAlgError):
+        for cls in (base, type("Program", (base,), {})):
+            def handler(*_):
+                raise cls("from the handler") from LookupError("why")
+
+            signal.signal(signal.SIGALRM, handler)
+            for i, action in enumerate(actions):
+                compiled = T.compile(action)
+                for call in (action, action, compiled):
+                    found = None
+                    call()
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 1.3e-3)
+                        until = time.perf_counter() + 0.2
+                        while time.perf_counter() < until:
+                            call()
+                    except base as error:
+                        found = error
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    if type(found) is not cls or found.args != ("from the handler",) or type(found.__cause__) is not LookupError:
+                        lost.append((cls.__name__, i, call is compiled, repr(found)))
+    print(lost)
+"""
+
+
+@TIMERS
+def test_what_a_handler_raises_is_the_programs_whatever_its_class() -> None:
+    said = subprocess.run([sys.executable, "-c", textwrap.dedent(ODD)], capture_output=True, text=True, timeout=200)
+    assert said.stdout == "[]\n", (said.stdout[-2000:], said.stderr[-2000:])
+
+
+def test_errors_of_the_program_are_told_from_those_of_what_the_library_calls() -> None:
+    def raised(action: Callable[[], object]) -> BaseException:
+        with pytest.raises(Exception) as caught:
+            action()
+        return caught.value.with_traceback(caught.value.__traceback__.tb_next)  # as from where the library calls it
+
+    class Own(ValueError):
+        pass
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    assert not is_foreign(raised(lambda: np.linalg.inv(np.zeros((2, 2)))))
+    assert not is_foreign(raised(lambda: np.ones(2) + np.ones(3))) and not is_foreign(raised(lambda: T.ones(2) + T.ones(3)))
+    assert is_foreign(raised(lambda: fail(ValueError("of a handler")))) and is_foreign(raised(lambda: fail(Own("of a handler"))))
+    assert (
+        is_foreign(ValueError()) and is_foreign(Own("of another thread")) and not is_foreign(ValueError("of a function of C's"))
+    )
 
 
 def test_a_function_whose_code_covers_its_entry_does_what_it_did() -> None:

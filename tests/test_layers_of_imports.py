@@ -13,7 +13,14 @@ LONGEST_MODULE = 500
 EAGER_COLUMN = [{"config"}, {"core"}, {"ops"}, {"autograd"}, {"tensor", "random", "functions"}, {"functional", "linalg"}]
 EAGER_COLUMN += [{"nn", "optim", "data"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
-MEETING = [{"capture"}, {"executable", "hot_entry", "backward_call", "eager_tape"}, {"report"}, {"compile", "cache"}]
+MEETING = [
+    {"capture"},
+    {"executable", "hot_entry", "backward_call", "eager_tape"},
+    {"report"},
+    {"recorded_path"},
+    {"compile", "cache"},
+    {"shadow"},
+]
 
 
 def allowed_imports() -> dict[str, set[str]]:

@@ -342,13 +342,21 @@ def test_programs_of_views_writes_and_no_grad_are_differentiated_as_eager_mode_d
     for mine, eager in zip(results, outputs, strict=False):
         np.testing.assert_array_equal(mine, eager.detach().numpy())
     roots = [(o, tracejit.full_like(o, 1.0 + i)) for i, o in enumerate(outputs) if o.requires_grad]
+    sources, cotangents = [o for o, _ in roots], [g for _, g in roots]
+    # A node whose result was overwritten as a whole is dead in the pure graph; eager mode enters it all the same, with zeros.
+    dead = functionalise(raw).stale
     try:
-        expected = tracejit.autograd.grad([o for o, _ in roots], tensors, [g for _, g in roots], allow_unused=True)
+        expected = tracejit.autograd.grad(sources, tensors, cotangents, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
-        # A node whose result was overwritten as a whole is dead in the pure graph; eager mode enters it all the same, with zeros.
-        assert full(p).stale or functionalise(raw).stale, error
+        assert p.visit(p.differentiable, p.wanted).stale or dead, error
         return
-    assert not full(p).stale
+    assert not p.visit(p.differentiable, p.wanted).stale
+    try:
+        tracejit.autograd.backward(sources, cotangents)
+    except RuntimeError as error:
+        assert full(p).stale or dead, error
+    else:
+        assert not full(p).stale
     kept, read = p.reads(p.differentiable, p.wanted)
     direct = [arrays[p.graph.inputs.index(v)] for v in read]
     backward = optimise(p.backward(p.differentiable, p.wanted), check=True)

@@ -9,6 +9,7 @@ from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, in
 from tracejit.core.dtypes import default_dtype as get_default_dtype
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator
+from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 
 bool = bool_  # PyTorch's names of the dtypes
@@ -56,6 +57,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "set_num_threads",
+    "shadow",
     "tensor",
     "uint8",
 ]  # fmt: skip

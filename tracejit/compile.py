@@ -28,26 +28,27 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.session import declare_inlined, record
-from tracejit.codegen import python_api
+from tracejit.capture.tensors import Watch
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
 from tracejit.core.aside import aside
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.locks import Ticket, Turn
 from tracejit.executable import Executable, UnsupportedProgram
-from tracejit.hot_entry import FRONT, dispatcher, machine_entry
+from tracejit.hot_entry import FRONT, dispatcher
+from tracejit.recorded_path import FIRST_WAIT, Entry
 from tracejit.report.debug import DebugLog, eager_reason
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 
-__all__ = ["CompiledFunction", "Entry", "compile"]
+__all__ = ["CompiledFunction", "Entry", "compared", "compile"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -63,10 +64,10 @@ if TYPE_CHECKING:
 else:
     _Partial = functools.partial
 
-_TABLES = (list, tuple, int, float, complex, str, bytes)
-FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 _recording = Turn()
 _EAGER = state.base
+compared: list[Callable[[CompiledFunction[Any, Any], tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
+"""What makes the calls in the place of `CompiledFunction.serve` while compiled calls are compared with eager ones (shadow.py)."""
 
 
 def _nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -83,115 +84,15 @@ def _report_defect(name: str, what: str, error: BaseException) -> None:
     )
 
 
-class Entry:
-    """One recorded path: the generated function, its executable, and where its exits went."""
-
-    __slots__ = (
-        "body",
-        "bridges",
-        "eager_exits",
-        "executable",
-        "interpreted_for",
-        "lost",
-        "machine",
-        "recording",
-        "run",
-        "uses_seen",
-    )
-
-    def __init__(
-        self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[Entry], None]
-    ) -> None:
-        """promote: called with this entry when it should become machine code."""
-        self.recording = recording
-        self.executable = executable
-        self.body = body = executable.body()
-
-        self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
-        self.machine: Any = None
-        self.interpreted_for = ""  # what stood in the way of machine code
-        if log is not None:
-            log.entry(recording.text(body))
-        self.bridges: dict[int, Entry] = {}
-        self.eager_exits: dict[
-            int, list[int]
-        ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
-        self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
-        self.uses_seen = 0  # at the last look for entries that are not used
-
-    def translate(self) -> Any:
-        """What serves calls of positional arguments in machine code.  Raises Untranslatable."""
-        return machine_entry(self.recording, self.body, self.run)
-
-    @property
-    def uses(self) -> int:
-        """Calls that it served or led to another entry."""
-        served, exits, *_ = self.executable.counter
-        return served + exits
-
-    def stays_eager(self, number: int) -> bool:
-        """Whether exit `number` has led to a path that is recorded, and it is too early to try again."""
-        waiting = self.eager_exits.get(number)
-        if waiting is None:
-            return False
-        waiting[0] += 1
-        if waiting[0] <= waiting[1]:
-            return True
-        waiting[:] = 0, 2 * waiting[1]
-        return False
-
-    def is_lost(self) -> bool:
-        """Whether no entry goes on from an exit without a bridge, as far as it is known: it is too early to ask all of them again."""
-        self.lost[0] += 1
-        if self.lost[0] <= self.lost[1]:
-            return True
-        self.lost[0] = 0
-        return False
-
-    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, MISS or an Exit."""
-        return self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
-
-    def calls(self) -> str:
-        """How calls reach the program, for a reader."""
-        if self.machine is not None:
-            return "from machine code"
-        if not python_api.supported():
-            return f"from Python, since what cannot be translated is {python_api.unsupported()}"
-        if self.interpreted_for:
-            return f"from Python, since {self.interpreted_for}"
-        return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.run else "from Python"
-
-    def stands_for(self, recording: Recording) -> bool:
-        """Whether `recording` is the same path under the same guards."""
-        mine, other = self.recording.graph, recording.graph
-        return (
-            mine is not None
-            and other is not None
-            and self.recording.guards == recording.guards
-            and _same_objects(self.recording.namespace, recording.namespace)
-            and self.recording.epilogue == recording.epilogue
-            and self.recording.result == recording.result
-            and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
-            and self.recording.outputs == recording.outputs
-            and mine.equals(other)
-        )
-
-
-def _same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written."""
-    return some.keys() == others.keys() and all(
-        value is (other := others[name]) or (type(value) in _TABLES and type(other) is type(value) and value == other)
-        for name, value in some.items()
-    )
-
-
 def _dispatcher(function: Callable[..., Any], paths: list[Any]) -> Callable[..., Any]:
     """The function that a call of a CompiledFunction runs.  paths: [the entry tried first, what to do when it does not serve the call]."""
 
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        if pushed_anywhere[0] and state.top is not _EAGER:  # inside another recording, which follows the function itself
-            return function(*args, **kwargs)
+        if pushed_anywhere[0]:
+            if state.top is not _EAGER:  # inside another recording, which follows the function itself
+                return function(*args, **kwargs)
+            if compared[0] is not None:
+                return compared[0](paths[1].__self__, args, kwargs)
         result = paths[0](args, kwargs)
         return result if result.__class__ is not Exit else paths[1](args, kwargs, result.number)
 
@@ -287,6 +188,25 @@ class CompiledFunction(_Partial[P, R]):
                 self._put_in_front(entry)
             return result
         return self._call_eagerly(args, kwargs, entries, exited, number)
+
+    # -- for those who compare calls
+    def entries(self) -> list[Entry]:
+        """The recorded paths, in the order in which they are tried."""
+        front = self._front
+        return sorted(self._entries, key=lambda entry: entry is not front)
+
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, whoever asks."""
+        result = self._paths[0](args, kwargs)
+        return result if result.__class__ is not Exit else self._go_on(args, kwargs, result.number)
+
+    def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch) -> tuple[Recording, Any] | None:
+        """An eager call, recorded and not kept, and its result; None where another thread is recording."""
+        ticket = Ticket()
+        try:
+            return record(self.__wrapped__, args, kwargs, watch) if _recording.take(ticket) else None
+        finally:
+            ticket.over = True
 
     # -- recording
     def _call_eagerly(

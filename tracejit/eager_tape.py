@@ -88,12 +88,15 @@ class _Making:
     def run(self) -> tuple[Place | None, ...]:
         graph, steps = self.graph, self.tape.split.paths.steps
         for number, step in enumerate(steps):
+            v = step.node.outputs[0]
+            same = self.tape.split.places.get(v)
+            if same is not None:  # no node of its own: other contents of the same tensor
+                self.places[v] = self._place(same)
+                continue
             # between the nodes made before the call and the one that stands for it
             sequence = self.call.sequence - 1 + (number + 1) / (len(steps) + 1)
             node = self._node(step, sequence)
-            for position, v in enumerate(step.node.outputs):
-                if v in graph.requires_grad:
-                    self.places[v] = node, position
+            self.places.update((x, (node, k)) for k, x in enumerate(step.node.outputs) if x in graph.requires_grad)
         differentiable = self.tape.split.differentiable
         return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
 

@@ -30,10 +30,9 @@ from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
 from tracejit.eager_tape import EagerTape
-from tracejit.ir.builder import producers
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ops.movement.views import detach
-from tracejit.passes.backward import active_values
+from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
 from tracejit.runtime.program import Fragment, Program, build
@@ -141,17 +140,13 @@ class Executable:
     def _depend(self, linked: Sequence[int]) -> bool:
         """Whether the gradient of one of these outputs of the recording passes through another."""
         graph = self._prepare(linked)
-        values = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int]
-        return any(w != v and w in active_values(graph, [v]) for v in values for w in values)
+        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], places(graph)
+        return any(w != v and w in active_values(graph, [shared.get(v, v)]) for v in values for w in values)
 
     def _leaf(self, split: Partition, i: int) -> int | None:
         """The value that output `i` was when it became a leaf that requires grad, if it is one of the program's own."""
-        makers = producers(split.graph)
-        value = split.graph.outputs[i] if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
-        while type(value) is int and value not in split.leaves:
-            node = makers.get(value)  # contents that were replaced under no_grad
-            value = node.operands[0] if node is not None and node.op.name == "replace_data" else None
-        return value if type(value) is int else None
+        place = split.place(i) if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
+        return place if place in split.leaves else None
 
     def _in_memory_order(self, graph: Graph) -> Graph:
         """Outputs whose dimensions lie in another order in eager's memory are stored in that order; `body` turns them back."""
@@ -303,6 +298,19 @@ class Executable:
         self.saved = (*others, *[~i for i in made])
         return lines
 
+    def arranged(self, results: Sequence[Any]) -> list[Any]:
+        """The arrays of `outputs` among the results of a run, with eager's strides."""
+        layouts = map(_layout, self.outputs)
+        return [r if layout is None else layout(r) for r, layout in zip(results, layouts, strict=False)]
+
+    def whole_backward(self) -> tuple[Graph, tuple[int, ...]]:
+        """The backward pass from everything to everything as it was derived, and which values its first inputs are; cotangents follow."""
+        split = self.partition
+        assert split is not None
+        mask = self._mask(None)
+        residuals, direct = split.reads(split.differentiable, mask)
+        return split.backward(split.differentiable, mask), (*residuals, *direct)
+
     # -- the backward pass (DifferentiablePlan)
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
         known = self._visits.get((present, wanted))
@@ -318,6 +326,10 @@ class Executable:
     def computed_from(self, i: int) -> frozenset[int]:
         assert self.partition is not None
         return self.partition.computed_from(i)
+
+    def made_at(self, i: int) -> int:
+        assert self.partition is not None
+        return self.partition.made_at(i)
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
         assert self.partition is not None

@@ -10,7 +10,7 @@ import numpy as np
 from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.engine import GradientSink, run_backward
 from tracejit.autograd.tape import Node, edge_of, mark_written
-from tracejit.core.floating import quietly
+from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import full
 
@@ -100,8 +100,10 @@ def _to_leaves(root: Any, node: CompiledNode, gradient: Any, retain: bool) -> bo
     call = plan.calls.get(key) or plan.call(node, key)
     try:
         done: bool = call(node, (cotangent,), retain)
-    except RuntimeError:  # in the middle of another evaluation (core/floating.py): nothing was done
-        return False
+    except RuntimeError as error:
+        if not is_refusal(error):
+            raise
+        return False  # nothing was done
     return done
 
 

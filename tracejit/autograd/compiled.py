@@ -18,7 +18,7 @@ It must not know how programs are made: a `Program`-like plan is handed in.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -67,6 +67,9 @@ class DifferentiablePlan(Protocol):
 
     def computed_from(self, i: int) -> frozenset[int]:
         """The other outputs whose gradients pass through output `i`."""
+
+    def made_at(self, i: int) -> int:
+        """When output `i` was made, among the others."""
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
         """Whether some pass, from an output to an input or to another output, needs saved values and enters none of the savers in
@@ -127,6 +130,9 @@ class CompiledNode(SelectiveNode):
         place = self.edges[index]
         assert place is not None
         return place
+
+    def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:
+        return sorted(outputs, key=self.plan.made_at, reverse=True)
 
     def is_exact(self, cotangents: Sequence[Any], watched: Sequence[int], wanted: Mask | None) -> bool:
         plan = self.plan

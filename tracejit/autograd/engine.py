@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from tracejit.autograd.tape import RETAIN, Node, SelectiveNode
-from tracejit.core.floating import QUIET, read_errors, write_errors
+from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
 
@@ -226,8 +226,10 @@ class _Pass:
     def run_hooks(self, node: Node, slots: list[Any]) -> None:
         """Call the hooks of the outputs of `node` that have received something."""
         assert node.hooks is not None
-        called = []
-        for index, hooks in list(node.hooks.items()):
+        called, places = [], list(node.hooks.items())
+        if len(places) > 1 and isinstance(node, SelectiveNode) and not node.expanded:
+            places = [(index, node.hooks[index]) for index in node.latest_first(node.hooks)]
+        for index, hooks in places:
             if hooks and slots[index] is not None and (id(node), index) not in self.hooked:
                 slots[index] = self.hooked_value(hooks, slots[index])
                 called.append(index)
@@ -245,18 +247,16 @@ class _Pass:
         self.sink.handed[id(array)] = array
         last = hooks.get(RETAIN)
         ordered = [hook for key, hook in hooks.items() if key != RETAIN]
-        previous, inside = state.grad_enabled, read_errors()
+        previous = state.grad_enabled
         try:
             state.grad_enabled = self.create_graph
-            write_errors(self.errors)
             for hook in ordered if last is None else [*ordered, last]:
-                result = hook(value)
+                result = hook(value) if self.tensors else with_errors(self.errors, hook, value)
                 if result is not None:
                     _check_replacement(hook, result, array)
                     value = result
         finally:
             state.grad_enabled = previous
-            write_errors(inside)
         self.sink.handed[id(value._array)] = value._array
         return value if self.tensors else value._array
 
@@ -307,8 +307,4 @@ def run_backward(
         finally:
             state.grad_enabled = previous
     else:
-        try:
-            write_errors(QUIET)
-            work.run(roots, [g._array for g in cotangents])
-        finally:
-            write_errors(work.errors)
+        quietly(work.run, roots, [g._array for g in cotangents])

@@ -71,13 +71,14 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
     return (tensor, 0) if node is None else node.place(tensor._index)
 
 
-def move_retained(tensor: Any, node: Node) -> None:
-    """`tensor` is about to be output 0 of `node`, since it was changed in place: what keeps its gradient goes with it."""
+def move_retained(tensor: Any, node: Node, index: int = 0) -> None:
+    """`tensor` is about to be output `index` of `node`, which is new, since its contents were changed in place: what keeps its gradient
+    goes with it."""
     if tensor._node is not None:
-        before, index = edge_of(tensor)
-        keep = (before.hooks or {}).get(index, {}).pop(RETAIN, None)
+        before, position = edge_of(tensor)
+        keep = (before.hooks or {}).get(position, {}).pop(RETAIN, None)
         if keep is not None:
-            node.hooks = {0: {RETAIN: keep}}
+            node.hooks = {index: {RETAIN: keep}}
 
 
 class Node:
@@ -144,6 +145,10 @@ class SelectiveNode(Node):
     @property
     def expanded(self) -> bool:
         """Whether it hands on what it receives."""
+        raise NotImplementedError(type(self).__name__)
+
+    def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:
+        """These outputs in the order in which a pass comes to the steps that made them."""
         raise NotImplementedError(type(self).__name__)
 
     def is_exact(self, cotangents: Sequence[Any], watched: Sequence[int], wanted: tuple[bool, ...] | None) -> bool:

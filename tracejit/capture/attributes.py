@@ -28,6 +28,7 @@ from tracejit.capture.policies import (
     is_empty,
     is_heap_type,
     is_library_module,
+    storing_base,
 )
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import SuperProxy, concrete, is_symbolic, plain
@@ -64,7 +65,7 @@ def _looks_up_as_usual(cls: type) -> bool:
 
 def _stores_as_usual(cls: type) -> bool:
     """The same of storing attributes."""
-    return not issubclass(cls, (type, types.ModuleType, threading.local)) and _looks_up_as_usual(cls)
+    return not issubclass(cls, (type, types.ModuleType)) and _looks_up_as_usual(cls)
 
 
 def _is_data_descriptor(found: Any) -> bool:
@@ -300,15 +301,18 @@ class AttributeHandlers(EffectHandlers):
 
     def _opaque_attribute(self, owner: Any, name: str) -> Any:
         """Attributes of thread-local storage: only getattr reaches them."""
-        expression = self.sources.get(id(owner))
+        place, expression = (id(owner), name), self.sources.get(id(owner))
+        if place in self.stored:
+            return self.stored[place]
+        known = expression is None or place in self.written
         try:
             value = getattr(owner, name)
         except AttributeError:
-            if expression is not None:
+            if not known:
                 self.namespace["getattr"] = getattr
                 self.miss_if(f"getattr({expression}, {name!r}, ABSENT) is not ABSENT")
             raise
-        return value if expression is None else self.read(value, f"{expression}.{name}", symbolic=True)
+        return value if known else self.read(value, f"{expression}.{name}", symbolic=True)
 
     def _native_attribute(self, owner: Any, name: str) -> Any:
         """An object of C code with a way of its own to look attributes up."""
@@ -378,7 +382,7 @@ class AttributeHandlers(EffectHandlers):
             setattr(owner, name, plain(value))
             return
         self._note_instance(owner)
-        object.__setattr__(owner, name, plain(value))
+        storing_base(owner).__setattr__(owner, name, plain(value))
         self.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:
@@ -403,10 +407,12 @@ class AttributeHandlers(EffectHandlers):
                 self.call(deleter, (found, owner), {})
                 return
             self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
+        elif self.is_outside(owner) and is_a(owner, threading.local):
+            self._opaque_attribute(owner, name)
         elif self.is_outside(owner) and name in instance:
             self.instance_attribute(owner, name, fallback=False)
         self._note_instance(owner)
-        object.__delattr__(owner, name)
+        storing_base(owner).__delattr__(owner, name)
         self.note_attribute(owner, name, ABSENT)
 
     def _note_instance(self, owner: Any) -> None:

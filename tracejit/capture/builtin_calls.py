@@ -65,10 +65,6 @@ _KEPT = {"append": 0, "setdefault": 1, "__setitem__": 1, "update": 0}
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
-def _is_iterable(value: Any) -> bool:
-    return hasattr(type(value), "__iter__") or (hasattr(type(value), "__getitem__") and is_user_instance(value))
-
-
 def _is_number(value: Any) -> bool:
     return is_symbolic(value) or type(value) in (int, float, bool)
 
@@ -379,6 +375,9 @@ class BuiltinCallHandlers(StandardCallHandlers):
         elif not (function is builtins.isinstance and type(value) is classes):
             name = f"__{'instance' if function is builtins.isinstance else 'subclass'}check__"
             check = self.lookup(kind, name)[0]
+            if getattr(classes, "_is_protocol", False):  # what it says depends on the frame that asks
+                self.stop("frame_access", function.__name__)
+                return function(value, classes)
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
                 return self.truth(self.call(check, (classes, value), {}))
             self.namespace["abstract_token"] = _abc.get_cache_token  # abstract classes: registrations count
@@ -421,65 +420,7 @@ class BuiltinCallHandlers(StandardCallHandlers):
     def _not(self, value: Any) -> bool:
         return not self.truth(value)
 
-    # -- types of the closed world
-    def call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """int(x), list(x), zip(a, b), str(x) ..."""
-        return self.made(self._call_pure_type(cls, arguments, keywords))
 
-    def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
-        """`cls(value)` by the special method `name` of the program."""
-        return cls(Said.by(name, self.call(method, (value,), {})))
-
-    def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if cls is bool and len(arguments) == 1 and not keywords:
-            return self.truth(arguments[0])
-        if cls is str and len(arguments) == 1 and not keywords:
-            return self.formatted(arguments[0], ord("s"), "")
-        if cls in (map, filter) or cls.__module__ == "itertools":
-            arguments, keywords = self.with_callbacks(cls, arguments, {k: self.settled(v) for k, v in keywords.items()})
-            places = CALLED_BACK.get(cls, ())
-            depths = (0, 1) if cls is itertools.starmap else (0,) * len(arguments)
-            arguments = tuple(
-                self.iterate(a, depth) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
-                for i, (a, depth) in enumerate(zip(arguments, depths, strict=False))
-            )
-            if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
-                arguments = (arguments[0], map(self.truth, arguments[1]))
-            return cls(*arguments, **keywords)
-        arguments = tuple(self.settled(a) for a in arguments)
-        keywords = {k: self.settled(v) for k, v in keywords.items()}
-        if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
-            found = [(name, self.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
-            name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))
-            if type(method) is FunctionType:
-                return self._converted_by(cls, name, method, arguments[0])
-        if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
-            method = self.method(arguments[0], "__reversed__")
-            if method is not None:
-                return self.call(method, (arguments[0],), {})
-        if cls is collections.defaultdict and arguments:
-            arguments = (arguments[0], *map(self.pairs, arguments[1:]))
-        elif issubclass(cls, dict) and cls is not collections.Counter:
-            arguments = tuple(map(self.pairs, arguments))
-        elif cls in _COLLECTIONS:
-            arguments = tuple(self.consumable(a) if _is_iterable(a) else a for a in arguments)
-        else:
-            if cls in (range, slice):
-                arguments = tuple(map(self.index, arguments))
-            for argument in (*arguments, *keywords.values()):
-                self.read_content(argument, deep=True)
-        return self.native(lambda: cls(*arguments, **keywords))
-
-
-_CONVERSIONS: dict[type, tuple[str, ...]] = {
-    int: ("__int__", "__index__"), float: ("__float__", "__index__"), complex: ("__complex__", "__float__", "__index__"),
-    bytes: ("__bytes__",),
-}  # fmt: skip
-_COLLECTIONS = frozenset(
-    {
-        list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter,
-    }
-)  # fmt: skip
 _PROTOCOLS = frozenset(
     {
         builtins.abs, builtins.round, builtins.divmod, builtins.pow, builtins.format, builtins.ascii, builtins.bin, builtins.hex,

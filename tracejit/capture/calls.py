@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
@@ -37,6 +36,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
 from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released
+from tracejit.capture.type_calls import TypeCallHandlers
 from tracejit.tensor import Tensor
 
 __all__ = ["CallHandlers"]
@@ -52,7 +52,7 @@ def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
 
 
-class CallHandlers(BuiltinCallHandlers):
+class CallHandlers(TypeCallHandlers):
     """Dispatch by the kind of callable; Python functions, library functions, classes."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class CallHandlers(BuiltinCallHandlers):
         return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        if self._runs_natively(function) or function.__code__.co_filename == "<string>":
+        if self._runs_natively(function) or function.__code__.co_filename == "<string>" or self.standard_call(function):
             return None
         return self.prepare(function)
 
@@ -105,15 +105,15 @@ class CallHandlers(BuiltinCallHandlers):
         if cls is FunctionType:
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
+            standard = self.standard_call(function)
+            if standard is not None:
+                return standard(self, function, arguments, keywords)
             method = dataclass_method(function, arguments)
             if method is not None:
                 if not self.is_made(function):
                     self._guard_function(function)
                 return method(self, function, arguments, keywords)
-            converted = self.prepare(function)
-            if self.stopped:  # it may be the function itself
-                return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
-            return converted(*arguments, **keywords)
+            return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
             return self.call(unbound, (owner, *arguments), keywords)
@@ -145,6 +145,13 @@ class CallHandlers(BuiltinCallHandlers):
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
+    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What the instrumented version of a function returns."""
+        converted = self.prepare(function)
+        if self.stopped:  # it may be the function itself
+            return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
+        return converted(*arguments, **keywords)
+
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
         parts = function.__code__, function.__defaults__, function.__kwdefaults__

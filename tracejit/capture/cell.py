@@ -45,6 +45,7 @@ from tracejit.codegen.words import (
     same,
     table,
 )
+from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor, shield
 from tracejit.tensor.rebinding import ADDRESS, rebindings
 
@@ -95,7 +96,9 @@ class Held:
         interrupt."""
         try:
             self._within = _held_by(owner)
-        except AttributeError:
+        except AttributeError as error:
+            if is_foreign(error):
+                raise
             self._within = {}
             _hold(owner, self._within)
         leave = partial(self._within.pop, number)

@@ -12,8 +12,9 @@ import ast
 from types import CodeType
 from typing import Any
 
+from tracejit.capture.expressions import CAPTURE
 from tracejit.capture.locate import NotConvertible, locate, nested_codes, source_extent
-from tracejit.capture.rewrite import CAPTURE, CELLS, Rewriter
+from tracejit.capture.rewrite import CELLS, Rewriter
 from tracejit.core.weak_table import WeakTable
 
 __all__ = ["CAPTURE", "convert", "is_instrumented"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
-from tracejit.capture.policies import builtin_base, instance_dictionary, is_heap_type
+from tracejit.capture.policies import builtin_base, instance_dictionary, is_python_class, storing_base
 from tracejit.capture.recorder import ABSENT, Recorder
 from tracejit.capture.symbols import STAND_INS, plain
 
@@ -58,11 +58,13 @@ class AttributeStore:
 
     def statement(self, values: ValueText) -> str:
         owner = values.source(self.owner)
+        base = storing_base(self.owner)
+        name = "object" if base is object else values.text(base)
         if self.value is ABSENT:
-            return f"object.__delattr__({owner}, {self.name!r})"
-        if type(self.owner).__setattr__ is object.__setattr__:
+            return f"{name}.__delattr__({owner}, {self.name!r})"
+        if type(self.owner).__setattr__ is base.__setattr__:
             return f"{owner}.{self.name} = {values.text(self.value)}"
-        return f"object.__setattr__({owner}, {self.name!r}, {values.text(self.value)})"
+        return f"{name}.__setattr__({owner}, {self.name!r}, {values.text(self.value)})"
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class ItemStore:
     def statement(self, values: ValueText) -> str:
         owner, key = values.source(self.container), values.text(self.key)
         cls = type(self.container)
-        if is_heap_type(cls):  # past the methods of a subclass: their code has been recorded itself
+        if is_python_class(cls):  # past the methods of a subclass: their code has been recorded itself
             method, *stored = ("__delitem__",) if self.value is ABSENT else ("__setitem__", values.text(self.value))
             return f"{builtin_base(cls).__name__}.{method}({', '.join([owner, key, *stored])})"
         return f"del {owner}[{key}]" if self.value is ABSENT else f"{owner}[{key}] = {values.text(self.value)}"
@@ -117,7 +119,7 @@ class MethodCall:
         owner = values.source(self.container)
         arguments = [values.text(a) for a in self.arguments]
         cls = type(self.container)
-        if is_heap_type(cls):  # past the methods of a subclass: their code has been recorded itself
+        if is_python_class(cls):  # past the methods of a subclass: their code has been recorded itself
             return f"{builtin_base(cls).__name__}.{self.method}({', '.join([owner, *arguments])})"
         return f"{owner}.{self.method}({', '.join(arguments)})"
 

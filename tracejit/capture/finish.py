@@ -109,6 +109,7 @@ def _is_passing(name: str, value: Any, recorder: CallHandlers) -> bool:
     """Whether a constant is an object that an entry must not keep alive: one that leads to others, and is no definition."""
     return (
         gc.is_tracked(value)
+        and not (type(value) is frozenset and not any(map(gc.is_tracked, value)))
         and type(value).__weakrefoffset__ != 0
         and name not in recorder.compiled
         and not is_a(value, (*IDENTITY_TYPES, FunctionType, MethodType))

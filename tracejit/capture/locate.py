@@ -70,6 +70,7 @@ _FUTURE: Final[int] = functools.reduce(operator.or_, (getattr(__future__, n).com
 _IMPORT: Final = re.compile(r"^(?:from\s+\S+\s+import|import)\s+(\([^)]*\)|[^#\n]*)", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
 _imports: dict[str, tuple[list[str], str]] = {}
+_STARRED: Final = 0x4 | 0x8  # *args, **kwargs
 _REMEMBERED: Final = 32  # files
 _ENDS: Final = 8  # lines at which a definition is tried to end, before the whole file is parsed
 
@@ -124,12 +125,12 @@ def _real_positions(code: CodeType) -> Iterator[tuple[int, int, int, int]]:
             yield line, column, end_line, end_column
 
 
-def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], tuple[int, int]]:
-    """A key that two compilations of the same definition share."""
+def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], str]:
+    """A key that two compilations of the same definition share, and equal definitions on its line at most."""
     positions = sorted(_real_positions(code))
-    start = positions[0][:2] if positions else (0, 0)
-    end = max(((p[2], p[3]) for p in positions), default=(0, 0))
-    return code.co_name, code.co_firstlineno, start, end
+    if not positions:  # CPython 3.12 has none for `lambda: constant`
+        return code.co_name, code.co_firstlineno, (0, 0), repr((code.co_varnames, code.co_consts))
+    return code.co_name, code.co_firstlineno, positions[0][:2], repr(max((p[2], p[3]) for p in positions))
 
 
 def _size(node: FunctionNode) -> tuple[int, int]:
@@ -143,6 +144,20 @@ def _lies_in_body(code: CodeType, node: FunctionNode) -> bool:
     low = (first.lineno, first.col_offset)
     high = (last.end_lineno, last.end_col_offset)
     return all((p[0], p[1]) >= low and (p[2], p[3]) <= high for p in _real_positions(code))
+
+
+def _is_constant(code: CodeType, node: FunctionNode) -> bool:
+    """Whether a lambda has the arguments of `code` and returns the constant that it returns: on CPython 3.12 nothing in such a code object
+    has a place in the text."""
+    if not isinstance(node, ast.Lambda):
+        return True
+    alone = compile(ast.Expression(node), "", "eval")
+    return any(_meaning_of_constant(other) == _meaning_of_constant(code) for other in nested_codes(alone))
+
+
+def _meaning_of_constant(code: CodeType) -> tuple[Any, ...]:
+    arguments = code.co_varnames, code.co_argcount, code.co_kwonlyargcount, code.co_flags & _STARRED
+    return code.co_code, repr(code.co_consts), *arguments  # 1 is equal to 1.0
 
 
 def _last_line(code: CodeType) -> int:
@@ -232,6 +247,8 @@ def _in_file(filename: str, code: CodeType) -> Located | None:
     candidates = parsed.named(code)
     if len(candidates) > 1:
         candidates = [(node, class_name) for node, class_name in candidates if _lies_in_body(code, node)]
+        if not any(_real_positions(code)):
+            candidates = [(node, class_name) for node, class_name in candidates if _is_constant(code, node)]
         if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of lambdas inside each other the innermost one fits
             candidates = sorted(candidates, key=lambda candidate: _size(candidate[0]))[:1]
     if len(candidates) != 1:

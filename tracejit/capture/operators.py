@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.containers import ContainerHandlers
+from tracejit.capture.container_methods import ContainerMethodHandlers
 from tracejit.capture.policies import (
     BINARY,
     C_CALLABLES,
@@ -30,8 +30,8 @@ from tracejit.capture.policies import (
     TRANSPARENT_TYPES,
     UNARY,
     is_a,
-    is_heap_type,
     is_library_module,
+    is_python_class,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
@@ -53,7 +53,7 @@ _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r")
 _SET_METHODS = {"|": "update", "&": "intersection_update", "-": "difference_update", "^": "symmetric_difference_update"}
 
 
-class OperatorHandlers(ContainerHandlers):
+class OperatorHandlers(ContainerMethodHandlers):
     """`a + b`, `a += b`, `-a`, `a < b`, `a in b`, `bool(a)`, f"{a}"."""
 
     # -- binary
@@ -313,7 +313,7 @@ def _is_of_sequences(method: Any) -> bool:
 def _type_name(value: Any) -> str:
     """The name of the type of a value in messages of C code."""
     cls = type(value)
-    return cls.__name__ if is_heap_type(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+    return cls.__name__ if is_python_class(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:

@@ -20,6 +20,7 @@ import operator
 import os
 import re
 import sys
+import threading
 import types
 import unicodedata
 import warnings
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import DType
+from tracejit.core.interrupts import is_foreign
 
 __all__ = [
     "BINARY",
@@ -62,9 +64,11 @@ __all__ = [
     "is_a",
     "is_changeable",
     "is_empty",
+    "is_heap_type",
     "is_library_module",
     "is_python_class",
     "is_user_instance",
+    "storing_base",
 ]  # fmt: skip
 
 PRIMITIVE_TYPES: tuple[type, ...] = (int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented))
@@ -239,16 +243,25 @@ def instance_dictionary(value: object) -> dict[str, Any] | None:
     """`value.__dict__` past any `__getattribute__`; None where there is none."""
     try:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except AttributeError as error:
+        if is_foreign(error):
+            raise
         return None
     return found if type(found) is dict else None
+
+
+def storing_base(value: object) -> Any:
+    """The class of C code whose `__setattr__` and `__delattr__` store the attributes of `value`."""
+    return threading.local if is_a(value, threading.local) else object
 
 
 def is_empty(slot: Any, owner: object) -> bool:
     """Whether a slot, a descriptor of C code, has no value for `owner`."""
     try:
         slot.__get__(owner)
-    except AttributeError:
+    except AttributeError as error:
+        if is_foreign(error):
+            raise
         return True
     return False
 

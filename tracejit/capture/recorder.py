@@ -2,9 +2,6 @@
 
 `Recorder` is the base of the handlers (attributes.py, calls.py ...), which are mixed into one object in session.py.  Invariants:
 
-* An object in `sources` is outside: its expression, evaluated in the prologue, reaches it again.  An object in `_made` is the run's own.
-  What is neither, and has a state, comes from somewhere that no guard knows of: it is not `admitted` into instrumented code, the
-  recording stops.  So no handler can forget where an object is from.
 * Every expression is guarded once, where it is first read; lines are in the order of the run, so an expression only uses
   variables defined above it.
 * After `stop` the run goes on eagerly: handlers still do what Python does, and what they add to the recording is not used.
@@ -16,24 +13,16 @@ from __future__ import annotations
 
 import builtins
 import collections
-import datetime
-import decimal
-import enum
 import functools
 import math
-import re
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FunctionType,
-    GeneratorType,
     MethodType,
     MethodWrapperType,
-    ModuleType,
     SimpleNamespace,
-    TracebackType,
 )
 from typing import Any
 
@@ -42,8 +31,8 @@ import numpy as np
 from tracejit.capture import reasons
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.entry import MISS
+from tracejit.capture.origins import CONTAINER_TYPES, Origins
 from tracejit.capture.policies import (
-    DICT_VIEWS,
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
     bound_to,
@@ -52,8 +41,8 @@ from tracejit.capture.policies import (
     is_a,
 )
 from tracejit.capture.reasons import Reason
-from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, concrete, settle_closure
-from tracejit.core.dtypes import DType, default_dtype
+from tracejit.capture.symbols import SymbolicNumber, concrete, settle_closure
+from tracejit.core.dtypes import default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
 
@@ -62,21 +51,9 @@ __all__ = ["ABSENT", "Recorder", "Said", "TensorSource", "user_line"]
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
 _PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
-_CONTAINER_TYPES: tuple[type, ...] = (
-    list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
-)  # fmt: skip
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
-_STATELESS = frozenset(
-    {
-        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, SuperProxy, range, CodeType, DType, decimal.Decimal,
-        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
-    }
-)  # fmt: skip
-"""Types of values that cannot change, and lead nowhere."""
 _BITS = 2048
 """Integers with more are not written down: Python limits the length of numbers in texts."""
-_PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
-"""Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
 
 
 def user_line(fallback: str = "") -> str:
@@ -91,11 +68,6 @@ def user_line(fallback: str = "") -> str:
             found = found or place
         frame = frame.f_back  # type: ignore[assignment]
     return found
-
-
-def _is_shared(value: Any) -> bool:
-    """Whether Python has one such object, whoever makes one."""
-    return (type(value) is tuple or type(value) is frozenset) and not value
 
 
 class Said:
@@ -137,10 +109,11 @@ class TensorSource:
         self.is_leaf = tensor.is_leaf
 
 
-class Recorder:
+class Recorder(Origins):
     """Values from outside, guards, and the state shared by all handlers."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.stopped = False
         self.closing = False  # the call has returned; what still runs is not in its place
         self.reason: Reason | None = None
@@ -149,17 +122,14 @@ class Recorder:
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
-            "defaultdict": collections.defaultdict,
+            "defaultdict": collections.defaultdict, "deque": collections.deque,
         }  # fmt: skip
         self.lines: list[str | TensorSource] = []
-        self.sources: dict[int, str] = {}
         self.tensors: dict[int, TensorSource] = {}
         self.instance_reads: set[str] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[str] = []  # variables of objects that may be changed: they must stay distinct
-        self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
-        self.values: Mapping[int, int] = {}  # the interpreter's: ids of the tensors of the program
-        self._made: dict[int, Any] = {}
+        self.values = {}
         self._constants: dict[int, str] = {}
         self._expressions: set[str] = set()
         self._symbolic: dict[str, SymbolicNumber] = {}
@@ -251,46 +221,6 @@ class Recorder:
         return f"{text} != {value!r}"
 
     # -- reading outside values
-    def is_outside(self, value: Any) -> bool:
-        return id(value) in self.sources
-
-    def register(self, value: Any, expression: str) -> None:
-        """`value` is an outside object that `expression` reaches; no guard is added."""
-        self.sources[id(value)] = expression
-        self.keep.append(value)
-
-    def fixed(self, value: Any) -> Any:
-        """`value` is the very object that every call finds for which the guards so far hold; returns it."""
-        if type(value) not in _STATELESS and not self.is_outside(value):
-            self.register(value, self.constant(value))
-        return value
-
-    def made(self, value: Any) -> Any:
-        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it, without symbolic numbers
-        in containers: only variables, and what Python gathers for a starred name, hold those."""
-        return value if type(value) is SymbolicNumber else self._known_as_made(self.settled(value))
-
-    def gathered(self, value: Any) -> Any:
-        """Python has made the tuple, list or dictionary `value` for a starred name; returns it."""
-        return self._known_as_made(value)
-
-    def _known_as_made(self, value: Any) -> Any:
-        cls = type(value)
-        if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
-            return value
-        if _is_shared(value):
-            return value
-        self._made[id(value)] = value
-        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for element in builtin_base(cls).__iter__(value):
-                if is_a(element, _CONTAINER_TYPES):
-                    self._known_as_made(element)
-        elif is_a(value, dict):
-            for element in dict.values(value):
-                if is_a(element, _CONTAINER_TYPES):
-                    self._known_as_made(element)
-        return value
-
     def read_handled(self) -> None:
         """The program asks what is being handled: the exception around the call is part of the answer."""
         if self.handled is not None:
@@ -305,44 +235,6 @@ class Recorder:
         if self.is_outside(error) and is_a(error, BaseException):
             self.stop("raised_again", type(error).__qualname__)
         return error
-
-    def is_made(self, value: Any) -> bool:
-        """Whether this run made `value`."""
-        return id(value) in self._made or (id(value) in self.values and id(value) not in self.tensors)
-
-    def _is_known(self, value: Any) -> bool:
-        return id(value) in self.sources or id(value) in self._made
-
-    @staticmethod
-    def _is_iterator(cls: type) -> bool:
-        """Whether instances are iterators of C code, which are used up where they were made."""
-        return hasattr(cls, "__next__") and not has_plain_state(cls)
-
-    def admitted(self, value: Any) -> Any:
-        """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
-        if self.stopped or self._explains(value):
-            return value
-        if is_a(value, Tensor):
-            self.stop("tensor_origin", f"shape {list(value._array.shape)}")
-        else:
-            self.stop("unknown_origin", f"a {type(value).__module__}.{type(value).__qualname__}")
-        return value
-
-    def _explains(self, value: Any) -> bool:
-        return type(value) in _STATELESS or self._is_known(value) or id(value) in self.values or self._explains_itself(value)
-
-    def _explains_itself(self, value: Any) -> bool:
-        cls: Any = type(value)
-        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls) or _is_shared(value):
-            return True
-        if is_a(value, (enum.Enum, type, ModuleType)):  # of which there is one, whatever leads to it
-            self.fixed(value)
-            return True
-        if cls is MethodType:
-            return self._explains(value.__func__) and self._explains(value.__self__)
-        if cls is slice:
-            return all(map(self._explains, (value.start, value.stop, value.step)))
-        return is_a(value, IDENTITY_TYPES) and self._explains(bound_to(value))
 
     def read(
         self, value: Any, expression: str, *, symbolic: bool = False, by_identity: bool = False, argument: bool = False
@@ -410,13 +302,15 @@ class Recorder:
         cls: Any = type(value)
         if is_a(value, Tensor):
             return True
+        if cls is frozenset and not all(type(element) in PRIMITIVE_TYPES and element == element for element in value):
+            return False
         if cls is FunctionType:  # made anew by each call of whoever has its definition
             return "<" in value.__qualname__
         if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
             return bound_to(value) is not None
         if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
             return False
-        return cls in _PATHS or has_plain_state(cls) or builtin_base(cls) in _CONTAINER_TYPES
+        return cls in _PATHS or has_plain_state(cls) or builtin_base(cls) in CONTAINER_TYPES
 
     def guard_value(self, value: Any, expression: str) -> None:
         """A guard that `expression` is this simple value, by type and bits."""
@@ -450,6 +344,9 @@ class Recorder:
 
     # -- what handlers call of each other
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         raise NotImplementedError
 
     def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
@@ -501,9 +398,6 @@ class Recorder:
         raise NotImplementedError
 
     def read_content(self, value: Any, *, deep: bool = False) -> None:
-        raise NotImplementedError
-
-    def settled(self, value: Any) -> Any:
         raise NotImplementedError
 
     def for_place(self, value: Any) -> Any:

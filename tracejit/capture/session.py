@@ -26,9 +26,9 @@ from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.symbols import concrete, released
-from tracejit.capture.tensors import RecordingInterpreter
-from tracejit.capture.tracebacks import without_handlers
-from tracejit.codegen.call_hook import Watch, allow, forget
+from tracejit.capture.tensors import RecordingInterpreter, Watch
+from tracejit.capture.tracebacks import without_handlers as _without_recorder
+from tracejit.codegen import call_hook
 from tracejit.core import dtypes
 from tracejit.core.collection import held_back
 from tracejit.core.interpreter import pushed_anywhere, state
@@ -85,7 +85,7 @@ class Session(CallHandlers):
 
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
-        watch = Watch(self._asked)
+        watch = call_hook.Watch(self._asked)
         self.profile = watch.profile
         watch.begin()
 
@@ -119,12 +119,12 @@ class Session(CallHandlers):
             return
         code = frame.f_code
         if is_instrumented(code):
-            allow(code, lasting=False)
+            call_hook.allow(code, lasting=False)
             return
         name = frame.f_globals.get("__name__", "")
         if is_library_module(name):
             if code.co_filename.startswith(_PACKAGE):  # else its globals may be other ones next time
-                allow(code, lasting=True)
+                call_hook.allow(code, lasting=True)
             return
         if name in _TRANSPARENT_MODULES:
             return
@@ -260,28 +260,28 @@ class _Run:
                         sys.setprofile(None)
 
 
-def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
-    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).
+def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None = None) -> tuple[Recording, Any]:
+    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
     try:
-        return _recorded(function, args, kwargs)
+        return _recorded(function, args, kwargs, watch)
     except BaseException as error:
-        without_handlers(error)
+        _without_recorder(error)
         raise
 
 
-def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
+def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None) -> tuple[Recording, Any]:
     grad_enabled = state.grad_enabled
     hold = held_back()
     session = Session(hold)
     try:
-        interpreter = RecordingInterpreter(session, next_sequence())
+        interpreter = RecordingInterpreter(session, next_sequence(), watch)
         with hold, _Run(session, interpreter) as run:
             hold.begin()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
-            forget()
+            call_hook.forget()
             run.begin()
             session.root(function)
             positional, named = session.arguments(args, kwargs)
@@ -292,7 +292,7 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             session.unhook()
             session.let_go()
             recording = finish(session, interpreter, result, grad_enabled)
-            forget()
+            call_hook.forget()
         return recording, released(result, session.is_outside)
     finally:
         try:

@@ -1,4 +1,4 @@
-"""C functions and callables of `operator`, `heapq`, `bisect`, `collections` and `itertools` that look into what they are given.
+"""Functions and callables of `operator`, `heapq`, `bisect`, `collections`, `itertools`, `re` and `copy` that look into what they are given.
 
 Each is done by the handlers of what it looks at: an item is read as an item, an attribute as an attribute.  Functions that keep a list in
 order are called once its content is guarded; what they change in a list from outside is an effect.
@@ -9,15 +9,18 @@ from __future__ import annotations
 import _heapq
 import bisect
 import collections
+import copy
 import heapq
 import itertools
 import operator
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from tracejit.capture.iteration import IterationHandlers
-from tracejit.capture.policies import is_a
-from tracejit.capture.symbols import concrete
+from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.symbols import concrete, is_symbolic
 
 __all__ = ["GETTERS", "STANDARD", "StandardCallHandlers"]
 
@@ -30,6 +33,12 @@ _IN_ORDER = frozenset(
     }
 )  # fmt: skip
 """Functions of a list that is in order, or a heap."""
+_WARNING = sys.version_info >= (3, 13)
+_EXPRESSIONS: dict[Any, int] = {
+    **dict.fromkeys((re.match, re.fullmatch, re.search, re.findall, re.finditer), 3),
+    re.compile: 2, re.split: 2 if _WARNING else 4, re.sub: 3 if _WARNING else 5, re.subn: 3 if _WARNING else 5,
+}  # fmt: skip
+"""Functions of `re`, and how many arguments they take by position without a word."""
 
 
 class StandardCallHandlers(IterationHandlers):
@@ -87,6 +96,23 @@ class StandardCallHandlers(IterationHandlers):
             return function(*arguments, **keywords)  # it raises what is to be raised
         return function(self.iterate(arguments[0], 2))
 
+    def _of_expressions(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """re.sub, re.match ...: the expressions that `re` remembers are no state of the program."""
+        arguments, keywords = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+        if len(arguments) > _EXPRESSIONS[function]:
+            self.stop("impure_call", f"a warning of {function.__name__}()")
+        for value in (*arguments, *keywords.values()):
+            self.read_content(value, deep=True)
+        arguments = tuple(map(self.guarded_callback, arguments))  # the replacement may be a function
+        keywords = {k: self.guarded_callback(v) for k, v in keywords.items()}
+        return self.made(self.native(lambda: function(*arguments, **keywords)))
+
+    def _deep_copy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """copy.deepcopy: a number or text is its own copy; of anything else the Python code decides."""
+        if arguments and (is_symbolic(arguments[0]) or type(arguments[0]) in PRIMITIVE_TYPES):
+            return arguments[0]
+        return self.instrumented(function, arguments, keywords)
+
     def standard_call(self, function: Any) -> Callable[..., Any] | None:
         """The handler of a function that has one here."""
         try:
@@ -99,5 +125,7 @@ Handler = Callable[[StandardCallHandlers, Any, tuple[Any, ...], dict[str, Any]],
 STANDARD: dict[Any, Handler] = {
     **dict.fromkeys(_IN_ORDER, StandardCallHandlers._in_order),
     collections._count_elements: StandardCallHandlers._count_elements,  # type: ignore[attr-defined]
+    copy.deepcopy: StandardCallHandlers._deep_copy,
+    **dict.fromkeys(_EXPRESSIONS, StandardCallHandlers._of_expressions),
     itertools.chain.from_iterable: StandardCallHandlers._from_iterable,
 }

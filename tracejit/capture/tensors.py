@@ -7,7 +7,7 @@ recorder like any other read and effect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import compress, starmap
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers, GradStore
-from tracejit.capture.policies import is_a
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
@@ -27,9 +26,8 @@ from tracejit.core.promotion import promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.tensor import Tensor
 
-__all__ = ["RecordingInterpreter"]
+__all__ = ["RecordingInterpreter", "Watch"]
 
-_OPERANDS = frozenset({Tensor, SymbolicNumber, bool, int, float})
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
@@ -41,11 +39,17 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 }
 
 
+Watch = Callable[[Node, tuple[Tensor, ...]], None]
+"""Is shown an operation and what it made."""
+
+
 class RecordingInterpreter(Interpreter):
     """Evaluates by the eager interpreter and appends to the graph."""
 
-    def __init__(self, recorder: EffectHandlers, first_sequence: int) -> None:
+    def __init__(self, recorder: EffectHandlers, first_sequence: int, watch: Watch | None = None) -> None:
+        """watch: is shown each operation that is appended."""
         self.recorder = recorder
+        self._watch = watch
         self.nodes: list[Node] = []
         self.avals: dict[int, Aval | ScalarAval] = {}
         self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
@@ -192,7 +196,10 @@ class RecordingInterpreter(Interpreter):
     ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         values = tuple(self._define(t) for t in outputs)
-        self.nodes.append(Node(op, recorded, tuple(sorted(attributes.items())), values, user_line()))
+        node = Node(op, recorded, tuple(sorted(attributes.items())), values, user_line())
+        self.nodes.append(node)
+        if self._watch is not None:
+            self._watch(node, outputs)
         if op.effect is Effect.IN_PLACE and outputs[0]._base is not None:
             base_node = outputs[0]._base._node
             if base_node is not None:
@@ -274,15 +281,6 @@ def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, 
     if op.name == "pow" and names <= _INTEGERS:  # a negative exponent raises
         low = 0
     return low, high
-
-
-def _plain_number(value: Any) -> Any:
-    """The number of Python that a number of NumPy, or of a class of the program, is as an operand."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if is_a(value, int):
-        return int.__int__(value)
-    return float.__float__(value) if is_a(value, float) else value
 
 
 def _attribute(value: Any) -> Any:

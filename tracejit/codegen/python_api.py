@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracejit.core.interrupts import is_foreign
+
 __all__ = [
     "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TYPE", "VERIFIED",
     "address_of_new",
@@ -168,7 +170,9 @@ def unsupported() -> str:
     try:
         mro_offset()
         found = symbols()
-    except (RuntimeError, AttributeError, KeyError):  # no such field, function or module of NumPy
+    except (RuntimeError, AttributeError, KeyError) as error:  # no such field, function or module of NumPy
+        if is_foreign(error):
+            raise
         return f"objects of this build of {version}, or of NumPy {np.__version__}: they have other fields"
     return (
         "" if all(found.values()) and _is_as_expected() else f"objects of this build of {version}: they lie otherwise in memory"

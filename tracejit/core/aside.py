@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from tracejit.core.collection import held_back
-from tracejit.core.interrupts import covers_its_entry
+from tracejit.core.interrupts import covers_its_entry, is_foreign
 
 __all__ = ["Answer", "aside", "done_aside"]
 
@@ -99,8 +99,10 @@ def _start(work: _Work[Any]) -> bool:
     try:
         _thread.stack_size(max(size, _STACK))
         _thread.start_new_thread(work.run, ())
-    except RuntimeError:  # the system has no more threads, or the process is about to end
-        return False
+    except RuntimeError as error:
+        if is_foreign(error):
+            raise
+        return False  # the system has no more threads, or the process is about to end
     finally:
         _thread.stack_size(size)
     return True

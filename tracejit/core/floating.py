@@ -1,72 +1,82 @@
 """NumPy's floating-point warnings, handled in one place.
 
 PyTorch computes 1/0 and log(-1) silently, and compiled kernels cannot warn; so eager evaluation is silent too, whatever numpy.seterr the
-user has set.  NumPy keeps its error state in a context variable, and there are two ways to change it for a while.
+user has set.  NumPy keeps its error state in a context variable.  What is to be silent runs in a context of its own in which this one
+variable is another one; the program's is left alone.  There are two ways.
 
-Around Python code this one variable is set, and set back (0.25 us, where numpy.errstate takes 1.5 us):
-
-    errors = read_errors()
-    try:
-        write_errors(QUIET)
-        ...
-    finally:
-        write_errors(errors)
-
-So what runs in the middle (signal handlers, finalizers, callbacks of the garbage collector) finds the context variables of its program, may
-evaluate tensors itself, and leaves an error state that is whole.  An exception may come after any call; a call that is the first thing in
-a `finally` is made all the same.
+`quietly(function, ...)` runs Python code in a copy of the program's context.  So what comes in the middle (signal handlers, finalizers,
+callbacks of the garbage collector) finds the context variables of its program, may evaluate tensors itself, and what it sets is handed
+over at the end.  To set the variable and set it back instead takes longer; and before Python 3.12 it would not be safe: a collection may
+begin while CPython changes a context, and whoever changes the same context in a finalizer then takes from under it what it reads.
 
 A function of C's, in which no such code runs (but, before Python 3.12, what a garbage collection calls), can be called in a context
-of its own in which the variable is set once and for all: `run_quietly` of a thread, 0.1 us.  A context cannot be entered twice: where
-that is tried, RuntimeError says so before anything has happened, and the first way is left."""
+that is kept, and so has the variables that it was made with: `run_quietly` of a thread, 0.1 us.  A context cannot be entered twice: where
+that is tried, RuntimeError says so before anything has happened (`is_refusal`), and the first way is left."""
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["QUIET", "quiet_runner", "quietly", "read_errors", "write_errors"]
-
-ErrorState = tuple[Callable[[], Any], Callable[[Any], Any], Any]
+__all__ = ["is_refusal", "quiet_runner", "quietly", "read_errors", "with_errors"]
 
 
-def _by_variable() -> ErrorState | None:
-    """How to read and write the variable, and its value for "ignore everything"; None if this NumPy has no such variable."""
-    context = contextvars.copy_context()
+def _error_state() -> tuple[ContextVar[Any], Any]:
+    """The variable, and its value for "ignore everything"."""
+    context = copy_context()
     before = dict(context)
     context.run(np.seterr, all="ignore")
-    for variable, value in context.items():
-        if before.get(variable) is not value:
-            return variable.get, variable.set, value
-    return None
+    ((variable, value),) = [(name, new) for name, new in context.items() if before.get(name) is not new]
+    return variable, value
 
 
-def _by_functions() -> ErrorState:
-    """The same by NumPy's functions, which any NumPy has."""
-    return np.geterr, lambda errors: np.seterr(**errors), dict.fromkeys(np.geterr(), "ignore")
+_variable, _QUIET = _error_state()
+_write: Final = _variable.set
+read_errors: Final = _variable.get
+"""NumPy's error state in this context, for `with_errors`."""
 
 
-_found: Final = _by_variable() or _by_functions()
-read_errors: Final[Callable[[], Any]] = _found[0]
-write_errors: Final[Callable[[Any], Any]] = _found[1]
-QUIET: Final[Any] = _found[2]
+def quietly(function: Callable[..., Any], /, *operands: Any, **attributes: Any) -> Any:
+    """`function(*operands, **attributes)` without floating-point warnings."""
+    inside = copy_context()
+    inside.run(_write, _QUIET)
+    before = inside.copy()
+    try:
+        return inside.run(function, *operands, **attributes)
+    finally:
+        if inside != before:
+            _hand_over(before, inside)
+
+
+def with_errors(errors: Any, function: Callable[..., Any], /, *operands: Any) -> Any:
+    """`function(*operands)` with this error state: a function of the program's, in the middle of what runs quietly."""
+    inside = copy_context()
+    inside.run(_write, errors)
+    before = inside.copy()
+    try:
+        return inside.run(function, *operands)
+    finally:
+        if inside != before:
+            _hand_over(before, inside)
+
+
+def _hand_over(before: Context, inside: Context) -> None:
+    """Set what was set inside, NumPy's error state apart."""
+    for variable, value in inside.items():
+        if variable is not _variable and (variable not in before or before[variable] is not value):
+            variable.set(value)
 
 
 def quiet_runner() -> Callable[..., Any]:
     """`run(function, *operands)`, for functions of C's and the use of one thread.  Raises RuntimeError inside such a call."""
-    context = contextvars.copy_context()
-    context.run(write_errors, QUIET)
+    context = copy_context()
+    context.run(_write, _QUIET)
     return context.run
 
 
-def quietly(function: Callable[..., Any], *operands: Any, **attributes: Any) -> Any:
-    """`function(*operands, **attributes)` without floating-point warnings, where a call more does not matter."""
-    errors = read_errors()
-    try:
-        write_errors(QUIET)
-        return function(*operands, **attributes)
-    finally:
-        write_errors(errors)
+def is_refusal(error: RuntimeError) -> bool:
+    """Whether it says that `run_quietly` was called inside such a call; else the function, or a signal handler after it, has raised it."""
+    return bool(error.args) and str(error.args[0]).startswith("cannot enter context")

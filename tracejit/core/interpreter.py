@@ -24,7 +24,7 @@ from typing import Any
 from tracejit.core.floating import quiet_runner
 from tracejit.core.interrupts import covers_its_entry
 
-__all__ = ["Abstract", "Interpreter", "State", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
+__all__ = ["Abstract", "Interpreter", "State", "ask_always", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
 
 
 class Interpreter:
@@ -90,13 +90,21 @@ def bind(op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> A
 
 
 pushed_anywhere = [0]
-"""How many interpreters are pushed, in all threads: where it is 0, every thread runs eagerly (cheaper to ask than `state`)."""
+"""How many interpreters are pushed, in all threads: where it is 0, every thread runs eagerly (cheaper to ask than `state`).
+`ask_always` adds to it, so that compiled calls look further than that."""
+_asking = [0]
+
+
+def ask_always(more: int) -> None:
+    """Make every compiled call ask `state` and what else there is to ask, or (-1) take that back."""
+    _asking[0] += more
+    pushed_anywhere[0] += more
 
 
 def _forked() -> None:
     """A child has no other threads, nor what they pushed."""
     if state.top is state.base:
-        pushed_anywhere[0] = 0
+        pushed_anywhere[0] = _asking[0]
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,23 +1,40 @@
-"""Leaving a `with` block, whatever comes in between.
+"""Exceptions that come from outside: leaving a `with` block whatever comes in between, and telling such an exception from one's own.
 
 CPython runs signal handlers when a function is entered, too, before its first line.  So an interrupt (Ctrl-C, an exception of the program's
 own handler) can come at the entry of `__exit__`: the block is left, and nothing was put back.  `covers_its_entry` makes the first `try`
 of a function begin at its entry: what its `finally` puts back is put back then as well.
 
-It must not know what is put back.
+A handler may raise an exception of any class, also where the library catches that class because something of its own raises it.
+`is_foreign` tells them apart, so the program gets its own.
+
+It must not know what is put back, nor what is caught.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["covers_its_entry"]
+__all__ = ["covers_its_entry", "is_foreign"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FIRST = 0x80  # of the six-bit parts of the first number of an entry
 _MORE = 0x40
+_OWN: Final = frozenset({"tracejit", "numpy", "scipy", *sys.stdlib_module_names})
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether the program raised an error that came out of code that is none of the program's: a signal handler did, or another thread
+    (PyThreadState_SetAsyncExc, which makes an instance of a class without arguments)."""
+    if not error.args or type(error).__module__.partition(".")[0] not in _OWN:
+        return True
+    step = error.__traceback__
+    while step is not None and (step := step.tb_next) is not None:  # the first frame is that of the caller
+        if step.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _OWN:
+            return True
+    return False
 
 
 def covers_its_entry(function: F) -> F:

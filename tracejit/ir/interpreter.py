@@ -14,6 +14,7 @@ import numpy as np
 
 from tracejit.core.aval import ScalarAval
 from tracejit.core.floating import quietly
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
@@ -73,6 +74,8 @@ def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> 
     try:
         result = node.op.evaluate(*operands, **node.attrs)
     except Exception as error:
+        if is_foreign(error):
+            raise
         raise NodeFailed(node) from error
     arrays = [np.asarray(array) for array in (result if node.op.multiple else (result,))]
     for v, array in zip(node.outputs, arrays, strict=True):

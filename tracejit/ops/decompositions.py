@@ -14,6 +14,7 @@ import scipy
 
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.ops.creation import ArrayConstant, constant, eye
@@ -70,6 +71,8 @@ def _lapack(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
     try:
         return function(*arrays)
     except np.linalg.LinAlgError as error:
+        if is_foreign(error):
+            raise
         raise LinAlgError(f"linalg.{name}(): {error}; the input has shape {list(arrays[0].shape)}") from None
 
 

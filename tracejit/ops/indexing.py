@@ -29,7 +29,7 @@ def constant_index(positions: list[Any]) -> Any:
     """An int64 (or bool mask as positions) index tensor made from a list in a key."""
     array = np.asarray(positions) if positions else np.zeros(0, np.int64)
     if array.dtype == np.bool_:
-        array = np.flatnonzero(array)
+        (array,) = array.ravel().nonzero()
     if array.dtype.kind not in "iu":
         raise IndexError(f"lists used as indices must hold integers or bools, got {positions!r}")
     return constant(array=ArrayConstant(array.astype(np.int64)))
@@ -43,7 +43,7 @@ def constant_index(positions: list[Any]) -> Any:
 )
 def nonzero(x: Any) -> Any:
     """Positions of nonzero elements, int64, of shape (count, ndim), in row-major order."""
-    return np.argwhere(x)
+    return np.stack(x.nonzero(), 1) if x.ndim else np.zeros((int(bool(x)), 0), np.int64)
 
 
 def nonzero_tuple(mask: Any) -> tuple[Any, ...]:
@@ -156,7 +156,8 @@ def _in_range(name: str, index: Any, size: int) -> Any:
 
 def _along(index: Any, dim: int) -> tuple[Any, ...]:
     """An open mesh that addresses, for each element of `index`, its own position but along `dim`."""
-    mesh: list[Any] = list(np.ogrid[tuple(slice(0, s) for s in index.shape)])
+    n = index.ndim
+    mesh = [np.arange(s).reshape([s if k == d else 1 for k in range(n)]) for d, s in enumerate(index.shape)]
     mesh[dim] = index
     return tuple(mesh)
 
@@ -173,7 +174,7 @@ def _along(index: Any, dim: int) -> tuple[Any, ...]:
 )
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
-    return np.take(x, _in_range("index_select", index, x.shape[dim]), axis=dim)
+    return x.take(_in_range("index_select", index, x.shape[dim]), axis=dim)
 
 
 @index_select.vjp(saves="1")

@@ -28,8 +28,8 @@ __all__ = ["argsort", "searchsorted"]
 def argsort(x: Any, dim: int, descending: bool) -> Any:
     """Positions that put the elements along `dim` in order.  Equal elements keep their order; NaN counts as the largest."""
     if not descending:
-        return np.argsort(x, axis=dim, kind="stable")
-    return np.flip(x.shape[dim] - 1 - np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim).copy()
+        return x.argsort(axis=dim, kind="stable")
+    return np.flip(x.shape[dim] - 1 - np.flip(x, dim).argsort(axis=dim, kind="stable"), dim).copy()
 
 
 @custom(
@@ -42,7 +42,7 @@ def searchsorted(boundaries: Any, values: Any, right: bool) -> Any:
     """Where each value would be inserted into `boundaries`, which are sorted along their last dimension; after its equals if `right`."""
     side: Any = "right" if right else "left"
     if boundaries.ndim == 1:
-        return np.searchsorted(boundaries, values, side)
+        return boundaries.searchsorted(values, side)
     rows = values.reshape(-1, values.shape[-1])
     lines = boundaries.reshape(-1, boundaries.shape[-1])
-    return np.stack([np.searchsorted(line, row, side) for line, row in zip(lines, rows, strict=True)]).reshape(values.shape)
+    return np.stack([line.searchsorted(row, side) for line, row in zip(lines, rows, strict=True)]).reshape(values.shape)

@@ -25,6 +25,7 @@ __all__ = [
     "contents_graph",
     "gradient_operands",
     "inner_leaves",
+    "places",
     "sum_to",
     "visited_nodes",
 ]
@@ -49,6 +50,18 @@ def blind_ends(graph: Graph) -> list[int]:
     """Values made inside that require grad, and hand none on: leaves, and what a number was written to."""
     marked = graph.requires_grad
     return [v for node in graph.nodes for v in node.outputs if v in marked and not gradient_operands(node, marked)]
+
+
+def places(graph: Graph) -> dict[int, int]:
+    """Values that have no place of their own on eager mode's tape -> the value whose place it is: contents that were replaced under
+    no_grad are those of the same tensor."""
+    found: dict[int, int] = {}
+    for node in graph.nodes:
+        if "straight through" in node.op.traits:
+            (v,), previous = node.outputs, node.operands[0]
+            assert type(previous) is int
+            found[v] = found.get(previous, previous)
+    return found
 
 
 def active_values(graph: Graph, targets: Iterable[int]) -> set[int]:

@@ -12,7 +12,7 @@ enters a node that saved the input, or a view of it.  Everything else is kept.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -27,6 +27,7 @@ from tracejit.passes.backward import (
     contents_graph,
     gradient_operands,
     inner_leaves,
+    places,
     visited_nodes,
 )
 from tracejit.passes.dce import dce
@@ -65,7 +66,8 @@ class Partition:
     kept in the slab, in order. direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless
     no node on its way saves anything: that backward graph reads neither residuals nor tensors. leaves: ids of values made inside
     where gradients end, as they do at inputs.  Masks of wanted gradients have an item for each input of the graph, then one for each
-    of the leaves. paths: the ways of passes to the wanted inputs, the leaves and the outputs."""
+    of the leaves. places: values -> those at whose place on eager mode's tape they are.  paths: the ways of passes to the wanted inputs,
+    the leaves and the places of the outputs."""
 
     graph: Graph
     wanted: Mask
@@ -75,6 +77,7 @@ class Partition:
     residuals: tuple[int, ...]
     direct_inputs: tuple[int, ...]
     leaves: tuple[int, ...]
+    places: Mapping[int, int]
     paths: Paths
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
     _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
@@ -103,10 +106,20 @@ class Partition:
             known = self._going_on[freed] = any(savers[i] & ~blocked[i] for i in paths.ends)
         return known
 
+    def place(self, i: int) -> int | None:
+        """The value at whose place on eager mode's tape output `i` is."""
+        v = self.graph.outputs[i]
+        return self.places.get(v, v) if type(v) is int else None
+
+    def made_at(self, i: int) -> int:
+        """The position in the graph of the node at whose place output `i` is; -1 for an input."""
+        place = self.place(i)
+        return next((k for k, node in enumerate(self.graph.nodes) if place in node.outputs), -1)
+
     def computed_from(self, i: int) -> frozenset[int]:
-        """The other outputs whose gradients pass through output `i`."""
-        graph = self.graph
-        through = active_values(graph, [v for v in (graph.outputs[i],) if type(v) is int])
+        """The other outputs whose gradients pass through the place of output `i`."""
+        graph, place = self.graph, self.place(i)
+        through = active_values(graph, [] if place is None else [place])
         return frozenset([k for k, v in enumerate(graph.outputs) if k != i and v in through])
 
     def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -152,7 +165,8 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     start = perf_counter()
     targets = [v for v, want in zip((*graph.inputs, *leaves), wanted, strict=True) if want]
     active = active_values(graph, [*targets, *blind_ends(graph)])  # what eager mode's pass to everything would compute
-    watched = [v for v, there in zip(graph.outputs, differentiable, strict=True) if there and type(v) is int]
+    shared = places(graph)
+    watched = [shared.get(v, v) for v, there in zip(graph.outputs, differentiable, strict=True) if there and type(v) is int]
     paths = Paths(graph, active, differentiable, (*targets, *watched))
     needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
     numbers: set[int] = set()
@@ -173,7 +187,7 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
         history=(*graph.history, stamp),
     )
     direct = tuple([v for v in graph.inputs if v in read])
-    return Partition(graph, wanted, differentiable, placed, forward, residuals, direct, leaves, paths)
+    return Partition(graph, wanted, differentiable, placed, forward, residuals, direct, leaves, shared, paths)
 
 
 def saved_values(graph: Graph, node: Node, through: AbstractSet[int]) -> list[int]:

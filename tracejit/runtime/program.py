@@ -26,7 +26,7 @@ from tracejit.codegen.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.codegen.frame_check import NO_KEY
 from tracejit.codegen.lower import Lowered, lower
 from tracejit.codegen.steps import GemmCall, NestCall, NestRun
-from tracejit.codegen.straight_line import Run
+from tracejit.codegen.straight_line import SENT, Run
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval
 from tracejit.ir.graph import Graph
@@ -149,7 +149,7 @@ def _fragment(
         return Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
 
     environment["p_new"] = new_frame
-    lines = ["try:", "    p_frame = p_pop()", "except IndexError:", "    p_frame = p_new()"]
+    lines = ["try:", "    p_frame = p_pop()", "except IndexError as error:", f"    {SENT}: raise", "    p_frame = p_new()"]
     environment["p_no_key"] = NO_KEY
     key, together = held or ("p_no_key", None)
     bound = lowered.spec.in_call(arrays, key, lambda held: together or f"({''.join(f'{array}, ' for array in held)})")
@@ -173,7 +173,8 @@ def _fragment(
         lines += ["p_integers = p_frame.integers", "p_floats = p_frame.floats", "try:"]
         for k, (slot, python_type) in enumerate(lowered.scalars):
             lines.append(f"    {'p_floats' if python_type is float else 'p_integers'}[{slot}] = {scalars[k]}")
-        lines += ["except ValueError:  # an integer that has no 64 bits", "    p_push(p_frame)", f"    return leave[{MISMATCH}]"]
+        lines += ["except ValueError as error:  # an integer that has no 64 bits", f"    {SENT}: raise"]
+        lines += ["    p_push(p_frame)", f"    return leave[{MISMATCH}]"]
     lines += ["p_code = p_call(p_frame.address, id(p_bound))", "p_push(p_frame)", "if p_code:", "    return leave[p_code]"]
     results = []
     for k, output in enumerate(lowered.outputs):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import Storage
+from tracejit.autograd.tape import Storage, move_retained
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, DType
 from tracejit.core.interpreter import state
@@ -450,4 +450,6 @@ def refresh(x: Tensor) -> None:
             source = evaluate(op, (source, *operands), attributes)
     finally:
         state.grad_enabled = previous
+    if source._node is not None:
+        move_retained(x, source._node, source._index)
     x._node, x._index, x._requires_grad, x._seen = source._node, source._index, source._requires_grad, version

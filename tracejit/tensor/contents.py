@@ -10,6 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.dtypes import FROM_NUMPY, DType
 from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
+from tracejit.core.interrupts import is_foreign
 
 __all__ = ["to_array"]
 
@@ -28,6 +29,8 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         try:
             array = np.array(data, order="C")
         except ValueError as error:
+            if is_foreign(error):
+                raise
             raise ValueError(
                 f"tensor(): expected nested sequences of equal lengths, got {type(data).__name__}: {error}"
             ) from None

@@ -15,8 +15,9 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
-from tracejit.core.floating import QUIET, quietly, read_errors, write_errors
+from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import Interpreter, set_base, state
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Op, Promotion
 from tracejit.core.promotion import promote, with_tensor
@@ -88,7 +89,9 @@ class EagerInterpreter(Interpreter):
                             out = wrap(thread.run_quietly(ufunc, a, second))
                         except ValueError as error:
                             raise _shape_error(op, operands, attributes, error) from None
-                        except RuntimeError:  # in the middle of another evaluation
+                        except RuntimeError as error:
+                            if not is_refusal(error):
+                                raise
                             out = wrap(quietly(ufunc, a, second))
                         if requires and thread.grad_enabled and op.vjp_rule is not None:
                             _record_binary(op, operands, a, b, attributes, needs, out)
@@ -103,7 +106,9 @@ class EagerInterpreter(Interpreter):
                         first = _constant(x, dtype)
                         try:
                             out = wrap(thread.run_quietly(ufunc, first, b))
-                        except RuntimeError:
+                        except RuntimeError as error:
+                            if not is_refusal(error):
+                                raise
                             out = wrap(quietly(ufunc, first, b))
                         if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
@@ -120,16 +125,12 @@ class EagerInterpreter(Interpreter):
                         if ufunc is not None:
                             try:
                                 out = wrap(thread.run_quietly(ufunc, a))
-                            except RuntimeError:
+                            except RuntimeError as error:
+                                if not is_refusal(error):
+                                    raise
                                 out = wrap(quietly(ufunc, a))
                         else:
-                            errors = read_errors()
-                            try:
-                                write_errors(QUIET)
-                                array = op.evaluate(a, **attributes)
-                            finally:
-                                write_errors(errors)
-                            out = wrap(array)
+                            out = wrap(quietly(op.evaluate, a, **attributes))
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
@@ -169,17 +170,15 @@ class EagerInterpreter(Interpreter):
                 outs = state.run_quietly(op.ufunc, *arrays)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
-            except RuntimeError:
+            except RuntimeError as error:
+                if not is_refusal(error):
+                    raise
                 outs = quietly(op.ufunc, *arrays)
         else:
-            errors = read_errors()
             try:
-                write_errors(QUIET)
-                outs = op.evaluate(*arrays, **attributes)
+                outs = quietly(op.evaluate, *arrays, **attributes)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
-            finally:
-                write_errors(errors)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
@@ -350,6 +349,8 @@ def _number(op: Op, position: int, x: Any) -> Any:
 
 def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], error: ValueError) -> Exception:
     """NumPy's ValueError about shapes as the RuntimeError that PyTorch raises, from the shape rule where it knows."""
+    if is_foreign(error):
+        raise error
     try:
         op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
     except RuntimeError as known:

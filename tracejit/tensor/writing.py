@@ -10,6 +10,7 @@ import numpy as np
 from tracejit.autograd.tape import Node, next_sequence
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import bind, state
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
@@ -50,7 +51,9 @@ def _fitted(value: Tensor, target: Tensor) -> Tensor:
         return value
     try:
         fits = np.broadcast_shapes(value._array.shape, target._array.shape) == target._array.shape
-    except ValueError:
+    except ValueError as error:
+        if is_foreign(error):
+            raise
         fits = False
     if fits:
         return expand(value, shape=target._array.shape)  # type: ignore[no-any-return]

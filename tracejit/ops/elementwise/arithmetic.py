@@ -9,6 +9,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
+from tracejit.core.interrupts import is_foreign
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool, require_one_dtype
 from tracejit.ops.elementwise.rounding import trunc
@@ -55,7 +56,9 @@ def sub(x: Any, y: Any) -> Any:
     """Elementwise difference, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
     try:
         return np.subtract(x, y)
-    except TypeError:  # NumPy has no difference of bools either
+    except TypeError as error:  # NumPy has no difference of bools either
+        if is_foreign(error):
+            raise
         raise RuntimeError("sub(): subtraction of two bool tensors is not supported; use logical_xor() or ^ instead") from None
 
 

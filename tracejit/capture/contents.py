@@ -1,0 +1,249 @@
+"""What is in lists, tuples, dicts and sets: the guards on whole contents and their order, keys as text, values to be kept.
+
+Guards speak of what was there before the run changed anything.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import enum
+import math
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.attributes import AttributeHandlers
+from tracejit.capture.policies import (
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    TRANSPARENT_TYPES,
+    builtin_base,
+    has_plain_state,
+    is_a,
+    is_python_class,
+    is_user_instance,
+)
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released
+from tracejit.core.dtypes import DType
+from tracejit.tensor import Tensor
+
+__all__ = ["CONTAINERS", "DICT_TYPES", "ContentHandlers", "get_past", "item_text", "length_text", "membership_text"]
+
+DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
+CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
+_LONG = 8
+_SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
+
+
+def _is_table(cls: type, value: Any) -> bool:
+    """A longer list or tuple of values that `==` and their types tell apart: guarded in one go."""
+    return (
+        cls in (list, tuple)
+        and len(value) > _LONG
+        and all(type(v) in _SIMPLE_KEYS or (type(v) is float and v == v and v != 0.0) for v in value)
+    )
+
+
+def item_text(cls: type, text: str, key: str) -> str:
+    """The expression of an item, past the methods of a subclass: guards run no code of the program."""
+    return f"{builtin_base(cls).__name__}.__getitem__({text}, {key})" if is_python_class(cls) else f"{text}[{key}]"
+
+
+def length_text(cls: type, text: str) -> str:
+    return f"{builtin_base(cls).__name__}.__len__({text})" if is_python_class(cls) else f"len({text})"
+
+
+def membership_text(cls: type, text: str, key: str, negation: str = "") -> str:
+    """A test whether a dictionary has a key, or has not."""
+    if is_python_class(cls):
+        return f"{negation.strip()} {builtin_base(cls).__name__}.__contains__({text}, {key})".strip()
+    return f"{key}{negation} in {text}"
+
+
+def get_past(container: Any, key: Any) -> Any:
+    """An item, past the methods of a subclass."""
+    cls = type(container)
+    return builtin_base(cls).__getitem__(container, key) if is_python_class(cls) else container[key]
+
+
+def elements_text(cls: type, text: str) -> str:
+    return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_python_class(cls) else f"list({text})"
+
+
+def _has_stable_hash(value: Any) -> bool:
+    """Whether the hash of an object is the same in every call that its guards let through."""
+    if is_a(value, (tuple, frozenset)) and not is_user_instance(value):
+        return all(map(_has_stable_hash, value))
+    return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType, decimal.Decimal, datetime.date))
+
+
+class ContentHandlers(AttributeHandlers):
+    """Keys, whole contents, and values on their way into a place."""
+
+    # -- keys
+    def _key_text(self, key: Any) -> str | None:
+        """An expression for a key of an outside dictionary; None where there is none."""
+        if type(key) in _SIMPLE_KEYS:
+            return self.number_text(key) if type(key) is int else repr(key)
+        if (
+            type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
+        ):  # else equal keys are not the same, or NaN
+            return self.number_text(key)
+        if type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key):
+            return self.constant(key)
+        if type(key) is tuple:
+            texts = [self._key_text(part) for part in key]
+            return None if None in texts else f"({''.join(f'{text}, ' for text in texts)})"
+        if id(key) in self.sources and type(key).__hash__ is object.__hash__:
+            return self.sources[id(key)]
+        if is_a(key, IDENTITY_TYPES):
+            return self.constant(key)
+        return None
+
+    # -- whole contents
+    def read_content(self, value: Any, *, deep: bool = False) -> None:
+        """Something may look at everything in `value`: guard it, order included; with `deep`, in nested containers too."""
+        self._read_content(value, deep, set())
+
+    def _read_content(self, value: Any, deep: bool, seen: set[int]) -> None:
+        if self.stopped or is_symbolic(value) or id(value) in seen:
+            return
+        cls = type(value)
+        if cls in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
+            return
+        seen.add(id(value))
+        self._settle_places(value)
+        outside = self.is_outside(value)
+        if outside and id(value) not in self.content_known:
+            self._guard_content(value, cls)
+        if deep and is_a(value, dict):
+            for key, item in list(value.items()):
+                self._read_content(key, True, seen)
+                self._read_content(item, True, seen)
+        elif deep and is_a(value, (list, tuple, set, frozenset, collections.deque)):
+            for item in list(value):
+                self._read_content(item, True, seen)
+
+    def _settle_places(self, container: Any) -> None:
+        for place in [p for p in self.stored if p[0] == id(container)]:
+            concrete(self.stored.pop(place))
+
+    def _guard_content(self, value: Any, cls: type) -> None:
+        if is_a(value, CONTAINERS):
+            self._check_grown(value)
+            self.content_known.add(id(value))
+            self.keep.append(value)
+            text = self.sources[id(value)]
+            content = self.originals.get(id(value), value)
+            if is_a(value, collections.deque):
+                self.miss_if(f"{text}.maxlen != {value.maxlen}")
+            self.miss_if(f"{length_text(cls, text)} != {len(content)}")
+            if is_a(value, dict):
+                self._guard_dict(value, content, text)
+            elif is_a(value, (set, frozenset)):
+                if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
+                    self.stop("container", "a set of objects")
+                types = self.constant([type(k) for k in content])
+                self.miss_if(
+                    f"{elements_text(cls, text)} != {list(content)!r} or list(map(type, {elements_text(cls, text)})) != {types}"
+                )
+            elif _is_table(cls, content) and not any((id(value), i) in self.written for i in range(len(content))):
+                types = self.constant(list(map(type, content)))
+                self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
+            else:
+                for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
+                    if (id(value), i) not in self.written:
+                        self.read(item, item_text(cls, text, str(i)))
+        elif cls is slice:
+            text = self.sources[id(value)]
+            for name in ("start", "stop", "step"):
+                self.read(getattr(value, name), f"{text}.{name}")
+        elif is_a(value, BaseException):
+            self.read(value.args, f"{self.sources[id(value)]}.args")
+        elif hasattr(cls, "__next__"):
+            self.stop("external_iterator", f"a {cls.__name__}")
+        elif not (
+            cls in TRANSPARENT_TYPES or is_a(value, IDENTITY_TYPES) or has_plain_state(cls)
+            or is_a(value, (int, float, str, bytes, FunctionType))
+        ):  # fmt: skip
+            self.stop("container", f"a {cls.__module__}.{cls.__name__}")
+
+    def _check_grown(self, value: Any) -> None:
+        """Stop where a list is looked at that has got new elements: its guards would not hold for the next call."""
+        if id(value) not in self.originals or not is_a(value, (list, collections.deque)):
+            return
+        if is_a(value, list) or value.maxlen != len(self.originals[id(value)]):
+            self.stop("read_after_change", f"a {type(value).__name__}")
+
+    def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str) -> None:
+        texts = {key: self._key_text(key) for key in dict.__iter__(content)}
+        if None in texts.values():
+            texts = self._object_keys(value, content, text)
+        if None in texts.values():
+            self.stop("container", "a dict with unusual keys")
+            return
+        if texts:
+            self.miss_if(f"{elements_text(type(value), text)} != [{', '.join(map(str, texts.values()))}]")
+        if not all(type(k) is str for k in texts):
+            self.miss_if(f"list(map(type, {elements_text(type(value), text)})) != {self.constant([type(k) for k in texts])}")
+        for key, key_text in texts.items():
+            place = (id(value), key)
+            if place not in self.written:
+                self.read(dict.__getitem__(content, key), item_text(type(value), text, str(key_text)))
+
+    def _object_keys(self, value: Any, content: dict[Any, Any], text: str) -> dict[Any, str | None]:
+        """Expressions of keys that are found by their identity, and of which only their place is known."""
+        keys = self.variable()
+        self.lines.append(f"{keys} = {elements_text(type(value), text)}")
+        self.miss_if(f"len({keys}) != {len(content)}")
+        for i, key in enumerate(dict.__iter__(content)):
+            if type(key).__hash__ is object.__hash__ and not self.is_outside(key) and not self.is_made(key):
+                self.read(key, f"{keys}[{i}]")
+        return {key: self._key_text(key) for key in dict.__iter__(content)}
+
+    def check_order(self, value: Any) -> None:
+        """Stop where the order of a set depends on where its elements lie in memory."""
+        if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(_has_stable_hash, value)):
+            self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
+
+    def settled(self, value: Any) -> Any:
+        """`value` for C code, or to be kept anywhere but in a variable: symbolic numbers in it, and in local containers in it, replaced by
+        guarded plain ones."""
+        if is_symbolic(value):
+            return concrete(value)
+        return self._settled(value, set()) if type(value) in (tuple, list, dict) else value
+
+    def _settled(self, value: Any, seen: set[int]) -> Any:
+        cls = type(value)
+        if cls is SymbolicNumber:
+            return concrete(value)
+        if cls not in (tuple, list, dict) or self.is_outside(value) or id(value) in seen:
+            return value
+        seen.add(id(value))
+        if cls is tuple:
+            new = tuple([self._settled(v, seen) for v in value])
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else self._known_as_made(new)
+        for key, item in enumerate(value) if cls is list else value.items():
+            if (other := self._settled(item, seen)) is not item:
+                value[key] = other
+        return value
+
+    def for_place(self, value: Any) -> Any:
+        """`value`, to be stored in a place: a symbolic number stays one."""
+        if is_symbolic(value):
+            return value
+        if self._holds_identity(value, set()):
+            self.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
+            return released(value, self.is_outside)
+        return self.settled(value)
+
+    def _holds_identity(self, value: Any, seen: set[int]) -> bool:
+        """Whether there is an id() in a container that this run made."""
+        if type(value) not in (tuple, list, dict, set) or self.is_outside(value) or id(value) in seen:
+            return False
+        seen.add(id(value))
+        parts = [*value, *value.values()] if type(value) is dict else value
+        return any(type(part) is ObjectIdentity or self._holds_identity(part, seen) for part in parts)
