@@ -198,7 +198,7 @@ def test_leaves_can_be_copied_and_pickled() -> None:
 
 
 def test_representation_shows_dtype_and_gradient_state() -> None:
-    assert repr(T.tensor([1.0, 2.5])) == "tensor([1. , 2.5])"
+    assert repr(T.tensor([1.0, 2.5])) == "tensor([1.0000, 2.5000])"
     assert "dtype=tracejit.float64" in repr(T.tensor([1.0], dtype=T.float64))
     assert "requires_grad=True" in repr(T.tensor([1.0], requires_grad=True))
     assert "grad_fn=<MulBackward0>" in repr(T.tensor([1.0], requires_grad=True) * 2)

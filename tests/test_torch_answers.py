@@ -41,11 +41,28 @@ def answer(library: Any, program: str) -> Any:
             return type(error).__name__
 
 
-LINES = (Path(__file__).parent / "torch_answers.txt").read_text(encoding="utf-8").splitlines()
-PROGRAMS = [line for line in LINES if line and not line.startswith("#")]
+def programs(name: str) -> list[str]:
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", programs("torch_answers.txt") + programs("torch_shell.txt"))
 def test_a_program_gets_the_answer_that_pytorch_gives(program: str) -> None:
     expected, actual = answer(torch, program), answer(tracejit, program)
     assert repr(actual) == repr(expected)
+
+
+def printed(library: Any, program: str) -> str:
+    names = {"torch": library, "nn": library.nn, "np": np}
+    *statements, last = program.split("; ")
+    try:
+        for statement in statements:
+            exec(statement, names)
+        return repr(eval(last, names)).replace("tracejit", "torch")
+    except Exception as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("program", programs("torch_printing.txt"))
+def test_a_program_prints_what_it_prints_with_pytorch(program: str) -> None:
+    assert printed(tracejit, program) == printed(torch, program)

@@ -1,16 +1,34 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random
-from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from math import e, inf, nan, pi
+
+from tracejit import autograd, backends, cache, config, cuda, data, functional, functions, linalg, nn, optim, random, version
+from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
+from tracejit.core.devices import device
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
 from tracejit.core.dtypes import default_dtype as get_default_dtype
+from tracejit.core.missing import missing_names
+from tracejit.core.number_info import finfo, iinfo
+from tracejit.core.settings import (
+    are_deterministic_algorithms_enabled,
+    get_default_device,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    set_default_device,
+    set_default_tensor_type,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    use_deterministic_algorithms,
+)  # fmt: skip
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
-from tracejit.random import Generator
+from tracejit.random import Generator, default_generator
 from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
+from tracejit.tensor.dlpack import asarray, from_dlpack, frombuffer
 from tracejit.tensor.legacy import (
     BoolTensor,
     ByteTensor,
@@ -21,12 +39,22 @@ from tracejit.tensor.legacy import (
     LongTensor,
     ShortTensor,
 )  # fmt: skip
+from tracejit.tensor.representation import set_printoptions
+from tracejit.tensor.shell import Layout as layout
+from tracejit.tensor.shell import MemoryFormat as memory_format
+from tracejit.tensor.shell import is_tensor, strided
+from tracejit.version import __version__
 
 bool = bool_  # PyTorch's names of the dtypes
 float = float32
 double = float64
 int = int32
+short = int16
 long = int64
+newaxis = None
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+__getattr__ = missing_names(__name__)
 
 __all__ = [
     "BoolTensor",
@@ -41,42 +69,79 @@ __all__ = [
     "ShortTensor",
     "Size",
     "Tensor",
+    "__version__",
+    "are_deterministic_algorithms_enabled",
     "as_tensor",
+    "asarray",
     "autograd",
+    "backends",
     "bool",
     "bool_",
     "cache",
+    "channels_last",
+    "channels_last_3d",
     "compile",
     "config",
+    "contiguous_format",
+    "cuda",
     "data",
+    "default_generator",
+    "device",
     "double",
     "dtype",
+    "e",
     "enable_grad",
+    "finfo",
     "float",
     "float32",
     "float64",
+    "from_dlpack",
     "from_numpy",
+    "frombuffer",
     "functional",
+    "get_default_device",
     "get_default_dtype",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
     "get_num_threads",
+    "iinfo",
+    "inf",
+    "inference_mode",
     "int",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_grad_enabled",
+    "is_tensor",
+    "layout",
     "linalg",
     "long",
+    "memory_format",
+    "nan",
+    "newaxis",
     "nn",
     "no_grad",
     "optim",
+    "pi",
+    "preserve_format",
     "promote_types",
     "random",
+    "set_default_device",
     "set_default_dtype",
+    "set_default_tensor_type",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
     "set_grad_enabled",
+    "set_num_interop_threads",
     "set_num_threads",
+    "set_printoptions",
     "shadow",
+    "short",
+    "strided",
     "tensor",
     "uint8",
+    "use_deterministic_algorithms",
+    "version",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]

@@ -30,7 +30,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
@@ -48,7 +48,7 @@ from tracejit.report.debug import DebugLog, eager_reason
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.stats import Stats
 
-__all__ = ["CompiledFunction", "Entry", "compared", "compile"]
+__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compared", "compile"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -120,6 +120,8 @@ class CompiledFunction(_Partial[P, R]):
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
+        self._fullgraph = False  # whether a recording that came to nothing is an error
+        self._backend: str | None = None  # of its programs; None: the configuration's
         self._failures = 0  # recordings in a row that came to nothing
         self._waited = 0  # eager calls since the last of them
         self._crowded = 0  # eager calls for want of room since the last look for entries that are not used
@@ -318,12 +320,14 @@ class CompiledFunction(_Partial[P, R]):
             if entry.stands_for(recording):
                 return entry, False
         log = DebugLog(self._name()) if config.debug else None
-        executable = Executable(self._name(), recording, config.backend, log)
+        executable = Executable(self._name(), recording, self._backend or config.backend, log)
         return Entry(recording, executable, log, self._promote), True
 
     def _refuse(self, reason: Reason) -> None:
-        self._failures += 1
+        self._failures += not self._fullgraph
         self._note(reason)
+        if self._fullgraph and reason.code != "raised":
+            raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call cannot be replayed: {reason}")
 
     def _note(self, reason: Reason) -> None:
         if len(self._reasons) < 64:
@@ -397,21 +401,70 @@ class CompiledFunction(_Partial[P, R]):
         return f"<compiled {self._name()}: {self.stats}>"
 
 
+class FullGraphError(RuntimeError):
+    """A function compiled with fullgraph=True made a call that cannot be replayed; the message says why."""
+
+
+_BACKENDS_HERE: Final = ("llvm", "reference", "interpret")
+_MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_BACKENDS: Final = {"inductor": None, "aot_eager": None, "cudagraphs": None, "eager": "interpret"}
+
+
+def _backend_of(backend: str | None) -> str | None:
+    """The backend of a function's programs; None for what the configuration says.  Raises ValueError for an unknown one."""
+    if backend is None or backend in _BACKENDS:
+        return _BACKENDS.get(backend) if backend else None
+    if not isinstance(backend, str) or backend not in _BACKENDS_HERE:
+        raise ValueError(f"compile(): backend must be one of {', '.join((*_BACKENDS_HERE, *_BACKENDS))}, got {backend!r}")
+    return backend
+
+
 @overload
-def compile(function: Callable[P, R], /) -> CompiledFunction[P, R]: ...
+def compile(
+    function: Callable[P, R], /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ...,
+) -> CompiledFunction[P, R]: ...  # fmt: skip
 @overload
-def compile(function: None = None, /) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...
-def compile(function: Any = None, /) -> Any:
+def compile(
+    function: None = None, /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ...,
+) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...  # fmt: skip
+def compile(
+    function: Any = None,
+    /,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
     """Compile a function, a method (in its class body), or a Module (any callable object).
 
     The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
-    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.  Raises TypeError for what cannot
-    be called."""
+    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.
+
+    fullgraph: a call that cannot be replayed raises FullGraphError, with the reason, after it was made.
+    dynamic, mode, options: accepted, as in PyTorch; they change nothing, for paths are made for the sizes that come.
+    backend: "llvm", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
+    disable: the function itself is returned.
+
+    Raises TypeError for what cannot be called, ValueError for an unknown backend, RuntimeError for an unknown mode."""
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"compile(): mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    chosen = _backend_of(backend)
     if function is None:
-        return compile
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
     if not callable(function):
         raise TypeError(f"compile(): expected a function or a callable object, got {type(function).__name__}")
-    return function if isinstance(function, CompiledFunction) else CompiledFunction(function)
+    if disable or isinstance(function, CompiledFunction):
+        return function
+    compiled = CompiledFunction(function)
+    compiled._fullgraph, compiled._backend = bool(fullgraph), chosen
+    return compiled
 
 
 declare_inlined(CompiledFunction)

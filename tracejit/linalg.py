@@ -1,5 +1,6 @@
 """tracejit.linalg: linear algebra under PyTorch's names."""
 
+from tracejit.core.missing import missing_names
 from tracejit.ops.decompositions import LinAlgError, det, inv
 from tracejit.ops.public.linalg import matmul
 from tracejit.ops.public.linear_algebra import cholesky_ as cholesky
@@ -25,3 +26,5 @@ __all__ = [
     "LinAlgError", "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "multi_dot",
     "norm", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+__getattr__ = missing_names(__name__)

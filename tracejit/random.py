@@ -4,6 +4,9 @@ Counter based (Philox4x32-10): the n-th number of a stream is a function of the 
 numbers in program order.
 """
 
+from tracejit.core.missing import missing_names
 from tracejit.ops.public.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = ["Generator", "default_generator", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+__getattr__ = missing_names(__name__)

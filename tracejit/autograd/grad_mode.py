@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import covers_its_entry
 
-__all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +72,31 @@ class enable_grad(_FixedMode):  # noqa: N801
     """Operations inside are recorded, also within no_grad."""
 
     _mode = True
+
+
+class inference_mode(_GradMode):  # noqa: N801
+    """Operations inside are not recorded, as with no_grad: `with inference_mode():`, or a decorator with or without parentheses.
+
+    Tensors made inside are ordinary ones: they may take part in what is recorded later.  inference_mode(False) changes nothing."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        instance = super().__new__(cls)
+        if isinstance(mode, bool):
+            return instance
+        instance.__init__(True)  # type: ignore[misc]
+        return instance(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__()
+        self._off = mode
+
+    def __enter__(self) -> None:
+        self._mode = False if self._off else state.grad_enabled
+        super().__enter__()
+
+    def __call__(self, function: F) -> F:
+        self._mode = False
+        return super().__call__(function) if self._off else function
 
 
 class set_grad_enabled(_GradMode):  # noqa: N801

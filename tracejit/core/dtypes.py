@@ -14,7 +14,9 @@ import numpy as np
 
 __all__ = [
     "ALL",
+    "LEGACY",
     "DType",
+    "as_dtype",
     "bool_",
     "default_dtype",
     "float32",
@@ -86,6 +88,27 @@ def from_numpy_dtype(dtype: Any) -> DType:
             f"tracejit has no dtype for NumPy's {np.dtype(dtype)!r}; supported are {', '.join(d.name for d in ALL)}. "
             "Convert the array first, e.g. with array.astype(numpy.float32)"
         ) from None
+
+
+_BUILTIN: Final[dict[Any, DType]] = {bool: bool_, int: int64, float: float64}
+LEGACY: Final = {
+    "FloatTensor": float32, "DoubleTensor": float64, "LongTensor": int64, "IntTensor": int32, "ShortTensor": int16, "CharTensor": int8,
+    "ByteTensor": uint8, "BoolTensor": bool_,
+}  # fmt: skip
+"""PyTorch's older names of tensors by their dtype."""
+
+
+def as_dtype(dtype: Any, name: str) -> DType:
+    """The `DType` that an argument `dtype` of the function `name` stands for: Python's bool, int and float stand for bool, int64 and
+    float64.  Raises TypeError for anything else."""
+    if type(dtype) is DType:
+        return dtype
+    found = _BUILTIN.get(dtype) if isinstance(dtype, type) else None
+    if found is None:
+        raise TypeError(
+            f"{name}(): argument 'dtype' must be a dtype such as tracejit.float32, got {dtype!r} of type {type(dtype).__name__}"
+        )
+    return found
 
 
 def default_dtype() -> DType:

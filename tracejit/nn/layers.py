@@ -8,12 +8,12 @@ from typing import Any
 
 from tracejit import functional as F
 from tracejit.autograd.grad_mode import no_grad
+from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType
 from tracejit.nn import init
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import empty, ones, zeros
-from tracejit.ops.public.movement import require_cpu
 from tracejit.tensor import tensor
 
 __all__ = [

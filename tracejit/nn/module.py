@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from tracejit.autograd.grad_mode import no_grad
+from tracejit.core.devices import device, require_cpu
 from tracejit.core.dtypes import DType, float32, float64
 from tracejit.nn.parameter import Parameter
 from tracejit.tensor import RemovableHandle, Tensor
@@ -330,7 +331,10 @@ class Module:
         """Convert floating-point parameters and buffers to a dtype, or to that of a tensor, in place.  "cpu" changes nothing."""
         if isinstance(dtype, Tensor):
             dtype = dtype.dtype
-        if dtype is None or dtype == "cpu":
+        if isinstance(dtype, str | device):
+            require_cpu("Module.to", dtype)
+            return self
+        if dtype is None:
             return self
         if not isinstance(dtype, DType) or not dtype.is_floating_point:
             raise TypeError(f"Module.to(): expected a floating-point dtype or 'cpu', got {dtype!r}")

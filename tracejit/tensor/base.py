@@ -17,12 +17,12 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import Storage, move_retained
 from tracejit.core.aval import Aval
+from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FROM_NUMPY, DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
-from tracejit.ops.public.movement import require_cpu
 from tracejit.tensor.contents import contents
 from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import representation
@@ -205,9 +205,9 @@ class Tensor:
         return permute(self, dims=(*range(n - 2), n - 1, n - 2))  # type: ignore[no-any-return]
 
     @property
-    def device(self) -> str:
-        """Always "cpu"."""
-        return "cpu"
+    def device(self) -> device:
+        """Where it is: the CPU."""
+        return CPU
 
     @property
     def itemsize(self) -> int:
@@ -302,9 +302,9 @@ class Tensor:
         """The elements as nested lists, or a number for a tensor without dimensions."""
         return state.top.take_list(self).tolist() if self._array.ndim else self.item()
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """The NumPy array, sharing memory.  Raises RuntimeError while gradients are required."""
-        if self.requires_grad:
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """The NumPy array, sharing memory.  Raises RuntimeError while gradients are required, unless `force` says that they are not."""
+        if not force and self.requires_grad:
             raise RuntimeError("numpy(): cannot be called on a tensor that requires grad; use tensor.detach().numpy() instead")
         storage_of(self).exposed = True
         return state.top.take_list(self).view()  # type: ignore[no-any-return]  # whose shape is the caller's to change
@@ -353,13 +353,9 @@ class Tensor:
         return representation(self, state.top.take_list(self))
 
     def __format__(self, spec: str) -> str:
-        return (
-            format(self.item(), spec)
-            if self._array.ndim == 0 and spec
-            else repr(self)
-            if not spec
-            else object.__format__(self, spec)
-        )
+        if self._array.ndim == 0 and type(self) is Tensor:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:

@@ -8,7 +8,8 @@ import numpy as np
 
 from tracejit.autograd.tape import Storage
 from tracejit.core import dtypes
-from tracejit.core.dtypes import FROM_NUMPY, DType
+from tracejit.core.devices import require_cpu
+from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
@@ -20,18 +21,25 @@ __all__ = ["as_tensor", "from_numpy", "tensor"]
 ndarray = np.ndarray
 
 
-def tensor(data: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor with a copy of `data`: a number, nested sequences of numbers, a NumPy array or a Tensor.
 
     Floats become the default dtype, integers int64, unless `dtype` says otherwise; arrays keep theirs.  Raises TypeError for
     other contents."""
+    if device is not None:
+        require_cpu("tensor", device)
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype, "tensor")
     array = to_array(data, dtype)
     out = constant(array=ArrayConstant(array)) if state.top is not state.base else wrap(array)
     return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
 
 
-def as_tensor(data: Any, *, dtype: DType | None = None) -> Tensor:
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy where possible."""
+    require_cpu("as_tensor", device)
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype, "as_tensor")
     if isinstance(data, Tensor):
         return data if dtype is None or data.dtype is dtype else cast(data, dtype=dtype)  # type: ignore[no-any-return]
     if (

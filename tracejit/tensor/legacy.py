@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.core import dtypes
+from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType
 from tracejit.ops.public.creation import zeros
-from tracejit.ops.public.movement import require_cpu
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.construction import from_numpy, tensor
 from tracejit.tensor.contents import contents

@@ -14,8 +14,10 @@ from tracejit.ops.public import IN_PLACE, METHODS
 from tracejit.ops.public.indexing import getitem
 from tracejit.tensor.base import Tensor, wrap
 from tracejit.tensor.construction import tensor
+from tracejit.tensor.dlpack import dlpack, dlpack_device
 from tracejit.tensor.hooks import backward, register_hook, retain_grad
-from tracejit.tensor.ufuncs import applied, array_ufunc
+from tracejit.tensor.shell import shell
+from tracejit.tensor.ufuncs import applied, array_ufunc, array_wrap
 from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
 
 __all__ = ["install"]
@@ -81,6 +83,8 @@ def install() -> None:
             setattr(Tensor, name, function)
     for name, function in IN_PLACE.items():
         setattr(Tensor, name, in_place(function))
+    for name, member in shell.items():
+        setattr(Tensor, name, member)
     for function in (backward, register_hook, retain_grad, copy_, fill_, zero_):
         setattr(Tensor, function.__name__, function)
     primitives = {
@@ -108,6 +112,9 @@ def install() -> None:
         if name in METHODS:
             setattr(Tensor, f"__{operator}__", METHODS[name])
     setattr(Tensor, "__setitem__", set_item)  # noqa: B010  (a type checker takes an assignment for a redefinition)
+    setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010
+    setattr(Tensor, "__dlpack_device__", dlpack_device)  # noqa: B010
+    setattr(Tensor, "__array_wrap__", array_wrap)  # noqa: B010
     setattr(Tensor, "__array_ufunc__", array_ufunc)  # noqa: B010
     setattr(Tensor, "__getitem__", getitem)  # noqa: B010
 

@@ -19,10 +19,10 @@ from tracejit.ops.public import FUNCTIONS
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.construction import tensor
 
-__all__ = ["applied", "array_ufunc"]
+__all__ = ["applied", "array_ufunc", "array_wrap"]
 
 _RENAMED = {
-    "fabs": "abs", "float_power": "pow", "power": "pow", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",
+    "equal": "eq", "fabs": "abs", "float_power": "pow", "power": "pow", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",
     "right_shift": "bitwise_right_shift", "rint": "round", "mod": "remainder",
     "radians": "deg2rad", "degrees": "rad2deg",
 }  # fmt: skip
@@ -81,3 +81,8 @@ def _computed_by_numpy(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], ke
 
 def _tensor(result: Any) -> Any:
     return tensor(result) if isinstance(result, np.ndarray | np.generic) else result
+
+
+def array_wrap(self: Tensor, array: np.ndarray[Any, Any], context: Any = None, return_scalar: bool = False) -> Any:
+    """What functions of NumPy's that take a tensor for an array make of their result: a tensor again."""
+    return _tensor(array)

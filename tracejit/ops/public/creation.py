@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.movement import require_cpu, shape_of
+from tracejit.ops.public.movement import shape_of
 
 
 def _finish(out: Any, requires_grad: bool) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
+from tracejit.ops.public.keywords import entry_of, write_out
 
 __all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "derive_binary", "derive_unary", "public"]
 
@@ -19,6 +20,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
 IN_PLACE: dict[str, Callable[..., Any]] = {}
 
+_TRANSLATED = frozenset(("dim", "dims", "keepdim", "dtype", "device", "other"))
 _NO_ATTRIBUTES: dict[str, Any] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,16 +28,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 def public(
     name: str | None = None, *, function: bool = True, method: bool = True, in_place: bool = False, aliases: tuple[str, ...] = ()
 ) -> Callable[[F], F]:
-    """Register a function under PyTorch's name; as a method too, and with an in-place method `name_` if asked for."""
+    """Register a function under PyTorch's name; as a method too, and with an in-place method `name_` if asked for.
+
+    What it is registered as also knows the other names of arguments (keywords.py); the module that wrote it calls it directly."""
 
     def register(body: F) -> F:
-        for public_name in (name or body.__name__.rstrip("_"), *aliases):
+        first = name or body.__name__.rstrip("_")
+        body.__qualname__ = first
+        entry = entry_of(body, first)
+        named = not _TRANSLATED.isdisjoint(
+            body.__code__.co_varnames[: body.__code__.co_argcount + body.__code__.co_kwonlyargcount]
+        )
+        for public_name in (first, *aliases):
             if function:
-                FUNCTIONS[public_name] = body
+                FUNCTIONS[public_name] = entry
             if method:
-                METHODS[public_name] = body
+                METHODS[public_name] = entry if named else body
             if in_place:
-                IN_PLACE[public_name + "_"] = body
+                IN_PLACE[public_name + "_"] = entry if named else body
         return body
 
     return register
@@ -44,8 +54,9 @@ def public(
 def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
     """function(input) of a primitive."""
 
-    def function(input: Any) -> Any:
-        return state.top.bind(op, (input,), _NO_ATTRIBUTES)
+    def function(input: Any, *, out: Any = None) -> Any:
+        value = state.top.bind(op, (input,), _NO_ATTRIBUTES)
+        return value if out is None else write_out(op.name, out, value)
 
     return _finish(function, op, names, in_place)
 
@@ -53,8 +64,9 @@ def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., An
 def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
     """function(input, other) of a primitive."""
 
-    def function(input: Any, other: Any) -> Any:
-        return state.top.bind(op, (input, other), _NO_ATTRIBUTES)
+    def function(input: Any, other: Any, *, out: Any = None) -> Any:
+        value = state.top.bind(op, (input, other), _NO_ATTRIBUTES)
+        return value if out is None else write_out(op.name, out, value)
 
     return _finish(function, op, names, in_place)
 
@@ -62,4 +74,8 @@ def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., A
 def _finish(function: Callable[..., Any], op: Op, names: tuple[str, ...], in_place: bool) -> Callable[..., Any]:
     function.__doc__ = op.doc
     function.__name__ = function.__qualname__ = (names or (op.name,))[0]
-    return public(function.__name__, in_place=in_place, aliases=names[1:])(function)
+    for name in (function.__name__, *names[1:]):
+        FUNCTIONS[name] = METHODS[name] = function
+        if in_place:
+            IN_PLACE[name + "_"] = function
+    return function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from tracejit.core.shapes import normalise_dims
 from tracejit.ops import decompositions, linalg
@@ -17,47 +17,18 @@ from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
 from tracejit.ops.public.linalg import combined
 from tracejit.ops.public.movement import expand
+from tracejit.ops.public.return_types import result_type
 from tracejit.ops.reduce import sum_
 
 for _op, *_names in ((inv, "inverse"), (det, "det")):
     derive_unary(_op, *_names, in_place=False)
 
 
-class SVD(NamedTuple):
-    """What svd returns."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class LegacySVD(NamedTuple):
-    """What svd without linalg returns."""
-
-    U: Any
-    S: Any
-    V: Any
-
-
-class Eigh(NamedTuple):
-    """What eigh returns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class QR(NamedTuple):
-    """What qr returns."""
-
-    Q: Any
-    R: Any
-
-
-class Slogdet(NamedTuple):
-    """What slogdet returns."""
-
-    sign: Any
-    logabsdet: Any
+SVD = result_type("linalg_svd", "U", "S", "Vh")
+LegacySVD = result_type("svd", "U", "S", "V")
+Eigh = result_type("linalg_eigh", "eigenvalues", "eigenvectors")
+QR = result_type("linalg_qr", "Q", "R")
+Slogdet = result_type("linalg_slogdet", "sign", "logabsdet")
 
 
 def cholesky_(input: Any, *, upper: bool = False) -> Any:
@@ -90,7 +61,7 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
     return transpose_matrix(flipped)
 
 
-def svd(a: Any, full_matrices: bool = True) -> SVD:
+def svd(a: Any, full_matrices: bool = True) -> Any:
     """Singular value decomposition: a = U[..., :k] @ diag(S) @ Vh[..., :k, :] with k = min(m, n); U and Vh are square for full_matrices.
 
     The vectors beyond the first k are any that complete a basis, and constants to a gradient, as in PyTorch."""
@@ -104,7 +75,7 @@ def svd(a: Any, full_matrices: bool = True) -> SVD:
 
 
 @public("svd")
-def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> LegacySVD:
+def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """PyTorch's older form of linalg.svd(): the third matrix is V, not its transpose; thin for `some`; zeros unless compute_uv."""
     u, s, vh = svd(input, full_matrices=not some)
     v = transpose_matrix(vh)
@@ -120,7 +91,7 @@ def svdvals(a: Any) -> Any:
     return decompositions.svd(a)[1]
 
 
-def eigh(a: Any, UPLO: str = "L") -> Eigh:  # noqa: N803  (PyTorch's name)
+def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803  (PyTorch's name)
     """Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which one triangle is read."""
     return Eigh(*decompositions.eigh(transpose_matrix(a) if UPLO.upper() == "U" else a))
 
@@ -130,7 +101,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
     return eigh(a, UPLO).eigenvalues
 
 
-def qr(a: Any, mode: str = "reduced") -> QR:
+def qr(a: Any, mode: str = "reduced") -> Any:
     """Reduced QR decomposition.  Raises NotImplementedError for another mode."""
     if mode != "reduced" and not (mode == "complete" and a.shape[-2] <= a.shape[-1]):
         raise NotImplementedError(f"linalg.qr(): mode {mode!r} is not supported; use 'reduced'")
@@ -138,7 +109,7 @@ def qr(a: Any, mode: str = "reduced") -> QR:
 
 
 @public()
-def slogdet(input: Any) -> Slogdet:
+def slogdet(input: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant."""
     d = det(input)
     return Slogdet(sign(d), log(abs_(d)))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.devices import device as Device
+from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, normalise_dims, product
@@ -14,12 +16,6 @@ from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
 
 Shape = tuple[int, ...]
-
-
-def require_cpu(name: str, device: Any) -> None:
-    """Raises RuntimeError for any device but the CPU."""
-    if device is not None and str(device) not in ("cpu", "cpu:0"):
-        raise RuntimeError(f"{name}(): device {str(device)!r} is not supported; tracejit computes on the CPU only")
 
 
 def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
@@ -60,6 +56,8 @@ def reshape(input: Any, *shape: Any) -> Any:
 @public(function=False)
 def view(input: Any, *shape: Any) -> Any:
     """The same memory under another shape.  Raises RuntimeError where a copy would be needed."""
+    if len(shape) == 1 and isinstance(shape[0], dtypes.DType | type):
+        return to(input, shape[0]) if shape[0] is input.dtype else input.view_as_dtype(dtypes.as_dtype(shape[0], "view"))
     target = _infer("view", shape_of("view", shape), product(input.shape))
     if not input.is_viewable(target):
         raise RuntimeError(
@@ -84,8 +82,9 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @public()
-def permute(input: Any, *dims: Any) -> Any:
+def permute(input: Any, *order: Any, dims: Any = None) -> Any:
     """Dimensions in another order (a view)."""
+    dims = order if dims is None else (dims,)
     order = shape_of("permute", dims)
     if len(order) != input.ndim:
         raise RuntimeError(f"permute(): got {len(order)} dims {list(order)} for a tensor of {input.ndim} dimensions")
@@ -292,29 +291,64 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 @public(function=False)
 def to(
     input: Any,
+    *where: Any,
     dtype: Any = None,
     other: Any = None,
     non_blocking: bool = False,
     copy: bool = False,
-    *,
     device: Any = None,
     memory_format: Any = None,
 ) -> Any:
-    """The tensor in another dtype (or in that of another tensor); itself where nothing changes and `copy` is false.
+    """to(dtype), to(device), to(device, dtype), to(other): the tensor in another dtype; itself where nothing changes and `copy` is false.
 
-    Also to(device) and to(device, dtype); the only device is "cpu".  `memory_format` is accepted, as in PyTorch: it changes no value."""
-    if isinstance(dtype, str):
-        device, dtype, other = dtype, other, None
-    if isinstance(other, bool):
-        copy = non_blocking  # to(dtype, non_blocking, copy)
+    The only device is "cpu"; Python's float, int and bool stand for dtypes.  `non_blocking` and `memory_format` change no value.
+     Raises TypeError for what is no dtype, device or tensor."""
+    for x in where[:1]:
+        if isinstance(x, str | Device | int):
+            device, where = x, where[1:]
+        elif x is None:
+            where = where[1:]
+    if where and not isinstance(where[0], bool | None):
+        target = where[0]
+        dtype, where = target.dtype if hasattr(target, "dtype") and not isinstance(target, type) else target, where[1:]
+    if len(where) > 2 or not all(isinstance(x, bool | None) for x in where):
+        raise TypeError(f"to(): expected a dtype, a device or a Tensor, then non_blocking and copy, got {where!r}")
+    if len(where) == 2:
+        copy = where[1]
     require_cpu("to", device)
-    if dtype is not None and not isinstance(dtype, dtypes.DType):
-        if not hasattr(dtype, "dtype"):
-            raise TypeError(f"to(): expected a dtype or a Tensor, got {type(dtype).__name__}; tracejit computes on the CPU only")
-        dtype = dtype.dtype
+    if other is not None:
+        dtype = other.dtype
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype, "to")
     if dtype is None or dtype is input.dtype:
         return copies.clone(input) if copy else input
     return cast(input, dtype=dtype)
+
+
+@public("type", function=False)
+def type_(input: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor in another dtype, given as one or by its older name, "FloatTensor"; without one, the older name of its own dtype."""
+    if dtype is None:
+        return "tracejit." + next(name for name, kind in dtypes.LEGACY.items() if kind is input.dtype)
+    if isinstance(dtype, str):
+        package, _, name = dtype.rpartition(".")
+        if package not in ("torch", "tracejit", "") or name not in dtypes.LEGACY:
+            raise ValueError(f"type(): invalid type {dtype!r}; expected one such as 'tracejit.FloatTensor'")
+        dtype = dtypes.LEGACY[name]
+    return to(input, getattr(dtype, "dtype", dtype))
+
+
+@public(function=False)
+def cpu(input: Any, memory_format: Any = None) -> Any:
+    """The tensor itself, which is on the CPU."""
+    return input
+
+
+@public(function=False)
+def cuda(input: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+    """Raises AssertionError: tracejit computes on the CPU only."""
+    require_cpu("cuda", "cuda" if device is None else device)
+    raise AssertionError(f"cuda(): device {device!r} is not a CUDA device")
 
 
 def _conversion(name: str, dtype: dtypes.DType) -> None:
@@ -334,7 +368,7 @@ for _name, _dtype in (
 
 
 @public(function=False)
-def contiguous(input: Any) -> Any:
+def contiguous(input: Any, memory_format: Any = None) -> Any:
     """The tensor itself if its elements lie in row-major order, else a copy that does."""
     return input if input.is_contiguous() else copies.clone(input)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.array_constant import ArrayConstant
+from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.interpreter import state as thread
 from tracejit.core.numbers import settled
 from tracejit.ops import random as primitives
@@ -18,7 +19,7 @@ from tracejit.ops.elementwise import arithmetic, comparison, mathematics
 from tracejit.ops.movement.copies import write
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.movement import require_cpu, shape_of
+from tracejit.ops.public.movement import shape_of
 from tracejit.ops.sorting import argsort
 
 Shape = tuple[int, ...]
@@ -35,9 +36,9 @@ class Generator:
         self._lock = threading.RLock()
 
     @property
-    def device(self) -> str:
-        """Always "cpu"."""
-        return "cpu"
+    def device(self) -> device:
+        """Where it is: the CPU."""
+        return CPU
 
     def state(self) -> Any:
         """The tensor int64[2] of seed and counter that draws read and write.  Made at the first use, outside any recording."""

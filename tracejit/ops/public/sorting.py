@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,37 +17,40 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather
 from tracejit.ops.movement.views import detach, reshape, select, slice_
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.return_types import result_type
+
+Max = result_type("max", "values", "indices")
+Min = result_type("min", "values", "indices")
+Sort = result_type("sort", "values", "indices")
+Topk = result_type("topk", "values", "indices")
+Kthvalue = result_type("kthvalue", "values", "indices")
+Median = result_type("median", "values", "indices")
+Nanmedian = result_type("nanmedian", "values", "indices")
+Aminmax = result_type("aminmax", "min", "max")
 
 
-class ValuesAndIndices(NamedTuple):
-    """What max, min, sort, topk ... along a dimension return: elements and their positions (int64)."""
-
-    values: Any
-    indices: Any
-
-
-def _at_positions(input: Any, dim: int, indices: Any, keepdim: bool) -> ValuesAndIndices:
+def _at_positions(kind: Any, input: Any, dim: int, indices: Any, keepdim: bool) -> Any:
     """The elements of `input` at `indices`, whose size along `dim` is 1."""
     values = gather(input, indices, dim=dim)
     if keepdim or not input.ndim:
-        return ValuesAndIndices(values, indices)
-    return ValuesAndIndices(select(values, 0, dim=dim), select(indices, 0, dim=dim))
+        return kind(values, indices)
+    return kind(select(values, 0, dim=dim), select(indices, 0, dim=dim))
 
 
-def _extreme(op: Any, position: Any, pairwise: Any, input: Any, dim: Any, keepdim: bool) -> Any:
+def _extreme(kind: Any, op: Any, position: Any, pairwise: Any, input: Any, dim: Any, keepdim: bool) -> Any:
     if dim is None:
         return op(input, dims=tuple(range(input.ndim)), keepdim=False)
     if hasattr(dim, "dtype"):
         return pairwise(input, dim)
     at = normalise_dim(op.name, dim, input.ndim)
-    return _at_positions(input, at, position(detach(input), dim=at, keepdim=True), keepdim)
+    return _at_positions(kind, input, at, position(detach(input), dim=at, keepdim=True), keepdim)
 
 
 @public("max")
 def max_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; with `dim`, (values, indices) along it; with a second tensor, the elementwise maximum."""
     return _extreme(
-        primitives.amax, primitives.argmax, comparison.maximum, input, settled(dim) if other is None else other, keepdim
+        Max, primitives.amax, primitives.argmax, comparison.maximum, input, settled(dim) if other is None else other, keepdim
     )
 
 
@@ -55,7 +58,7 @@ def max_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = Non
 def min_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; with `dim`, (values, indices) along it; with a second tensor, the elementwise minimum."""
     return _extreme(
-        primitives.amin, primitives.argmin, comparison.minimum, input, settled(dim) if other is None else other, keepdim
+        Min, primitives.amin, primitives.argmin, comparison.minimum, input, settled(dim) if other is None else other, keepdim
     )
 
 
@@ -63,14 +66,7 @@ def min_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = Non
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(smallest, largest) element, over all or along `dim`."""
     dims = tuple(range(input.ndim)) if dim is None else ((normalise_dim("aminmax", dim, input.ndim),) if input.ndim else ())
-    return MinMax(primitives.amin(input, dims=dims, keepdim=keepdim), primitives.amax(input, dims=dims, keepdim=keepdim))
-
-
-class MinMax(NamedTuple):
-    """What aminmax returns."""
-
-    min: Any
-    max: Any
+    return Aminmax(primitives.amin(input, dims=dims, keepdim=keepdim), primitives.amax(input, dims=dims, keepdim=keepdim))
 
 
 @public()
@@ -86,7 +82,7 @@ def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = 
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """(values, indices) of `input` in order along `dim`.  Always stable; NaN counts as the largest."""
     indices = argsort(input, dim, descending)
-    return ValuesAndIndices(gather(input, indices, dim=normalise_dim("sort", dim, input.ndim)), indices)
+    return Sort(gather(input, indices, dim=normalise_dim("sort", dim, input.ndim)), indices)
 
 
 @public()
@@ -103,9 +99,9 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     if not 0 <= k <= size:
         raise RuntimeError(f"topk(): selected index k out of range: k is {k}, dimension {at} has size {size}")
     if not input.ndim:
-        return ValuesAndIndices(input + 0 if k else input, argsort(input))
+        return Topk(input + 0 if k else input, argsort(input))
     indices = slice_(argsort(input, at, largest), dim=at, start=0, stop=k, step=1)
-    return ValuesAndIndices(gather(input, indices, dim=at), indices)
+    return Topk(gather(input, indices, dim=at), indices)
 
 
 @public()
@@ -116,8 +112,8 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue(): selected number k out of range: k is {k}, dimension {at} has size {size}")
     if not input.ndim:
-        return _at_positions(input, at, argsort(input), keepdim)
-    return _at_positions(input, at, slice_(argsort(input, at), dim=at, start=k - 1, stop=k, step=1), keepdim)
+        return _at_positions(Kthvalue, input, at, argsort(input), keepdim)
+    return _at_positions(Kthvalue, input, at, slice_(argsort(input, at), dim=at, start=k - 1, stop=k, step=1), keepdim)
 
 
 def _shared_among_equals(flat: Any, value: Any) -> Any:
@@ -142,7 +138,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         return _shared_among_equals(flat, median(detach(flat), 0).values)
     at = normalise_dim("median", dim, input.ndim)
     if not input.ndim:
-        return _at_positions(input, at, argsort(input), keepdim)
+        return _at_positions(Median, input, at, argsort(input), keepdim)
     size = input.shape[at]
     if not size:
         raise IndexError(f"median(): expected dimension {at} to have elements, got a tensor of shape {list(input.shape)}")
@@ -151,7 +147,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     if input.dtype.is_floating_point:
         broken = primitives.any_(rounding.isnan(input), dims=(at,), keepdim=True)
         indices = comparison.where(broken, primitives.argmax(detach(input), dim=at, keepdim=True), indices)
-    return _at_positions(input, at, indices, keepdim)
+    return _at_positions(Median, input, at, indices, keepdim)
 
 
 @public()
@@ -164,11 +160,11 @@ def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         return _shared_among_equals(flat, nanmedian(detach(flat), 0).values) if flat.shape[0] else median(input)
     at = normalise_dim("nanmedian", dim, input.ndim)
     if not input.ndim:
-        return _at_positions(input, at, argsort(input), keepdim)
+        return _at_positions(Nanmedian, input, at, argsort(input), keepdim)
     present = cast(rounding.isnan(input) == False, dtype=int64)  # noqa: E712  (elementwise)
     count = primitives.sum_(present, dims=(at,), keepdim=True)
     middle = comparison.maximum(count - 1, 0) // 2  # NaN comes last
-    return _at_positions(input, at, gather(argsort(input, at), middle, dim=at), keepdim)
+    return _at_positions(Nanmedian, input, at, gather(argsort(input, at), middle, dim=at), keepdim)
 
 
 @public(method=False)

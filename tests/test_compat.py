@@ -1,0 +1,171 @@
+"""Programs written for PyTorch, run with its names meaning this library: each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tracejit
+
+PROGRAM = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.optim as optim
+from torch.autograd import backward
+from torch.nn.modules.linear import Linear
+from torch.nn.parameter import Parameter
+from torch.optim.lr_scheduler import StepLR
+import torch.backends.cudnn as cudnn
+
+assert torch.__version__.split(".")[0] == "2", torch.__version__
+assert Linear is nn.Linear and torch.nn is nn and torch.nn.functional is F
+torch.manual_seed(1)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+cudnn.deterministic = True
+x = torch.linspace(-1, 1, 64, device=device).reshape(-1, 1)
+model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
+optimizer = optim.Adam(model.parameters(), lr=0.05)
+schedule = StepLR(optimizer, 10)
+for epoch in range(20):
+    for rows in torch.randperm(64).split(16):
+        a, b = x[rows], x[rows] * 3 + 1
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(a), b)
+        loss.backward()
+        optimizer.step()
+    schedule.step()
+print("type", type(model).__module__.partition(".")[0], loss.item() < 0.5)
+"""
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(Path(tracejit.__file__).parent.parent), "PATH": "/usr/bin:/bin"}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300)
+
+
+def test_a_training_script_runs_with_the_names_of_pytorch(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM + "\nimport sys\nprint(sys.argv[1:], __name__)\n")
+    done = run("-m", "tracejit.compat", str(script), "--epochs", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["type tracejit True", "['--epochs', '3'] __main__"]
+
+
+def test_a_module_and_a_program_text_run_as_well(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("import torch\nprint(torch.ones(2).sum().item(), __name__)\n")
+    assert run("-m", "tracejit.compat", "-m", "helper", cwd=tmp_path).stdout.split() == ["2.0", "__main__"]
+    text = "import torch, sys; print(torch.zeros(1).item(), sys.argv)"
+    assert run("-m", "tracejit.compat", "-c", text, "a", cwd=tmp_path).stdout.strip() == "0.0 ['-c', 'a']"
+    assert "usage" in run("-m", "tracejit.compat").stderr
+
+
+def test_a_missing_name_raises_one_error_that_says_so_and_names_the_nearest() -> None:
+    program = """
+import tracejit.compat as compat
+torch = compat.install_as_torch()
+assert torch is compat.install_as_torch() and hasattr(torch, "ones") and not hasattr(torch, "onez")
+for get in (lambda: torch.rell, lambda: torch.nn.Lineer, lambda: torch.nn.functional.reluu, lambda: torch.cuda.is_availble):
+    try:
+        get()
+    except AttributeError as error:
+        print(error)
+for module in ("torch.nn.functionals", "torch.jitt"):
+    try:
+        __import__(module)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    done = run("-c", program)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for line, nearest in zip(lines[:4], ("relu", "Linear", "relu", "is_available"), strict=True):
+        assert "has no attribute" in line and nearest in line.partition("nearest names are")[2]
+    assert "torch.nn.functional" in lines[4] and "no module for 'torch.jitt'" in lines[5]
+
+
+def test_names_are_given_back_and_pytorch_itself_is_not_displaced() -> None:
+    program = """
+import sys
+import tracejit.compat as compat
+compat.install_as_torch()
+import torch.nn
+import tracejit
+assert torch.nn is tracejit.nn and tracejit.nn.__spec__.name == "tracejit.nn" and sys.modules["tracejit.nn"] is torch.nn
+compat.uninstall()
+assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
+import types
+sys.modules["torch"] = types.ModuleType("torch")
+try:
+    compat.install_as_torch()
+except RuntimeError as error:
+    print(error)
+"""
+    done = run("-c", program)
+    assert done.returncode == 0, done.stderr
+    assert "torch has been imported already" in done.stdout
+
+
+def test_compiled_functions_are_replayed_under_the_names_of_pytorch(tmp_path: Path) -> None:
+    script = tmp_path / "compiled.py"
+    script.write_text(
+        "import torch\n\n@torch.compile(fullgraph=True, dynamic=False, mode='max-autotune')\ndef f(x):\n"
+        "    return torch.sin(x).sum(axis=0) + torch.ones(2, device=x.device)\n\n"
+        "for k in range(4):\n    f(torch.ones(3, 2))\nprint(f.stats.compiled_calls)\n"
+    )
+    done = run("-m", "tracejit.compat", str(script))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 2
+
+
+def test_fullgraph_raises_with_the_reason_that_a_call_cannot_be_replayed() -> None:
+    @tracejit.compile(fullgraph=True)
+    def contents(x: tracejit.Tensor) -> object:
+        return x.numpy().tolist()
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match=r"fullgraph=True.*tensor_contents"):
+            contents(tracejit.ones(2))
+
+    @tracejit.compile(fullgraph=True)
+    def failing(x: tracejit.Tensor) -> object:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        failing(tracejit.ones(2))
+
+
+def test_options_of_compile_mean_what_they_say() -> None:
+    def double(x: tracejit.Tensor) -> tracejit.Tensor:
+        return x * 2
+
+    assert tracejit.compile(double, disable=True) is double
+    for backend in ("inductor", "eager", "aot_eager", "llvm", "interpret", None):
+        compiled = tracejit.compile(double, backend=backend, mode="reduce-overhead", dynamic=True, options={})
+        assert [compiled(tracejit.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
+        assert compiled.stats.compiled_calls > 0
+    with pytest.raises(ValueError, match="backend must be one of"):
+        tracejit.compile(double, backend="nonsense")
+    with pytest.raises(RuntimeError, match="mode must be one of"):
+        tracejit.compile(double, mode="nonsense")
+
+
+def test_inference_mode_is_a_context_and_a_decorator_with_and_without_parentheses() -> None:
+    x = tracejit.ones(1, requires_grad=True)
+    with tracejit.inference_mode():
+        assert not (x * 2).requires_grad
+    with tracejit.inference_mode(False):
+        assert (x * 2).requires_grad
+
+    @tracejit.inference_mode
+    def plain() -> tracejit.Tensor:
+        return x * 2
+
+    @tracejit.inference_mode()
+    def called() -> tracejit.Tensor:
+        return x * 2
+
+    assert not plain().requires_grad and not called().requires_grad and (x * 2).requires_grad

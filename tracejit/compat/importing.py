@@ -1,0 +1,97 @@
+"""`install_as_torch`: an importer that gives the modules of this library under PyTorch's names.
+
+`torch` itself is a module of its own with the names of tracejit and the version of PyTorch; every other one is the very module of
+this library, so that there is one class Module, one default generator, and so on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, module_for
+from tracejit.core.missing import missing_names, nearest
+
+__all__ = ["install_as_torch", "uninstall"]
+
+
+def _find(name: str) -> str | None:
+    """The module of this library that stands for a module of PyTorch's; None if there is none."""
+    for candidate in module_for(name):
+        try:
+            if candidate == "tracejit" or importlib.util.find_spec(candidate) is not None:
+                return candidate
+        except ModuleNotFoundError:  # a part of the name is no package
+            continue
+    return None
+
+
+class _Loader(Loader):
+    """Gives a module that exists."""
+
+    def __init__(self, name: str, stands: str) -> None:
+        self._name, self._stands = name, stands
+        self._spec: Any = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._stands)
+        if self._stands == "tracejit":
+            return _torch(self._name, module)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        if self._spec is not None:
+            module.__spec__ = self._spec  # which the import system has just replaced
+
+
+def _torch(name: str, module: ModuleType) -> ModuleType:
+    """The module `torch`."""
+    out = ModuleType(name, module.__doc__)
+    out.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("__")})
+    out.__dict__.update(
+        {"__version__": PYTORCH_VERSION, "__path__": [], "__all__": list(module.__all__), "__getattr__": missing_names(name)}
+    )
+    return out
+
+
+class _Finder(MetaPathFinder):
+    """Finds `torch`, `torchvision` and what is below them."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in PACKAGES:
+            return None
+        stands = _find(fullname)
+        if stands is None:
+            known = {m.replace("tracejit", "torch", 1) for m in sys.modules if m.startswith("tracejit.")}
+            raise ModuleNotFoundError(f"tracejit has no module for {fullname!r}: {nearest(fullname, known)}", name=fullname)
+        return ModuleSpec(fullname, _Loader(fullname, stands), is_package=True)
+
+
+_finder = _Finder()
+
+
+def install_as_torch() -> ModuleType:
+    """Make `import torch`, and `import torchvision`, mean tracejit in this process from now on; returns the module `torch`.
+
+    Raises RuntimeError if PyTorch itself has been imported already."""
+    present = sys.modules.get("torch")
+    if present is not None and getattr(present, "__version__", None) != PYTORCH_VERSION:
+        raise RuntimeError("install_as_torch(): torch has been imported already; call this first")
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    return importlib.import_module("torch")
+
+
+def uninstall() -> None:
+    """Take back what install_as_torch() did: later imports find what is installed.  Modules that were imported keep what they have."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+        for name in [n for n in sys.modules if n.partition(".")[0] in PACKAGES]:
+            del sys.modules[name]

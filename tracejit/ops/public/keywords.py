@@ -1,0 +1,89 @@
+"""Arguments by the other names that PyTorch takes: NumPy's (`axis`, `keepdims`, `x`), `out=`, `device` and `layout`.
+
+A public function is written with one name for each argument.  What takes a dimension, a dtype or the like is registered behind an entry
+that translates keywords; a call without keywords only passes through it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from tracejit.core.devices import require_cpu
+from tracejit.core.dtypes import DType, as_dtype
+from tracejit.core.interpreter import state
+
+__all__ = ["entry_of", "write_out"]
+
+_OTHER_NAMES: Final = {
+    "axis": ("dim", "dims"), "keepdims": ("keepdim",), "x": ("input",), "a": ("input",), "x1": ("input",), "self": ("input",),
+    "x2": ("other",),
+}  # fmt: skip
+_PLACES: Final = ("device", "layout", "pin_memory", "memory_format", "requires_grad")
+
+
+def write_out(name: str, out: Any, value: Any) -> Any:
+    """`out` with the contents of `value`, as `out=` asks for.  Raises RuntimeError where a gradient would be lost or the shape differs."""
+    if isinstance(value, tuple):
+        for target, part in zip(out, value, strict=True):
+            write_out(name, target, part)
+        return out
+    if state.grad_enabled and (value.requires_grad or out.requires_grad):
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation; use no_grad()")
+    if tuple(out.shape) != tuple(value.shape):
+        if out.numel():
+            raise RuntimeError(f"{name}(): out has shape {list(out.shape)}, the result {list(value.shape)}")
+        out.resize_(tuple(value.shape))
+    if value.dtype.category > out.dtype.category:
+        raise RuntimeError(f"{name}(): result type {value.dtype.name} can't be cast to the desired output type {out.dtype.name}")
+    return out.copy_(value)
+
+
+def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """`body` behind an entry that knows the other names of its arguments."""
+    code = body.__code__
+    names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
+
+    def entry(*args: Any, **named: Any) -> Any:
+        if not named:
+            return body(*args)
+        out = named.pop("out", None) if "out" not in names else None
+        args, named = _translated(name, names, rest, args, named)
+        value = body(*args, **named)
+        return value if out is None else write_out(name, out, value)
+
+    entry.__name__ = entry.__qualname__ = name
+    entry.__doc__ = body.__doc__
+    entry.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
+    return entry
+
+
+def _translated(
+    name: str, names: frozenset[str], rest: str | None, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments under the names that the function has."""
+    result = {}
+    for key, value in named.items():
+        if key == "dtype":
+            value = value if value is None or type(value) is DType else as_dtype(value, name)
+        if key in names:
+            result[key] = value
+        elif key == rest or (rest is not None and key in ("dims", "size", "shape")):
+            args = (*args, value)
+        elif key in _PLACES and not _matters(name, key, value):
+            continue
+        else:
+            wanted = next((n for n in _OTHER_NAMES.get(key, ()) if n in names), key)
+            if wanted in named and wanted != key:
+                raise TypeError(f"{name}(): got both {wanted} and {key}, which mean the same")
+            result[wanted] = value
+    return args, result
+
+
+def _matters(name: str, key: str, value: Any) -> bool:
+    """Whether an argument about where a tensor lies asks for something that a tensor of this library is not."""
+    if key == "device":
+        require_cpu(name, value)
+    return key == "requires_grad"
