@@ -73,8 +73,9 @@ class TensorSpec:
 
 @dataclass
 class Parameter:
-    """A parameter of the function under test.  `spec` of a tensor, else `text` of its value; `others`: texts of other values.  is_fixed: its
-    shape and dtype are those of every call, since it is an operand of a primitive that takes no others (public functions convert)."""
+    """A parameter of the function under test.  `spec` of a tensor, else `text` of its value; `others`: texts of other values.
+    is_fixed: its shape and dtype are those of every call, since it is an operand of a primitive that takes no others (public
+    functions convert)."""
 
     name: str
     spec: TensorSpec | None = None
