@@ -70,6 +70,7 @@ class Session(CallHandlers):
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
+            self.release()
             self._hold.end()  # the program may ask whether the collector is on
 
     def empty(self) -> None:
