@@ -256,6 +256,23 @@ def test_the_largest_of_no_elements_is_a_runtime_error_and_along_an_empty_dimens
     assert T.zeros(0, 2).logsumexp(0).tolist() == [-np.inf, -np.inf]
 
 
+HANGS = [
+    [-np.inf, 2.241, 0.0, -0.0],
+    [-4.896, 3e-40, 9e38, 1.461],
+    [-2.754, -4.137, 3.0, 1.599],
+]
+
+
+@pytest.mark.parametrize("function", ["svd", "svdvals", "det"])
+def test_singular_values_of_infinities_are_an_error_and_not_a_loop_without_end(function: str) -> None:
+    x = T.tensor(HANGS, dtype=T.float64, requires_grad=True)
+    with pytest.raises(T.linalg.LinAlgError, match="expected finite numbers"):
+        if function == "det":
+            T.linalg.det(x[:, :3]).backward()
+        else:
+            getattr(T.linalg, function)(x)
+
+
 # -- what a difference is measured by
 def samples(name: str) -> tuple[list[object], dict[str, object]]:
     for operands, attributes in REGISTRY[name].samples():  # type: ignore[misc]
