@@ -169,3 +169,15 @@ def test_inference_mode_is_a_context_and_a_decorator_with_and_without_parenthese
         return x * 2
 
     assert not plain().requires_grad and not called().requires_grad and (x * 2).requires_grad
+
+
+def test_what_a_guard_does_not_imply_of_a_tensor_ends_a_recording() -> None:
+    def offset(x: tracejit.Tensor) -> tuple[tracejit.Tensor, int]:
+        return x * 2, x.storage_offset()
+
+    compiled = tracejit.compile(offset)
+    whole, part = tracejit.ones(2, 3), tracejit.ones(4, 3)[1:3]
+    assert [compiled(x)[1] for x in (whole, whole, part, part, whole)] == [0, 0, 3, 3, 0]
+    for name in ("resize_", "set_"):
+        changing = tracejit.compile(lambda x, name=name: getattr(x, name)(tracejit.ones(3) if name == "set_" else 3).sum())
+        assert [changing(tracejit.ones(2)).item() for _ in range(3)] == [3.0 if name == "set_" else 2.0] * 3

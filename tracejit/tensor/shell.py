@@ -55,6 +55,7 @@ def ndimension(self: Tensor) -> int:
 
 def storage_offset(self: Tensor) -> int:
     """The distance of the first element from the start of the memory that the tensor is a view of, in elements."""
+    state.top.note("address taken", self)
     root = self._array if self._base is None else self._base._array
     return int(self._array.ctypes.data - root.ctypes.data) // self._array.itemsize
 

@@ -10,6 +10,7 @@ import numpy as np
 __all__ = ["Size"]
 
 _new_tuple = tuple.__new__
+_item_of = tuple.__getitem__
 
 
 def _size_of(sizes: tuple[int, ...]) -> Size:
@@ -41,8 +42,8 @@ class Size(tuple[int, ...]):
         return tuple.__new__(cls, sizes)
 
     def __getitem__(self, key: Any) -> Any:
-        item = tuple.__getitem__(self, key)
-        return _size_of(item) if type(key) is slice else item
+        item = _item_of(self, key)
+        return item if item.__class__ is int else _size_of(item)
 
     def __add__(self, other: Any) -> Any:
         return _size_of(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented

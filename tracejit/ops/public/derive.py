@@ -54,28 +54,39 @@ def public(
 def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
     """function(input) of a primitive."""
 
-    def function(input: Any, *, out: Any = None) -> Any:
-        value = state.top.bind(op, (input,), _NO_ATTRIBUTES)
-        return value if out is None else write_out(op.name, out, value)
+    def method(input: Any) -> Any:
+        return state.top.bind(op, (input,), _NO_ATTRIBUTES)
 
-    return _finish(function, op, names, in_place)
+    def function(input: Any, *, out: Any = None) -> Any:
+        if out is None:
+            return state.top.bind(op, (input,), _NO_ATTRIBUTES)
+        return write_out(op.name, out, state.top.bind(op, (input,), _NO_ATTRIBUTES))
+
+    return _finish(function, method, op, names, in_place)
 
 
 def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
     """function(input, other) of a primitive."""
 
+    def method(input: Any, other: Any) -> Any:
+        return state.top.bind(op, (input, other), _NO_ATTRIBUTES)
+
     def function(input: Any, other: Any, *, out: Any = None) -> Any:
-        value = state.top.bind(op, (input, other), _NO_ATTRIBUTES)
-        return value if out is None else write_out(op.name, out, value)
+        if out is None:
+            return state.top.bind(op, (input, other), _NO_ATTRIBUTES)
+        return write_out(op.name, out, state.top.bind(op, (input, other), _NO_ATTRIBUTES))
 
-    return _finish(function, op, names, in_place)
+    return _finish(function, method, op, names, in_place)
 
 
-def _finish(function: Callable[..., Any], op: Op, names: tuple[str, ...], in_place: bool) -> Callable[..., Any]:
-    function.__doc__ = op.doc
-    function.__name__ = function.__qualname__ = (names or (op.name,))[0]
+def _finish(
+    function: Callable[..., Any], method: Callable[..., Any], op: Op, names: tuple[str, ...], in_place: bool
+) -> Callable[..., Any]:
+    for body in (function, method):
+        body.__doc__ = op.doc
+        body.__name__ = body.__qualname__ = (names or (op.name,))[0]
     for name in (function.__name__, *names[1:]):
-        FUNCTIONS[name] = METHODS[name] = function
+        FUNCTIONS[name], METHODS[name] = function, method
         if in_place:
-            IN_PLACE[name + "_"] = function
+            IN_PLACE[name + "_"] = method
     return function

@@ -80,28 +80,15 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     return arithmetic.mul(other, alpha) if is_tensor(other) else other * alpha
 
 
-def _older_order(name: str, alpha: Any, older: tuple[Any, ...]) -> tuple[Any, Any]:
-    """(other, alpha) given as alpha, other."""
-    if len(older) != 1 or is_tensor(alpha):
-        raise TypeError(f"{name}(): expected (input, other, *, alpha), or (input, alpha, other) with a number alpha")
-    return older[0], alpha
-
-
 @public(in_place=True)
-def add(input: Any, other: Any, *older: Any, alpha: float = 1) -> Any:
-    """input + alpha * other, with broadcasting and type promotion; also, as in older programs, add(input, alpha, other)."""
-    if older:
-        other, alpha = _older_order("add", other, older)
+def add(input: Any, other: Any, *, alpha: float = 1) -> Any:
+    """input + alpha * other, with broadcasting and type promotion."""
     return arithmetic.add(input, scaled("add", input, other, alpha))
 
 
 @public(in_place=True, aliases=("subtract",))
-def sub(input: Any, other: Any, *older: Any, alpha: float = 1) -> Any:
-    """input - alpha * other, with broadcasting and type promotion; also, as in older programs, sub(input, alpha, other).
-
-    Raises RuntimeError for two bools, as PyTorch does."""
-    if older:
-        other, alpha = _older_order("sub", other, older)
+def sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
+    """input - alpha * other, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
     return arithmetic.sub(input, scaled("sub", input, other, alpha))
 
 

@@ -55,7 +55,10 @@ def _expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
     """(view by the basic part, [(dimension of the view, index tensor), ...])."""
-    items = _expand_ellipsis(tuple(map(_item, key)) if isinstance(key, tuple) else (_item(key),), x.ndim)
+    items = key if isinstance(key, tuple) else (key,)
+    if not _PLAIN_ITEMS.issuperset(map(type, items)):
+        items = tuple(map(_item, items))
+    items = _expand_ellipsis(items, x.ndim)
     dim = 0
     advanced: list[tuple[int, Any]] = []
     for k in items:
@@ -105,6 +108,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 
 _ALL = slice(None)
+_PLAIN_ITEMS = frozenset((int, slice, type(None), type(Ellipsis)))
 _INDEX_DTYPES = (dtypes.bool_, dtypes.int32, dtypes.int64)
 
 
@@ -144,7 +148,7 @@ def _several(key: Any) -> Any:
 
 
 def _select(x: Any, index: int, dim: int) -> Any:
-    size = x.shape[dim]
+    size = tuple(x.shape)[dim]
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
     return views.select(x, index + size if index < 0 else index, dim=dim)
@@ -152,7 +156,10 @@ def _select(x: Any, index: int, dim: int) -> Any:
 
 def getitem(x: Any, key: Any) -> Any:
     """x[key]: a view for a basic key, a copy where tensors, arrays, masks or lists take part."""
-    if type(key) is list:
+    kind = type(key)
+    if kind is int and x.ndim:
+        return _select(x, key, 0)
+    if kind is list:
         key = _several(key)
     if (
         x.ndim == 0

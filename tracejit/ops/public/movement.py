@@ -181,8 +181,11 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     if first.ndim == 0:
         raise RuntimeError("cat(): zero-dimensional tensors cannot be concatenated; use stack()")
     at = normalise_dim("cat", dim, first.ndim)
+    sizes = tuple(first.shape)
+    before, behind = sizes[:at], sizes[at + 1 :]
     for i, x in enumerate(kept):
-        if x.ndim != first.ndim or x.shape[:at] != first.shape[:at] or x.shape[at + 1 :] != first.shape[at + 1 :]:
+        own = sizes if x is first else tuple(x.shape)
+        if len(own) != len(sizes) or own[:at] != before or own[at + 1 :] != behind:
             raise RuntimeError(
                 f"cat(): sizes of tensors must match except in dimension {at}: "
                 f"tensor 0 has shape {list(first.shape)}, tensor {i} {list(x.shape)}"

@@ -43,7 +43,8 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
         )
     dims = normalise_dims("mean", dim, input.ndim)
     total = primitives.sum_(input, dims=dims, keepdim=keepdim)
-    return total / float(product(input.shape[d] for d in dims))
+    sizes = tuple(input.shape)
+    return total / float(product([sizes[d] for d in dims]))
 
 
 @public()
