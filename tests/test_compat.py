@@ -181,3 +181,41 @@ def test_what_a_guard_does_not_imply_of_a_tensor_ends_a_recording() -> None:
     for name in ("resize_", "set_"):
         changing = tracejit.compile(lambda x, name=name: getattr(x, name)(tracejit.ones(3) if name == "set_" else 3).sum())
         assert [changing(tracejit.ones(2)).item() for _ in range(3)] == [3.0 if name == "set_" else 2.0] * 3
+
+
+def test_writing_through_data_moves_no_version_in_compiled_functions_either() -> None:
+    def inside(x: tracejit.Tensor) -> object:
+        y = (x * x).sum()
+        x.data.add_(1)
+        y.backward()
+        return x.grad.tolist() if x.grad is not None else None
+
+    def between(x: tracejit.Tensor) -> object:
+        y = (x * x).sum()
+        step(x)
+        y.backward()
+        return x.grad.tolist() if x.grad is not None else None
+
+    def leaving(x: tracejit.Tensor) -> object:
+        y = (x * x).sum()
+        alias(x).mul_(2)
+        y.backward()
+        return x.grad.tolist() if x.grad is not None else None
+
+    def step(x: tracejit.Tensor) -> None:
+        x.data[:1].sub_(0.5)
+
+    def alias(x: tracejit.Tensor) -> tracejit.Tensor:
+        return x.data
+
+    eager = []
+    for function in (inside, between, leaving):
+        x = tracejit.tensor([1.0, 2.0], requires_grad=True)
+        eager.append([function(x) for _ in range(3)])
+    step, alias = tracejit.compile(step), tracejit.compile(alias)
+    for function, expected in zip((tracejit.compile(inside), between, leaving), eager, strict=True):
+        x = tracejit.tensor([1.0, 2.0], requires_grad=True)
+        assert [function(x) for _ in range(3)] == expected
+    reading = tracejit.compile(lambda x: x.data * 2)
+    assert [reading(tracejit.ones(2, requires_grad=True)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
+    assert reading.stats.compiled_calls > 0

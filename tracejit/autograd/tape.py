@@ -24,6 +24,7 @@ from tracejit.ops.movement.copies import clone
 __all__ = [
     "RETAIN",
     "AccumulateGrad",
+    "DataStorage",
     "Node",
     "OpNode",
     "SelectiveNode",
@@ -55,6 +56,12 @@ class Storage:
     def __init__(self, exposed: bool = False) -> None:
         self.version = self.written = 0
         self.exposed = exposed
+
+
+class DataStorage(Storage):
+    """What `.data` gives its tensor: the memory of another one, whose version stays as it is when this tensor is written to."""
+
+    __slots__ = ()
 
 
 def mark_written(storages: Iterable[Storage]) -> None:

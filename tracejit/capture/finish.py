@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.autograd.tape import edge_of, is_freed
+from tracejit.autograd.tape import DataStorage, edge_of, is_freed
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.entry import (
@@ -65,6 +65,8 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
             recorder.stop(
                 "differentiable_write", f"a detached tensor of shape {list(out.shape)}, whose memory another tensor shares"
             )
+    if any(type(tensor._storage) is DataStorage for tensor in recipes.outputs):
+        recorder.stop("tensor_state", "a tensor from .data that leaves the call")
     goes_on = any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
     if goes_on:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import EffectHandlers, GradStore
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
@@ -161,6 +162,8 @@ class RecordingInterpreter(Interpreter):
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
+        if op.effect is Effect.IN_PLACE and isinstance(operands[0], Tensor) and type(operands[0]._storage) is DataStorage:
+            recorder.stop("tensor_state", "a write through .data")  # of which versions, and so saved values, know nothing
         recorder.native_depth += 1
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import Storage, move_retained
+from tracejit.autograd.tape import DataStorage, Storage, move_retained
 from tracejit.core.aval import Aval
 from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FROM_NUMPY, DType, default_dtype
@@ -181,9 +181,8 @@ class Tensor:
         """The same memory, detached, with a version of its own: writing through it is not seen by a backward pass, as in PyTorch.
         Assigning another tensor rebinds this one's memory."""
         out: Tensor = detach(self)
-        if state.top is state.base:  # (a recorded write moves the versions of all that share the memory)
-            storage_of(self).exposed = True
-            out._base, out._chain, out._storage = None, (), Storage(exposed=True)
+        storage_of(self).exposed = True
+        out._base, out._chain, out._storage = None, (), DataStorage(exposed=True)
         return out
 
     @data.setter
