@@ -145,7 +145,7 @@ def require_elements(name: str, input: Any) -> None:
 @public()
 def amax(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
     """Largest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
-    if dim == ():
+    if isinstance(dim, tuple | list) and not dim:
         require_elements("amax", input)
     return primitives.amax(input, dims=normalise_dims("amax", dim, input.ndim), keepdim=keepdim)
 
@@ -153,7 +153,7 @@ def amax(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
 @public()
 def amin(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
     """Smallest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
-    if dim == ():
+    if isinstance(dim, tuple | list) and not dim:
         require_elements("amin", input)
     return primitives.amin(input, dims=normalise_dims("amin", dim, input.ndim), keepdim=keepdim)
 
