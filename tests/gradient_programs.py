@@ -132,7 +132,8 @@ class Maker:
         kinds = [self.unary] * 5 + [self.binary] * 5 + [SMALLER] * 3 + [VIEWS] * 2 + ([PLAIN] if r < 0.3 else [])
         kinds += [] if self.smooth else [OTHERS] * 3
         kind = choose(kinds)
-        text = choose(kind).format(a=self.pick(), b=self.pick())
+        first = self.pick()
+        text = choose(kind).format(a=first, b=self.pick())
         if r > 0.95 and kind in (self.unary, self.binary):
             self.lines += ["    with T.no_grad():", f"        {name} = {text}"]
         elif r > 0.93:
@@ -140,7 +141,7 @@ class Maker:
         else:
             self.lines.append(f"    {name} = {text}")
         self.values.append(name)
-        if kind in (self.unary, self.binary):
+        if kind in (self.unary, self.binary) or (kind is VIEWS and first in self.own and not self.smooth):
             self.own.append(name)
 
     def text(self) -> str:
