@@ -8,6 +8,7 @@ NumPy call; hence the spelled-out construction of Tensors here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
-from tracejit.core.floating import is_refusal, quietly
+from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_errors
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
@@ -130,7 +131,15 @@ class EagerInterpreter(Interpreter):
                                     raise
                                 out = wrap(quietly(ufunc, a))
                         else:
-                            out = wrap(quietly(op.evaluate, a, **attributes))
+                            inside = copy_context()
+                            inside.run(write_errors, QUIET)
+                            before = inside.copy()
+                            try:
+                                array = inside.run(op.evaluate, a, **attributes)
+                            finally:
+                                if inside != before:
+                                    hand_over(before, inside)
+                            out = wrap(array)
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
@@ -174,10 +183,16 @@ class EagerInterpreter(Interpreter):
             (a,) = arrays
             outs = _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
         else:
+            inside = copy_context()
+            inside.run(write_errors, QUIET)
+            before = inside.copy()
             try:
-                outs = quietly(op.evaluate, *arrays, **attributes)
+                outs = inside.run(op.evaluate, *arrays, **attributes)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
+            finally:
+                if inside != before:
+                    hand_over(before, inside)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
