@@ -114,7 +114,6 @@ for _m in (
 
 @program()
 def results_of_inner_functions_are_plain():
-    box = Box(n=1)
 
     def inner(k):
         return k, [k], {"k": k}
