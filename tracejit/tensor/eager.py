@@ -20,7 +20,7 @@ from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
-from tracejit.core.op import Effect, Op, Promotion
+from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
@@ -176,13 +176,12 @@ class EagerInterpreter(Interpreter):
                 raise _shape_error(op, operands, attributes, error) from None
         elif op.evaluate is op.ufunc:
             try:
-                outs = state.run_quietly(op.ufunc, *arrays)
+                outs = _run_quietly(op.ufunc, *arrays)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
-            except RuntimeError as error:
-                if not is_refusal(error):
-                    raise
-                outs = quietly(op.ufunc, *arrays)
+        elif op.kind is Kind.REDUCTION and op.ufunc is not None:
+            (a,) = arrays
+            outs = _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
         else:
             inside = copy_context()
             inside.run(write_errors, QUIET)
@@ -210,6 +209,16 @@ class EagerInterpreter(Interpreter):
         if requires and state.grad_enabled and op.vjp_rule is not None:
             _record(op, operands, arrays, attributes, outputs)
         return outputs if op.multiple else outputs[0]
+
+
+def _run_quietly(function: Any, *operands: Any) -> Any:
+    """A function of C's without floating-point warnings."""
+    try:
+        return state.run_quietly(function, *operands)
+    except RuntimeError as error:  # in the middle of another evaluation
+        if not is_refusal(error):
+            raise
+        return quietly(function, *operands)
 
 
 _ONE = (True,)
