@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import linecache
 import re
 import runpy
@@ -475,6 +476,32 @@ def test_what_runs_eagerly_has_the_frames_of_an_eager_call():
     line = caller.__code__.co_firstlineno + 1
     assert seen == [("caller", line)] * 2
     assert [(w.filename, w.lineno) for w in warned] == [(__file__, line)] * 2
+
+
+def test_what_cannot_be_recorded_for_a_reason_known_beforehand_has_the_frames_of_an_eager_call():
+    @T.compile
+    def looks(x):
+        return sys._getframe(1).f_code.co_name, inspect.stack()[1].function, x * 2
+
+    @T.compile
+    def profiled(x):
+        return stacks(x)
+
+    def stacks(x):
+        frame = inspect.currentframe()
+        return [frame.f_back.f_code.co_name, frame.f_back.f_back.f_code.co_name]
+
+    own = inspect.currentframe().f_code.co_name
+    for _ in range(3):
+        assert looks(T.ones(2))[:2] == (own, own)
+    assert {reason.code for reason in looks.reasons} == {"frame_access"}
+    sys.setprofile(lambda *_: None)
+    try:
+        found = profiled(T.ones(2))
+    finally:
+        sys.setprofile(None)
+    assert found == ["profiled", own]
+    assert {reason.code for reason in profiled.reasons} == {"profiler_active"}
 
 
 def test_an_interrupt_while_a_traceback_is_made_right_has_the_error_as_its_context(monkeypatch):

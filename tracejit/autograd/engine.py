@@ -121,6 +121,15 @@ class _Pass:
             return [target.place(index)]
         return roots
 
+    def ways(self, roots: Sequence[Place]) -> tuple[set[Node], set[Node]]:
+        """(nodes that the pass goes through, nodes where it only leaves something that was asked for)."""
+        if self.allowed is None:
+            return _reachable(roots), set()
+        through = {target for target, _ in roots if isinstance(target, Node)}
+        through.update(node for node in self.allowed if any(map(self.leads, node.edges)))
+        reached = {edge[0] for node in through for edge in node.edges if edge is not None and self.leads(edge)}
+        return through, {target for target in reached - through if isinstance(target, Node)}
+
     def deliver(self, target: Any, index: int, g: Any) -> None:
         """Add `g` to what output `index` of a node, or a leaf, has received."""
         if isinstance(target, Node):
@@ -301,9 +310,9 @@ def run_backward(
 
     wrap makes a Tensor of an array, for hooks.  Raises RuntimeError where the graph was freed or a saved value was changed in place."""
     recording = state.top is not state.base
-    if recording:
-        state.top.note("backward", _reachable(roots))
     work = _Pass(roots, sink, retain_graph, create_graph, recording, wrap)
+    if recording:
+        state.top.note("backward", *work.ways(roots))
     for g in cotangents:
         sink.handed[id(g._array)] = g._array
     if work.tensors:

@@ -189,8 +189,8 @@ class AccumulateGrad:
 
 
 def places_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
-    """Where a backward pass from `tensor` would go on to behind the nodes that were made since sequence number `since`, as (id of the node or
-    leaf, position), if it would meet one whose saved values were freed; else None."""
+    """Where a backward pass from `tensor` would go on to behind the nodes that were made since sequence number `since`, as (id of the node
+    or leaf, position), if it would meet one whose saved values were freed; else None."""
     stack = [tensor._node] if tensor._node is not None and tensor._node.sequence >= since else []
     seen: set[Node] = set()
     places: set[tuple[int, int]] = set()

@@ -254,8 +254,8 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
     samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),)),
 )
 def svd(x: Any) -> Any:
-    """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order.  Raises LinAlgError where there are
-    NaNs or infinities."""
+    """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order.  Raises LinAlgError where
+    there are NaNs or infinities."""
     return _singular("svd", x, full_matrices=False)
 
 
