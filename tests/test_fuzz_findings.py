@@ -202,6 +202,20 @@ FINDINGS = {
             k = 0.5
             return r, f(None)
     """,
+    "a float for an index": """
+        class Model:
+            k = 1
+        def target(x):
+            return x[Model.k], x[..., Model.k]
+        def call(f):
+            Model.k = 1
+            r = f(T.ones(3, 2))
+            Model.k = 0.0
+            try:
+                return r, f(T.ones(3, 2))
+            except TypeError as error:
+                return r, str(error)
+    """,
     "the largest of zeros of either sign": """
         def target(a):
             a[None] *= 0.0
