@@ -150,6 +150,41 @@ FINDINGS = {
             a.add_(1)
             r.sum().backward()
     """,
+    "gradients of a result whose graph was used up inside": """
+        net = T.nn.Linear(3, 2)
+        def target(a, b):
+            v = (net(a) * b).mean()
+            w = (a * 2).sum()
+            v.backward()
+            return v, w
+        def call(f):
+            seen = []
+            for number in range(5):
+                a, b, c = (made('float32', s, 1).requires_grad_() for s in ((4, 3), (4, 2), (2,)))
+                h = a * 1
+                v, w = f(h, b)
+                try:
+                    wanted = [[a], [b], [c], [h], [net.weight]][number]
+                    seen.append(T.autograd.grad(v, wanted, allow_unused=True))
+                except RuntimeError as error:
+                    seen.append(str(error))
+                try:
+                    seen.append(T.autograd.grad(w, a))
+                except RuntimeError as error:
+                    seen.append(str(error))
+            return seen
+    """,
+    "gradients of the mean of nothing after a backward pass inside": """
+        net = T.nn.Linear(7, 0)
+        def target(a):
+            v = net(a).mean()
+            T.optim.SGD(net.parameters()).zero_grad()
+            v.backward()
+            return v
+        def call(f):
+            a = made('float32', (7,), 1).requires_grad_()
+            return T.autograd.grad(f(a), a, allow_unused=True)
+    """,
     "functions of numbers alone": """
         def target(x, k):
             return [g(v) for g in (T.erf, T.exp, T.relu, T.abs, T.sqrt, T.sigmoid) for v in (x.numel(), k, 1, 1.5, True)]
@@ -166,6 +201,20 @@ FINDINGS = {
             r = f(None)
             k = 0.5
             return r, f(None)
+    """,
+    "a float for an index": """
+        class Model:
+            k = 1
+        def target(x):
+            return x[Model.k], x[..., Model.k]
+        def call(f):
+            Model.k = 1
+            r = f(T.ones(3, 2))
+            Model.k = 0.0
+            try:
+                return r, f(T.ones(3, 2))
+            except TypeError as error:
+                return r, str(error)
     """,
     "the largest of zeros of either sign": """
         def target(a):
