@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-import numpy as np
-
 from tracejit import backward_call
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, next_sequence
@@ -35,6 +33,7 @@ from tracejit.ops.movement.views import detach
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
+from tracejit.runtime.layout import laid_out
 from tracejit.runtime.program import Fragment, Program, build
 from tracejit.tensor import Tensor
 
@@ -197,7 +196,7 @@ class Executable:
             lines += [f"mark_written({part})" for part in runs.split(written, "written", "{0}._storage or fresh({0})")]
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self.partition is not None and differentiable
-            layout = _layout(facts)
+            layout = laid_out(facts.shape, facts.strides, facts.dtype)
             if layout is not None:
                 environment[f"layout{i}"] = layout
                 result = f"layout{i}({result})"
@@ -304,7 +303,7 @@ class Executable:
 
     def arranged(self, results: Sequence[Any]) -> list[Any]:
         """The arrays of `outputs` among the results of a run, with eager's strides."""
-        layouts = map(_layout, self.outputs)
+        layouts = [laid_out(facts.shape, facts.strides, facts.dtype) for facts in self.outputs]
         return [r if layout is None else layout(r) for r, layout in zip(results, layouts, strict=False)]
 
     def whole_backward(self) -> tuple[Graph, tuple[int, ...]]:
@@ -446,28 +445,6 @@ class _Leaving(dict[int, Any]):
     def __missing__(self, code: int) -> Any:
         self._counter[1 if code > 0 else 2] += 1
         return Exit(code) if code > 0 else MISS
-
-
-def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
-    """What gives a result of the program eager's strides; None where it has them."""
-    shape, strides = facts.shape, facts.strides
-    order = memory_order(shape, strides)
-    steps = tuple([s * facts.dtype.itemsize for s in strides])
-    if order is None:  # gaps, or elements that are one
-        first = sum(-(n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
-        count = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
-
-        def spread(array: Any) -> Any:
-            out = np.lib.stride_tricks.as_strided(np.empty(count, array.dtype)[first:], shape, steps)
-            out[...] = array
-            return out
-
-        return spread
-    made = np.empty([shape[d] for d in order], facts.dtype.numpy)
-    back = tuple([order.index(d) for d in range(len(order))])
-    if made.transpose(back).strides != steps:  # where no element sees it
-        return lambda array: np.ndarray(shape, array.dtype, array, 0, steps)
-    return None if back == tuple(range(len(back))) else lambda array: array.transpose(back)
 
 
 def _edge(facts: TensorInput, tensor: str) -> str:

@@ -83,7 +83,7 @@ def _explained(eager: Facts, other: Facts, noisy: list[Facts]) -> str | None:
     """What explains that two facts are not equal in bits: "spread" of numbers, or a "decision" that roundings change; None if nothing."""
     if eager.skeleton != other.skeleton:
         return "decision" if any(run.skeleton == other.skeleton for run in noisy) else None
-    alike = [run for run in noisy if run.skeleton == eager.skeleton]
+    alike = _alike(eager, noisy)
     decision = len(alike) < len(noisy)
     for i, (a, b) in enumerate(zip(eager.leaves, other.leaves, strict=True)):
         if _same_bits(a, b):
@@ -93,6 +93,12 @@ def _explained(eager: Facts, other: Facts, noisy: list[Facts]) -> str | None:
             return None
         decision |= a.dtype.kind != "f"
     return "decision" if decision else "spread"
+
+
+def _alike(eager: Facts, noisy: list[Facts]) -> list[Facts]:
+    """The runs that differ from eager in numbers alone.  Roundings do not keep strides that no element sees."""
+    skeleton = seen_strides(eager.skeleton)
+    return [run for run in noisy if seen_strides(run.skeleton) == skeleton]
 
 
 def unexplained(eager: np.ndarray, other: np.ndarray, noisy: list[np.ndarray]) -> np.ndarray:
@@ -126,7 +132,7 @@ def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> 
     if eager.skeleton != other.skeleton:
         path, a, b = _parting(eager.skeleton, other.skeleton, ())
         yield Difference(number, _kind(path, a, b), _spelled(path), _short(a), _short(b))
-    alike = [run for run in noisy if run.skeleton == eager.skeleton]
+    alike = _alike(eager, noisy)
     for i, (a, b) in enumerate(zip(eager.leaves, other.leaves, strict=False)):
         if not _same_bits(a, b):
             samples = [run.leaves[i] for run in alike] if eager.skeleton == other.skeleton else []
