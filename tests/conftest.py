@@ -13,9 +13,9 @@ os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; sub
 os.environ["TRACEJIT_VERIFY"] = "1"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_modules_are_left() -> Iterator[None]:
-    """Some programs make modules that the next one, or another library, must not meet."""
+    """Some programs of the corpus make modules that the next one, or another library, must not meet."""
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:

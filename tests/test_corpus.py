@@ -13,6 +13,7 @@ import tracejit as T
 from tracejit.config import override
 
 WAYS = {"cold": 0, "hot": 1}  # hot_calls
+pytestmark = pytest.mark.usefixtures("no_modules_are_left")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -478,24 +478,19 @@ def _ordered(work: _Partition) -> list[Group]:
     done: set[int] = set()
     begun: set[int] = set()
     order: list[Group] = []
-
-    def visit(g: Group) -> None:
-        stack: list[tuple[Group, bool]] = [(g, False)]
-        while stack:
-            x, ready = stack.pop()
-            if id(x) in done:
-                continue
-            if ready:
-                done.add(id(x))
-                order.append(x)
-                continue
-            if id(x) in begun:
-                raise AssertionError(f"groups need each other: one of them has the nodes {sorted(x.members)}")
-            begun.add(id(x))
-            stack.append((x, True))
-            for n in x.members:
-                stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
-
-    for g in sorted(work.groups, key=lambda g: g.first):
-        visit(g)
+    stack = [(g, False) for g in sorted(work.groups, key=lambda g: g.first, reverse=True)]
+    while stack:
+        x, ready = stack.pop()
+        if id(x) in done:
+            continue
+        if ready:
+            done.add(id(x))
+            order.append(x)
+            continue
+        if id(x) in begun:
+            raise AssertionError(f"groups need each other: one of them has the nodes {sorted(x.members)}")
+        begun.add(id(x))
+        stack.append((x, True))
+        for n in x.members:
+            stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
     return order
