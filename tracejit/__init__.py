@@ -1,6 +1,6 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random
+from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random, utils, vision
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
@@ -60,5 +60,7 @@ __all__ = [
     "shadow",
     "tensor",
     "uint8",
+    "utils",
+    "vision",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]

@@ -14,6 +14,7 @@ from tracejit.ops.public import (
     pooling,
     random,
     reduce,
+    sampling,
     softmax,
     sorting,
 )  # fmt: skip
@@ -21,5 +22,5 @@ from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 
 __all__ = [
     "FUNCTIONS", "IN_PLACE", "METHODS", "arrangement", "convolution", "creation", "einsum", "elementwise", "indexing", "linalg",
-    "linear_algebra", "movement", "norms", "pooling", "random", "reduce", "softmax", "sorting",
+    "linear_algebra", "movement", "norms", "pooling", "random", "reduce", "sampling", "softmax", "sorting",
 ]  # fmt: skip
