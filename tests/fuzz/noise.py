@@ -30,6 +30,8 @@ ULP = 4.0  # units in the last place: 2.5 on each side of the exact value, less 
 SUM = 8.0  # times eps times the sum of absolute values
 PRODUCT = 4.0
 ADDED = 1.0
+ROUNDED = 2.0  # units in the last place of an operand
+SENSITIVE = ("erfc", "lgamma", "logaddexp")
 Bound = Callable[..., Any]
 
 
@@ -40,6 +42,18 @@ def _relative(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any
     return ULP * np.abs(result) + np.where(underflow, facts.smallest_normal / facts.eps, 0)
 
 
+def _of_rounded_operands(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+    """Where the function is sensitive to its operand, also what roundings of operands change: NumPy and SciPy compute these as sums that
+    cancel, or from a rounded square."""
+    bound, eps = _relative(op, evaluate, result, operands, attributes), np.finfo(result.dtype).eps
+    for i, x in enumerate(operands):
+        if isinstance(x, np.ndarray):
+            for factor in (1 - ROUNDED * eps, 1 + ROUNDED * eps):
+                moved = evaluate(*operands[:i], (x * factor).astype(x.dtype), *operands[i + 1 :], **attributes)
+                bound = np.fmax(bound, np.abs(moved - result) / eps)
+    return bound
+
+
 def _of_absolute_values(factor: float) -> Bound:
     """A bound by the sum of absolute values.  A sum that is zero may have either sign: which depends on what the addition begins with."""
 
@@ -47,6 +61,12 @@ def _of_absolute_values(factor: float) -> Bound:
         return factor * evaluate(*(np.abs(x) if isinstance(x, np.ndarray) else x for x in operands), **attributes)
 
     return bound
+
+
+def _of_equal_zeros(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+    """Nothing: only the sign of a zero may be either, where there are both."""
+    zeros = operands[0] == 0
+    return None if len(np.unique(np.signbit(operands[0][zeros]))) < 2 else 0.0
 
 
 def _per_factor(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
@@ -59,11 +79,13 @@ def inexact(everything: bool = False) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
     for name, op in REGISTRY.items():
         if op.kind is Kind.ELEMENTWISE and (everything or _is_elementary(op)):
-            found[name] = _relative
+            found[name] = _of_rounded_operands if name in SENSITIVE else _relative
         elif (op.kind is Kind.REDUCTION and op.reducer == "sum") or name in ("cumsum", "fold"):
             found[name] = _of_absolute_values(SUM)
         elif op.kind is Kind.CONTRACTION:
             found[name] = _of_absolute_values(PRODUCT)
+        elif op.kind is Kind.REDUCTION and op.reducer in ("max", "min"):
+            found[name] = _of_equal_zeros
         elif (op.kind is Kind.REDUCTION and op.reducer == "prod") or op.kind is Kind.SCAN:
             found[name] = _per_factor
     return found
@@ -100,6 +122,18 @@ class _Noise:
             out[out == 0] *= -1
         return out
 
+    def overflowing(self, op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+        """A result whose intermediate values overflow in another way: that depends on their order, on what they are carried in, and on
+        whether products are rounded."""
+        way = self.generator.integers(3)
+        if way == 0 and op.kind in (Kind.REDUCTION, Kind.CONTRACTION):
+            wide = [x.astype(np.longdouble) if isinstance(x, np.ndarray) else x for x in operands]
+            return evaluate(*wide, **attributes).astype(result.dtype)
+        if way == 1 and op.kind is Kind.CONTRACTION:
+            a, b = operands
+            return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=result.dtype)
+        return result
+
     def evaluated(self, op: Op, evaluate: Any, bound: Bound) -> Any:
         """The evaluation of a primitive, with noise."""
 
@@ -109,7 +143,9 @@ class _Noise:
                 return result
             with np.errstate(all="ignore"):
                 size = bound(op, evaluate, result, operands, attributes)
-            return self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
+                if size is not None and not np.isfinite(size).all():
+                    result = self.overflowing(op, evaluate, result, operands, attributes)
+            return result if size is None else self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
 
         return noisy
 

@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+import numpy as np
+
 from tracejit.autograd.tape import RETAIN, Node, SelectiveNode
 from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
 
-__all__ = ["GradientSink", "run_backward"]
+__all__ = ["GradientSink", "is_row_major", "run_backward"]
 
 Place = tuple[Any, int]
 
@@ -39,6 +41,19 @@ class GradientSink:
         self.wanted = {(id(t), i) for t, i in wanted}
         self.received: dict[tuple[int, int], Any] = {}
         self.handed: dict[int, Any] = {}
+
+
+def is_row_major(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array has the strides of a new one, those that no element sees as well."""
+    if not array.flags.c_contiguous:
+        return False
+    if 1 in array.shape or 0 in array.shape:
+        step = array.itemsize
+        for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+            if stride != step:
+                return False
+            step *= size or 1
+    return True
 
 
 def _reachable(roots: Iterable[Place], since: float = -1.0) -> set[Node]:
@@ -241,8 +256,13 @@ class _Pass:
     def hooked_value(self, hooks: Mapping[int, Callable[[Any], Any]], g: Any) -> Any:
         """The gradient `g` after the hooks, which see Tensors, whatever the mode; one that returns a value replaces it.
 
-        Raises TypeError for a value that is no Tensor, RuntimeError for one of another shape or dtype."""
-        value = g if self.tensors else self.wrap(g)
+        They see a row-major one, as compiled programs compute them, unless it is itself differentiable.  Raises TypeError for a value
+        that is no Tensor, RuntimeError for one of another shape or dtype."""
+        if self.tensors:
+            value = g if self.create_graph else g.contiguous()
+        else:
+            g = np.asarray(g)
+            value = self.wrap(g if is_row_major(g) else np.array(g, order="C"))
         array = value._array
         self.sink.handed[id(array)] = array
         last = hooks.get(RETAIN)

@@ -10,6 +10,7 @@ import collections
 import enum
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,27 @@ from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
 
+_ADDING = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end", "__iadd__"}
+)
+"""Methods that take nothing out, unless there is no room."""
+
+
+def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
+    """What a method that changes a list, set, dictionary or deque may take out of it."""
+    if name in _ADDING:
+        full = is_a(owner, collections.deque) and owner.maxlen == len(owner)
+        return list(owner) if full else []
+    if name in ("pop", "__delitem__") and is_a(owner, (list, collections.deque)):
+        place = arguments[0] if arguments else -1
+        if type(place) is int:
+            return [owner[place]] if -len(owner) <= place < len(owner) else []
+    if name == "popleft":
+        return [owner[0]] if owner else []
+    if is_a(owner, dict):
+        return [*dict.keys(owner), *dict.values(owner)]
+    return list(builtin_base(type(owner)).__iter__(owner))
+
 
 class ContainerHandlers(ContentHandlers):
     """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
@@ -47,6 +69,9 @@ class ContainerHandlers(ContentHandlers):
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
             return self.fixed(owner[key])
         if is_a(owner, type):
+            found, text = self.lookup(owner, "__class_getitem__")
+            if type(found) is classmethod and type(found.__func__) is FunctionType:
+                return self.call(self._bound(found, text, None, owner), (key,), {})
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
@@ -147,12 +172,14 @@ class ContainerHandlers(ContentHandlers):
             owner[key] = value  # it raises what is to be raised
         if base in DICT_TYPES and self._key_text(key) is not None:
             value = self.for_place(value)
+            self.dropping(dict.get(owner, key))
             self.note_change(owner)
             base.__setitem__(owner, key, plain(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
         elif cls in (list, collections.deque) and type(key) is int and -self.length(owner) <= key < len(owner):
             value = self.for_place(value)
             index = key % len(owner)
+            self.dropping(owner[index])
             owner[index] = plain(value)
             self.note_store((id(owner), index), ItemStore(owner, index, value))
         elif cls is list and type(key) in (int, slice):
@@ -182,6 +209,7 @@ class ContainerHandlers(ContentHandlers):
             if base in DICT_TYPES and self._key_text(key) is not None:
                 if self.plain_contains(key, owner):
                     self.plain_item(owner, key)
+                self.dropping(dict.get(owner, key))
                 self.note_change(owner)
                 base.__delitem__(owner, key)
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
@@ -204,6 +232,9 @@ class ContainerHandlers(ContentHandlers):
         if is_a(container, Tensor):
             self.inspect(container)
             return element in container
+        if isinstance(container, enum.EnumMeta):
+            self.read_content(element, deep=True)
+            return self.native(lambda: element in container)
         if is_user_instance(container):
             method = self.method(container, "__contains__")
             if method is not None:
@@ -262,6 +293,8 @@ class ContainerHandlers(ContentHandlers):
             self.inspect(value)
             return len(value)
         value = concrete(value)
+        if isinstance(value, enum.EnumMeta):
+            return self.native(lambda: len(value))
         if is_user_instance(value):
             method = self.method(value, "__len__")
             if method is not None:
@@ -308,6 +341,7 @@ class ContainerHandlers(ContentHandlers):
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
         place = (id(owner), len(owner))
+        self.dropping(*_dropped(owner, name, arguments))
         result = getattr(builtin_base(type(owner)), name)(owner, *map(plain, arguments))
         self.note_method(MethodCall(owner, name, arguments))
         if name == "append":

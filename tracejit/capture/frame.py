@@ -201,10 +201,21 @@ class Frame:
         value, self._kept = self._kept, None
         return value
 
+    def dropped(self) -> bool:
+        self._kept = None
+        return False
+
     # -- calls
     def callee(self, function: Any) -> Any:
         recorder = active()
         return function if recorder is None else recorder.callee(function)
+
+    def vars_of(self, function: Any, value: Any) -> Any:
+        """`vars(value)`, where the name may stand for something else."""
+        recorder = active()
+        if recorder is None:
+            return function(plain(value))
+        return recorder.attributes_of(value) if function is vars else self.callee(function)(value)
 
     def argument(self, value: Any) -> Any:
         """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not

@@ -69,6 +69,7 @@ class Session(CallHandlers):
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
+            self.release()
             self._hold.end()  # the program may ask whether the collector is on
 
     def empty(self) -> None:
@@ -270,7 +271,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: 
         return _recorded(function, args, kwargs, watch)
     except BaseException as error:
         _without_recorder(error)
-        raise
+        raise error  # from here: without_dispatch knows by this frame where it came from
 
 
 def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None) -> tuple[Recording, Any]:
