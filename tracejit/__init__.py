@@ -1,6 +1,22 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random, serialization, utils, vision
+from tracejit import (
+    autograd,
+    cache,
+    config,
+    data,
+    distributions,
+    functional,
+    functions,
+    linalg,
+    nn,
+    optim,
+    random,
+    serialization,
+    special,
+    utils,
+    vision,
+)
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
@@ -32,6 +48,7 @@ __all__ = [
     "compile",
     "config",
     "data",
+    "distributions",
     "double",
     "dtype",
     "enable_grad",
@@ -62,6 +79,7 @@ __all__ = [
     "set_grad_enabled",
     "set_num_threads",
     "shadow",
+    "special",
     "tensor",
     "uint8",
     "utils",

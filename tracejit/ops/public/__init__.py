@@ -17,10 +17,31 @@ from tracejit.ops.public import (
     sampling,
     softmax,
     sorting,
+    special,
+    statistics,
 )  # fmt: skip
 from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 
 __all__ = [
-    "FUNCTIONS", "IN_PLACE", "METHODS", "arrangement", "convolution", "creation", "einsum", "elementwise", "indexing", "linalg",
-    "linear_algebra", "movement", "norms", "pooling", "random", "reduce", "sampling", "softmax", "sorting",
+    "FUNCTIONS",
+    "IN_PLACE",
+    "METHODS",
+    "arrangement",
+    "convolution",
+    "creation",
+    "einsum",
+    "elementwise",
+    "indexing",
+    "linalg",
+    "linear_algebra",
+    "movement",
+    "norms",
+    "pooling",
+    "random",
+    "reduce",
+    "sampling",
+    "softmax",
+    "sorting",
+    "special",
+    "statistics",
 ]  # fmt: skip
