@@ -26,13 +26,18 @@ import programs_modules
 import programs_numbers
 import programs_objects
 import programs_order
+import programs_places
 import programs_reach
+import programs_reached
 import programs_records
+import programs_results
 import programs_special_methods
+import programs_stand_ins
 import programs_state
 import programs_tensor_state
 import programs_tensors
 import programs_truth
+import programs_views
 from corpus_facts import facts, rounded
 from registered_programs import PROGRAMS
 
@@ -40,8 +45,9 @@ __all__ = [
     "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
     "programs_control", "programs_eager", "programs_flow", "programs_functions", "programs_iterators", "programs_language",
     "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbers", "programs_objects", "programs_order",
-    "programs_reach", "programs_records", "programs_special_methods", "programs_state", "programs_tensor_state",
-    "programs_tensors", "programs_truth", "run",
+    "programs_places", "programs_reach", "programs_reached", "programs_records", "programs_results", "programs_special_methods",
+    "programs_stand_ins", "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views",
+    "run",
 ]  # fmt: skip
 
 ROUNDS = 3

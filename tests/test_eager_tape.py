@@ -131,6 +131,33 @@ def test_a_hook_on_a_result_changes_what_flows_on_inside() -> None:
     assert same(function, steps, leaf(1.0, 2.0))[0][0] == [40.0, 320.0]
 
 
+@pytest.mark.parametrize("under_no_grad", [True, False])
+@pytest.mark.parametrize(
+    "view", [lambda h: h[1:], lambda h: h.reshape(2, 2).t(), lambda h: h.view(2, 2).diagonal(), lambda h: h[:]]
+)
+def test_a_view_that_was_written_to_has_a_new_place_behind_its_base(view: Function, under_no_grad: bool) -> None:
+    """So what was computed from either of them before is no part of its gradient, nor what is computed from the base afterwards."""
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        h = x * 2.0
+        v = view(h)
+        before = (v * 3.0).sum()
+        with T.set_grad_enabled(not under_no_grad):
+            v.mul_(2.0)
+        return v, before, (h * 5.0).sum(), (v * 7.0).sum()
+
+    def steps(call: Function) -> Any:
+        x = leaf(1.0, 2.0, 3.0, 4.0)
+        v, *totals = call(x)
+        seen: list[Any] = []
+        v.register_hook(lambda g: (seen.append(g.tolist()), g * 10.0)[1])
+        found = [T.autograd.grad(t, (v, x), retain_graph=True, allow_unused=True) for t in (*totals, v.sum(), sum(totals))]
+        T.autograd.backward([v.sum(), *totals], create_graph=True)
+        return seen, found, x.grad, v
+
+    same(function, steps, leaf(1.0, 2.0, 3.0, 4.0))
+
+
 def test_hooks_of_several_results_run_in_the_order_of_the_steps_that_made_them() -> None:
     """The latest one first, whatever the order of the results; so one that raises finds done what comes before it."""
 
@@ -378,6 +405,68 @@ def test_a_gradient_penalty_may_stand_inside_or_outside() -> None:
     first = same(inside, steps, leaf(0.2, 0.9))[0]
     second = same(critic, around, leaf(0.2, 0.9))[0]
     np.testing.assert_allclose(first[0].numpy(), second[0].numpy(), rtol=1e-12)
+
+
+def test_a_gradient_inside_may_be_asked_of_what_depends_on_a_graph_outside() -> None:
+    """The pass ends there, so the graph outside is none of its business."""
+
+    def of_the_argument(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        (g,) = T.autograd.grad((x * y).sin().sum(), y, create_graph=True)
+        return g.sum() + (x * y).sum()
+
+    def of_a_value_inside(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        v = x * y
+        (g,) = T.autograd.grad((v * v).sin().sum(), v, create_graph=True)
+        return (g * y).sum()
+
+    def of_both(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        v = x * y.exp()
+        g, h = T.autograd.grad((v * v * y).sum(), (v, y), retain_graph=True)
+        return (g * v).sum() + (h * y).sum()
+
+    def outer(w: T.Tensor) -> T.Tensor:
+        return w * 1.5
+
+    def steps(call: Function) -> Any:
+        x, w = leaf(0.3, -0.4), leaf(0.8, 0.1)
+        call(x, outer(w)).backward()
+        seen: list[Any] = []
+        y = outer(w)
+        y.register_hook(lambda g: (seen.append(g.tolist()), g * 3.0)[1])
+        call(x, y).backward()
+        y = T.compile(outer)(w)
+        call(x, y).backward()
+        return x.grad, w.grad, seen
+
+    for function in (of_the_argument, of_a_value_inside, of_both):
+        same(function, steps, leaf(0.3, -0.4), outer(leaf(0.8, 0.1)))
+
+
+@pytest.mark.parametrize("of_leaf", [True, False])
+def test_a_hook_outside_that_a_gradient_inside_meets_is_called(of_leaf: bool) -> None:
+    """So such calls run eagerly and say so; they are not recorded again and again."""
+    seen: list[Any] = []
+
+    def function(y: T.Tensor) -> T.Tensor:
+        (g,) = T.autograd.grad((y * y).sum(), y)
+        return g
+
+    def argument(hook: bool) -> T.Tensor:
+        y = leaf(1.0, 2.0) if of_leaf else leaf(1.0, 2.0) * 1.0
+        if hook:
+            y.register_hook(lambda g: (seen.append(g.tolist()), g * 10.0)[1])
+        return y
+
+    hooked = T.compile(function)
+    for _ in range(6):
+        assert hooked(argument(True)).tolist() == function(argument(True)).tolist()
+    assert "ran eagerly" in str(hooked.explain())
+    assert hooked.stats.programs_compiled == 0
+    later = T.compile(function)
+    for hook in (False, False, False, False, True, False):
+        assert later(argument(hook)).tolist() == function(argument(hook)).tolist()
+    assert later.stats.compiled_calls == 4
+    assert seen == [[2.0, 4.0]] * 14
 
 
 def test_create_graph_of_backward_leaves_gradients_that_can_be_differentiated() -> None:

@@ -87,7 +87,7 @@ PROGRAMS = """
         program()
         expected[i] = None if x.grad is None else np.round(x.grad.numpy(), 9).tolist()
     hits, end = 0, time.monotonic() + float(sys.argv[2])
-    while time.monotonic() < end:
+    while time.monotonic() < end or (hits <= 100 and time.monotonic() < end + 60):  # machines may be busy
         i = random.randrange(len(programs))
         x.grad = before = T.ones(2, 3, dtype=T.float64)
         w.grad = None
@@ -168,7 +168,7 @@ HANDLERS = """
     w = T.ones(3, 3, requires_grad=True)
     replayed = T.compile(lambda w: ((w * 2).tanh()[0] + w.exp().sum() + (w @ w)[1]).sum())
     end = time.monotonic() + 1.2
-    while time.monotonic() < end:
+    while time.monotonic() < end or (calls[0] <= 50 and time.monotonic() < end + 60):  # machines may be busy
         for call in (replayed.__wrapped__, replayed):
             w.grad = None
             out = call(w)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
-from tracejit.capture.session import declare_inlined, record
+from tracejit.capture.session import declare_inlined, hindrance, record
 from tracejit.capture.tensors import Watch
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
@@ -229,6 +229,10 @@ class CompiledFunction(_Partial[P, R]):
             if not _recording.take(ticket):
                 return UNSERVED
             stats.traces += 1
+            reason = hindrance(self.__wrapped__)
+            if reason is not None:
+                self._refuse(reason)
+                return UNSERVED
             try:
                 recording, result = record(self.__wrapped__, args, kwargs)
             except Exception as error:

@@ -20,7 +20,7 @@ from tracejit import backward_call
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, next_sequence
 from tracejit.capture.cell import marks
-from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorOutput
+from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorInput, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.codegen.straight_line import RUN
@@ -202,9 +202,14 @@ class Executable:
                 environment[f"layout{i}"] = layout
                 result = f"layout{i}({result})"
             node = "None"
-            if facts.consumed and facts.requires_grad and not on_tape:
+            if facts.consumed is not None and facts.requires_grad and not on_tape:
                 node = "n"
+                environment[f"needs{i}"] = needs = tuple([k in facts.consumed for k in range(len(tensors))])
+                edges = [
+                    _edge(self.inputs[k], t) if need else "None" for k, (t, need) in enumerate(zip(tensors, needs, strict=True))
+                ]
                 lines += ["n = new(ConsumedNode)", "n.hooks = None", "n.sequence = next_sequence()"]
+                lines += [f"n.edges = {runs.whole(edges, f'consumed{i}_')}", f"n.needs = needs{i}"]
             lines += [
                 f"out{i} = new(Tensor)", f"out{i}._array = {result}", f"out{i}._requires_grad = {facts.requires_grad}",
                 f"out{i}._node = {node}", f"out{i}._index = {self._computed.index(i) if on_tape else 0}",
@@ -267,8 +272,7 @@ class Executable:
         """The node of the tape, its edges, and the versions of what eager would have saved."""
         edges = []
         for facts, t in zip(self.inputs, tensors, strict=True):
-            edge = f"({t}, 0)" if facts.is_leaf else f"({t}._node, {t}._index)"
-            edges.append(edge if facts.requires_grad else "None")
+            edges.append(_edge(facts, t) if facts.requires_grad else "None")
         found = runs.whole(edges, "edges")
         if self._leaves:
             found = f"(*{found}, {commas(f'(out{self._computed[i]}, 0)' for i in self._leaves)})"
@@ -466,9 +470,14 @@ def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
     return None if back == tuple(range(len(back))) else lambda array: array.transpose(back)
 
 
+def _edge(facts: TensorInput, tensor: str) -> str:
+    """The expression of the place where the gradient of an input goes."""
+    return f"({tensor}, 0)" if facts.is_leaf else f"({tensor}._node, {tensor}._index)"
+
+
 def _goes_on(facts: TensorOutput) -> bool:
     """Whether gradients flow through an output into the program."""
-    return facts.requires_grad and not facts.is_leaf and not facts.consumed
+    return facts.requires_grad and not facts.is_leaf and facts.consumed is None
 
 
 def _view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[[Any, tuple[Any, ...]], Any]:

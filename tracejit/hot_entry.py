@@ -45,6 +45,7 @@ _LONGEST: Final = (
 _SYMBOL: Final = "tracejit_hot"
 _DISPATCH: Final = f"""
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyErr_Occurred()
 declare void @PyErr_Fetch(ptr, ptr, ptr)
 declare void @PyErr_NormalizeException(ptr, ptr, ptr)
 declare void @PyErr_Restore(ptr, ptr, ptr)
@@ -172,6 +173,12 @@ itself:
   %eager.result = call ptr @PyObject_Vectorcall(ptr %wrapped, ptr %arguments, i64 %count, ptr %keywords)
   ret ptr %eager.result
 failed:
+  %occurred = call ptr @PyErr_Occurred()
+  %unsaid = icmp eq ptr %occurred, null
+  br i1 %unsaid, label %nothing, label %take
+nothing:
+  ret ptr null
+take:
   %error = call ptr @taken()
   store ptr %error, ptr %error.at
   %clean.at = getelementptr i8, ptr %self, i64 {ITEMS + 72}

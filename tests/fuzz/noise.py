@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ class _Noise:
                     result = self.overflowing(op, evaluate, result, operands, attributes)
             return result if size is None else self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
 
-        return noisy
+        return _of_the_library(noisy)
 
     def counted(self, run: Any) -> Any:
         """A backward pass that first finds out where gradients are added up."""
@@ -180,6 +181,13 @@ class _Noise:
             return gradients
 
         return noisy
+
+
+def _of_the_library(function: Any) -> Any:
+    """A function as one of the library's: it tells the errors of its evaluations from those of code that interrupts them, which it leaves
+    alone, by the modules of the frames that they came through."""
+    own = {**globals(), "__name__": "tracejit"}
+    return FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.compiled import CompiledNode
-from tracejit.autograd.engine import GradientSink, is_row_major, run_backward
+from tracejit.autograd.engine import GradientSink, run_backward
 from tracejit.autograd.tape import Node, edge_of, mark_written
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
@@ -204,10 +204,23 @@ def accumulate(leaf: Any, g: Any, create_graph: bool, handed: dict[int, Any]) ->
 def _owned(g: Any, handed: dict[int, Any]) -> np.ndarray[Any, Any]:
     """`g` as a row-major array that nobody else holds."""
     array = np.asarray(g)
-    if array.base is not None or id(array) in handed or not is_row_major(array):
+    if array.base is not None or id(array) in handed or not _is_row_major(array):
         array = np.array(array, order="C")
     handed[id(array)] = array
     return array
+
+
+def _is_row_major(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array has the strides of a new one, those that no element sees as well."""
+    if not array.flags.c_contiguous:
+        return False
+    if 1 in array.shape or 0 in array.shape:
+        step = array.itemsize
+        for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+            if stride != step:
+                return False
+            step *= size or 1
+    return True
 
 
 def grad(

@@ -24,7 +24,7 @@ from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
 
-__all__ = ["GradientSink", "is_row_major", "run_backward"]
+__all__ = ["GradientSink", "run_backward"]
 
 Place = tuple[Any, int]
 
@@ -41,19 +41,6 @@ class GradientSink:
         self.wanted = {(id(t), i) for t, i in wanted}
         self.received: dict[tuple[int, int], Any] = {}
         self.handed: dict[int, Any] = {}
-
-
-def is_row_major(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array has the strides of a new one, those that no element sees as well."""
-    if not array.flags.c_contiguous:
-        return False
-    if 1 in array.shape or 0 in array.shape:
-        step = array.itemsize
-        for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
-            if stride != step:
-                return False
-            step *= size or 1
-    return True
 
 
 def _reachable(roots: Iterable[Place], since: float = -1.0) -> set[Node]:
@@ -133,6 +120,15 @@ class _Pass:
             self.take_apart(target)
             return [target.place(index)]
         return roots
+
+    def ways(self, roots: Sequence[Place]) -> tuple[set[Node], set[Node]]:
+        """(nodes that the pass goes through, nodes where it only leaves something that was asked for)."""
+        if self.allowed is None:
+            return _reachable(roots), set()
+        through = {target for target, _ in roots if isinstance(target, Node)}
+        through.update(node for node in self.allowed if any(map(self.leads, node.edges)))
+        reached = {edge[0] for node in through for edge in node.edges if edge is not None and self.leads(edge)}
+        return through, {target for target in reached - through if isinstance(target, Node)}
 
     def deliver(self, target: Any, index: int, g: Any) -> None:
         """Add `g` to what output `index` of a node, or a leaf, has received."""
@@ -256,13 +252,13 @@ class _Pass:
     def hooked_value(self, hooks: Mapping[int, Callable[[Any], Any]], g: Any) -> Any:
         """The gradient `g` after the hooks, which see Tensors, whatever the mode; one that returns a value replaces it.
 
-        They see a row-major one, as compiled programs compute them, unless it is itself differentiable.  Raises TypeError for a value
-        that is no Tensor, RuntimeError for one of another shape or dtype."""
+        They see a row-major one of their own, which they may change, unless it is itself differentiable: in which memory it was computed,
+        and who shares that, is up to the pass.  Raises TypeError for a value that is no Tensor, RuntimeError for one of another shape or
+        dtype."""
         if self.tensors:
-            value = g if self.create_graph else g.contiguous()
+            value = g if self.create_graph else g.clone()
         else:
-            g = np.asarray(g)
-            value = self.wrap(g if is_row_major(g) else np.array(g, order="C"))
+            value = self.wrap(np.array(g, order="C"))
         array = value._array
         self.sink.handed[id(array)] = array
         last = hooks.get(RETAIN)
@@ -314,9 +310,9 @@ def run_backward(
 
     wrap makes a Tensor of an array, for hooks.  Raises RuntimeError where the graph was freed or a saved value was changed in place."""
     recording = state.top is not state.base
-    if recording:
-        state.top.note("backward", _reachable(roots))
     work = _Pass(roots, sink, retain_graph, create_graph, recording, wrap)
+    if recording:
+        state.top.note("backward", *work.ways(roots))
     for g in cotangents:
         sink.handed[id(g._array)] = g._array
     if work.tensors:

@@ -30,10 +30,10 @@ __all__ = [
     "Storage",
     "edge_of",
     "install",
-    "is_freed",
     "make_tensor",
     "mark_written",
     "move_retained",
+    "places_behind_freed",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
@@ -188,18 +188,25 @@ class AccumulateGrad:
         return f"<AccumulateGrad at {id(self.variable):#x}>"
 
 
-def is_freed(tensor: Any, since: int) -> bool:
-    """Whether a backward pass from `tensor` would meet a node that was made since sequence number `since` and whose saved values were
-    freed."""
-    stack, seen = [tensor._node], set()
+def places_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
+    """Where a backward pass from `tensor` would go on to behind the nodes that were made since sequence number `since`, as (id of the node
+    or leaf, position), if it would meet one whose saved values were freed; else None."""
+    stack = [tensor._node] if tensor._node is not None and tensor._node.sequence >= since else []
+    seen: set[Node] = set()
+    places: set[tuple[int, int]] = set()
+    freed = False
     while stack:
         node = stack.pop()
-        if isinstance(node, Node) and node.sequence >= since and node not in seen:
-            seen.add(node)
-            if getattr(node, "freed", False):
-                return True
-            stack.extend([edge[0] for edge in node.edges if edge is not None])
-    return False
+        if node in seen:
+            continue
+        seen.add(node)
+        freed = freed or bool(getattr(node, "freed", False))
+        for target, index in filter(None, node.edges):
+            if isinstance(target, Node) and target.sequence >= since:
+                stack.append(target)
+            else:
+                places.add((id(target), index))
+    return places if freed else None
 
 
 FREED = (

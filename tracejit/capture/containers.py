@@ -120,7 +120,9 @@ class ContainerHandlers(ContentHandlers):
                 return base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 self.stop("container", f"a {cls.__name__} that gets an item of its own")
-        elif cls in (list, collections.deque) and type(key) is int and id(owner) not in self.originals and 0 <= key < len(owner):
+        elif type(key) is int and cls is list and self._was_added(owner, key):
+            return self.stored.get((id(owner), len(owner) + key), owner[key])
+        elif cls in (list, collections.deque) and type(key) is int and 0 <= key < self._reach(owner):
             place = (id(owner), key)
             if place in self.stored:
                 return self.stored[place]
@@ -130,6 +132,22 @@ class ContainerHandlers(ContentHandlers):
         self.read_content(owner)
         value = get_past(owner, key)
         return self.made(value) if type(key) is slice else value
+
+    def _was_added(self, owner: list[Any], key: int) -> bool:
+        """Whether an index counts from the end of a list to what this run has appended."""
+        return id(owner) in self.originals and len(self.originals[id(owner)]) - len(owner) <= key < 0
+
+    def _is_place(self, owner: Any, key: int) -> bool:
+        """Whether a list or deque has an item at this index, in each call."""
+        if id(owner) in self.originals and 0 <= key < self._reach(owner):
+            self.miss_if(f"{length_text(type(owner), self.sources[id(owner)])} <= {key}")
+            return True
+        return -self.length(owner) <= key < len(owner)
+
+    def _reach(self, owner: Any) -> int:
+        """How many items from the first one on are where they were when the call began, or where a store has been noted."""
+        before = self.originals.get(id(owner))
+        return len(owner) if before is None else len(before) if is_a(owner, list) else 0
 
     def _guard_absence(self, owner: Any, text: str, key_text: str) -> None:
         if id(owner) not in self.content_known and self.first_time("absent", text, key_text):
@@ -176,7 +194,7 @@ class ContainerHandlers(ContentHandlers):
             self.note_change(owner)
             base.__setitem__(owner, key, plain(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif cls in (list, collections.deque) and type(key) is int and -self.length(owner) <= key < len(owner):
+        elif cls in (list, collections.deque) and type(key) is int and self._is_place(owner, key):
             value = self.for_place(value)
             index = key % len(owner)
             self.dropping(owner[index])

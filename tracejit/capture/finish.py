@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.autograd.tape import is_freed
+from tracejit.autograd.tape import edge_of, places_behind_freed
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.entry import (
@@ -64,7 +65,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
             recorder.stop(
                 "differentiable_write", f"a detached tensor of shape {list(out.shape)}, whose memory another tensor shares"
             )
-    goes_on = any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs)
+    goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
     if goes_on:
         for fact in written:
@@ -73,9 +74,10 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
                 recorder.stop("differentiable_write", f"a leaf of shape {list(tensor.shape)}")
             elif fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}")
+    hooks = _places_of_hooks(recorder, interpreter)
     if recorder.stopped:
         return Recording(recorder.reason)
-    guards = _guard_lines(recorder, interpreter.backward_ran)
+    guards = _guard_lines(recorder, hooks)
     distinct = [s.variable for s in recorder.tensors.values()] + recorder.paths
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
     weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _is_passing(name, value, recorder)}
@@ -124,15 +126,33 @@ def _expected(node: Node) -> Literal:
 
 
 # -- guards
-def _guard_lines(recorder: CallHandlers, backward_ran: bool) -> list[str]:
+def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) -> dict[int, str]:
+    """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
+    found: dict[int, str] = {}
+    for source in recorder.tensors.values():
+        if not (interpreter.backward_ran and source.used and source.requires_grad):
+            continue
+        if source.is_leaf:
+            found[id(source)], hooks = f"{source.variable}._hooks", source.tensor._hooks
+        elif source.tensor._node in interpreter.reached:
+            found[id(source)] = f"{source.variable}._node.place({source.variable}._index)[0].hooks"
+            hooks = edge_of(source.tensor)[0].hooks
+        else:
+            continue
+        if hooks:
+            recorder.stop("tensor_state", f"a hook on a tensor of shape {list(source.tensor.shape)}, in a backward pass inside,")
+    return found
+
+
+def _guard_lines(recorder: CallHandlers, hooks: Mapping[int, str]) -> list[str]:
     lines: list[str] = []
     for line in recorder.lines:
         if isinstance(line, str):
             lines.append(line)
         else:
             conditions = _tensor_conditions(recorder, line)
-            if backward_ran and line.used and line.requires_grad:
-                conditions.append(f"{line.variable}._hooks")
+            if id(line) in hooks:
+                conditions.append(hooks[id(line)])
             lines.append(f"if {' or '.join(conditions)}: return MISS")
     return lines
 
@@ -309,12 +329,12 @@ def _outputs(
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
     made = []
-    for position, (tensor, value, (root, chain)) in enumerate(zip(tensors, values, roots, strict=True)):
+    for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
         alias = _alias(position, root, chain, positions, inputs)
-        made.append(_output(tensor, value, alias, interpreter.first_sequence))
+        made.append(_output(interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
-        made.append(_output(owner, interpreter.values[id(owner)], None, interpreter.first_sequence))
+        made.append(_output(interpreter, owner, None, inputs))
     return tuple(made)
 
 
@@ -326,8 +346,12 @@ def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[in
     return None if owner is None or owner == position else Alias("output", owner, steps)
 
 
-def _output(tensor: Tensor, value: int, alias: Alias | None, first_sequence: int) -> TensorOutput:
-    consumed = is_freed(tensor, first_sequence)
-    array = tensor._array
+def _output(interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]) -> TensorOutput:
+    places = places_behind_freed(tensor, interpreter.first_sequence)
+    consumed = None
+    if places is not None:
+        found = [(i, edge_of(interpreter.inputs[v])) for i, v in enumerate(inputs) if interpreter.inputs[v].requires_grad]
+        consumed = tuple([i for i, (target, index) in found if (id(target), index) in places])
+    value, array = interpreter.values[id(tensor)], tensor._array
     dtype = FROM_NUMPY[array.dtype]
     return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, consumed)

@@ -92,11 +92,18 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         elif isinstance(k, list | tuple | range):
             advanced.append((dim, indexing.constant_index(list(k))))
             dim += 1
-        elif hasattr(k, "__index__"):
-            x = _select(x, k.__index__(), dim)
         else:
-            raise TypeError(f"indices must be integers, slices, None, Ellipsis, lists or tensors, got {type(k).__name__}")
+            x = _select(x, _position(k), dim)
     return x, advanced
+
+
+def _position(k: Any) -> int:
+    """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
+    try:
+        return k.__index__()  # type: ignore[no-any-return]
+    except (AttributeError, TypeError):
+        kind = k.__class__.__name__
+        raise TypeError(f"indices must be integers, slices, None, Ellipsis, lists or tensors, got {kind}") from None
 
 
 _ALL = slice(None)
