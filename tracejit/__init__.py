@@ -1,6 +1,22 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random
+from tracejit import (
+    autograd,
+    cache,
+    config,
+    data,
+    distributions,
+    functional,
+    functions,
+    linalg,
+    nn,
+    optim,
+    random,
+    serialization,
+    special,
+    utils,
+    vision,
+)
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
@@ -9,6 +25,7 @@ from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, in
 from tracejit.core.dtypes import default_dtype as get_default_dtype
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator
+from tracejit.serialization import load, save
 from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 
@@ -31,6 +48,7 @@ __all__ = [
     "compile",
     "config",
     "data",
+    "distributions",
     "double",
     "dtype",
     "enable_grad",
@@ -48,17 +66,23 @@ __all__ = [
     "int64",
     "is_grad_enabled",
     "linalg",
+    "load",
     "long",
     "nn",
     "no_grad",
     "optim",
     "promote_types",
     "random",
+    "save",
+    "serialization",
     "set_default_dtype",
     "set_grad_enabled",
     "set_num_threads",
     "shadow",
+    "special",
     "tensor",
     "uint8",
+    "utils",
+    "vision",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
