@@ -62,6 +62,32 @@ SMALLER = [
     "T.stack([{a}[0], {b}[1], {a}[2]])",
     "{a}.diagonal().unsqueeze(1).expand(3, 3)",
 ]
+OTHERS = [  # of other kinds: evaluated on the host, of sizes that depend on data, put together from positions
+    "T.linalg.inv({a} @ {a}.t() + 2.0 * T.eye(3, dtype=T.float64)) * {b}",
+    "T.linalg.solve({a} @ {a}.t() + 2.0 * T.eye(3, dtype=T.float64), {b})",
+    "T.linalg.det({a}) * {b}",
+    "{a}.sort(0)[0]",
+    "{a} * {b}[{b} > 0.1].sum()",
+    "{a}[{b} > -2.0].reshape(3, 3)",
+    "{a} * {b}.nonzero().shape[0]",
+    "{a}.masked_fill({b} > 0.3, 0.5)",
+    "{a}.scatter_add(0, n.unsqueeze(0).expand(3, 3), {b})",
+    "{a}.index_put((n,), {b}[0])",
+    "{a}.index_add(1, n, {b})",
+    "{a}.prod(0).expand(3, 3)",
+    "{a}.cumprod(1)",
+    "{a}.max(0)[0].expand(3, 3)",
+    "{a}.amax(1, keepdim=True) + {b}",
+    "{a}.roll(1, 0)",
+    "{a}.tril() + {b}.triu(1)",
+    "{a}.float().double()",
+    "T.einsum('ij,kj->ik', {a}, {b})",
+    "{a}.var(0).expand(3, 3)",
+    "{a}.norm() * {b}",
+    "{a}.repeat(2, 1)[1:4]",
+    "{a}.unfold(0, 2, 1).sum(2).repeat(2, 1)[:3]",
+    "{a}.logsumexp(1, keepdim=True) * {b}",
+]
 PLAIN = ["{a}.detach() * 0.5", "{a}.detach()"]
 IN_PLACE = [
     "{a}.mul_({b})",
@@ -104,6 +130,7 @@ class Maker:
             return
         name = f"v{len(self.values)}"
         kinds = [self.unary] * 5 + [self.binary] * 5 + [SMALLER] * 3 + [VIEWS] * 2 + ([PLAIN] if r < 0.3 else [])
+        kinds += [] if self.smooth else [OTHERS] * 3
         kind = choose(kinds)
         text = choose(kind).format(a=self.pick(), b=self.pick())
         if r > 0.95 and kind in (self.unary, self.binary):

@@ -13,10 +13,10 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.interpreter import pushed
 from tracejit.core.op import VjpContext
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ir.builder import GraphBuilder, rebuild
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
-from tracejit.ops.reduce import sum_to
 from tracejit.passes.pipeline import optimise
 
 

@@ -616,7 +616,7 @@ def zipped_enumerated_reversed():
     return fn, with_change(lambda: xs.reverse(), lambda: ys.__setitem__(0, 9.0)), None
 
 
-@program(reason="object_identity")
+@program()
 def copies_of_containers():
     inner = [1.0]
     outer = {"in": inner, "k": 2.0}
@@ -632,7 +632,7 @@ def copies_of_containers():
     return fn, with_change(lambda: outer.update(k=5.0)), lambda: outer
 
 
-@program(reason="unknown_call")
+@program()
 def copies_of_objects():
     box = Box(k=2.0, items=[1.0])
 

@@ -548,7 +548,7 @@ def counter_of_a_class():
     return fn, [lambda f: f(x(1))] * 2, lambda: Owner.made
 
 
-@program(reason="shared_store")
+@program()
 def counter_of_a_function():
     def helper(a):
         helper.calls += 1
@@ -740,7 +740,7 @@ def environment_variable():
     return fn, with_change(lambda: os.environ.update(PROGRAMS_STATE="3.0"), lambda: os.environ.pop("PROGRAMS_STATE")), None
 
 
-@program(reason="unknown_call")
+@program()
 def variable_of_a_context():
     variable = contextvars.ContextVar("k", default=2.0)
 
@@ -768,7 +768,7 @@ def storage_of_a_thread():
     return fn, with_change(elsewhere, lambda: setattr(local, "k", 3.0), lambda: delattr(local, "k")), None
 
 
-@program(reason="unknown_callable")
+@program()
 def weak_reference_to_an_object():
     box = Box(k=2.0)
     reference = weakref.ref(box)

@@ -2,8 +2,8 @@
 
 `python tests/stress_memory.py [--scale N] [--case NAME]` runs each case in a process of its own, N times as long as
 tests/test_memory_use.py does (--scale 100: 200,000 calls, thousands of recordings), and says by how much the process has grown: what the
-system counts (resident memory, which has LLVM's and NumPy's in it), and what Python counts (tracemalloc).  The first half of a run is
-warm-up: caches fill, code becomes machine code, allocators find their sizes.
+system counts (resident memory, which has LLVM's and NumPy's in it), and what Python counts (blocks of its allocator).  The first half of a
+run is warm-up: code becomes machine code, allocators find their sizes.  Caches that fill slowly are emptied before each look.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import os
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tracejit as T
 from tracejit import nn, optim
-from tracejit.codegen import driver
+from tracejit.capture import locate
+from tracejit.codegen import driver, machine_code
 from tracejit.config import override
+from tracejit.tensor import eager
 
 counter = iter(range(10**9))
 CASES: dict[str, tuple[int, Callable[[], Callable[[], Any]]]] = {}
@@ -202,31 +203,40 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(name: str, scale: int, traced: bool) -> tuple[int, int]:
-    """Rounds of the second half of a run, and by how many bytes it made the process grow: the smallest of the looks at its end against the
-    smallest of those at its beginning."""
+def look(blocks: bool) -> int:
+    """Blocks of Python's allocator, or bytes of the process, without what waits to be freed and what caches remember."""
+    for name, module in list(sys.modules.items()):
+        for known in list(vars(module).values()) if name.startswith("tracejit") else ():
+            if hasattr(known, "cache_info") and known.cache_info().maxsize is not None:
+                known.cache_clear()
+    for table in (eager._F32_CONSTANTS, eager._F64_CONSTANTS):
+        table.clear()
+    gc.collect()
+    machine_code._unload()
+    return sys.getallocatedblocks() if blocks else resident()
+
+
+def measure(name: str, scale: int, blocks: bool) -> tuple[int, int]:
+    """Rounds of the second half of a run, and by how many blocks or bytes it made the process grow: the smallest of the looks at its end
+    against the smallest of those at its beginning."""
     rounds, make = CASES[name]
-    driver.REMEMBERED = 32  # type: ignore[misc]  # programs found again by content: a cache that is soon full
+    driver.REMEMBERED = locate._REMEMBERED = 8  # type: ignore[misc]  # what is found again by content, and by file: soon full
     with override(hot_calls=4):
         run = make()
         half = max(1, rounds * scale // 2)
         looks = []
-        if traced:
-            tracemalloc.start()
         for k in range(2 * half):
             if k >= half and (k - half) % max(1, half // 16) == 0:
-                gc.collect()
-                looks.append(tracemalloc.get_traced_memory()[0] if traced else resident())
+                looks.append(look(blocks))
             run()
-        gc.collect()
-        looks.append(tracemalloc.get_traced_memory()[0] if traced else resident())
-        tracemalloc.stop()
+        looks.append(look(blocks))
     quarter = max(1, len(looks) // 4)
     return half, min(looks[-quarter:]) - min(looks[:quarter])
 
 
-def grown(names: Sequence[str], scale: int, traced: bool) -> dict[str, tuple[int, int]]:
-    """For each case: rounds, and bytes by which they made a process grow that runs these cases one after the other."""
+def grown(names: Sequence[str], scale: int, blocks: bool) -> dict[str, tuple[int, int]]:
+    """For each case: rounds, and by how much they made a process grow that runs these cases in a row, in blocks of Python's or in
+    bytes."""
     command = [
         sys.executable,
         os.path.abspath(__file__),
@@ -234,7 +244,7 @@ def grown(names: Sequence[str], scale: int, traced: bool) -> dict[str, tuple[int
         *names,
         "--scale",
         str(scale),
-        *(["--traced"] if traced else []),
+        *(["--blocks"] if blocks else []),
     ]
     environment = {**os.environ, "TRACEJIT_CACHE": "0", "OPENBLAS_NUM_THREADS": "1", "TRACEJIT_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
@@ -250,19 +260,19 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--child", choices=CASES, nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--blocks", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for name in arguments.child or ():
-        print("case", name, *measure(name, arguments.scale, arguments.traced))
+        print("case", name, *measure(name, arguments.scale, arguments.blocks))
     if arguments.child:
         return
     for name in arguments.case or CASES:
         started = time.time()
         rounds, memory = grown([name], arguments.scale, False)[name]
-        _, objects = grown([name], max(1, arguments.scale // 10), True)[name]
+        _, blocks = grown([name], arguments.scale, True)[name]
         print(
             f"{name:45} {rounds:8} rounds: resident memory {memory / 1024:+9.0f} KiB ({memory / rounds:+9.1f} bytes each),"
-            f" Python's {objects / 1024:+8.1f} KiB, {time.time() - started:.0f} s",
+            f" Python's {blocks:+7} blocks ({blocks / rounds:+.3f} each), {time.time() - started:.0f} s",
             flush=True,
         )
 

@@ -293,7 +293,7 @@ def test_a_translation_that_fails_does_not_interrupt_the_call(monkeypatch: pytes
         return x * 2
 
     f = tj.compile(function)
-    monkeypatch.setattr(sys.modules["tracejit.compile"], "machine_entry", broken)
+    monkeypatch.setattr(sys.modules["tracejit.recorded_path"], "machine_entry", broken)
     for _ in range(HOT):
         f(tj.ones(2))
     with override(verify=False), pytest.warns(RuntimeWarning, match="broken"):

@@ -19,13 +19,13 @@ CALLED = [name for name, (rounds, _) in CASES.items() if rounds >= 500]
 
 
 def test_calls_leave_no_memory_behind() -> None:
-    found = grown(CALLED, 1, traced=False)
+    found = grown(CALLED, 1, blocks=False)
     assert {name: growth for name, (_, growth) in found.items() if growth > 1 << 20} == {}
 
 
 def test_calls_and_recordings_leave_no_objects_behind() -> None:
-    found = grown(list(CASES), 1, traced=True)
-    much = {name: (rounds, growth) for name, (rounds, growth) in found.items() if growth > 24_000 + 100 * rounds}
+    found = grown(list(CASES), 1, blocks=True)
+    much = {name: (rounds, growth) for name, (rounds, growth) in found.items() if growth > 100 + rounds // 4}
     assert list(found) == list(CASES) and much == {}
 
 

@@ -225,3 +225,52 @@ def test_linspace_reaches_both_ends_exactly() -> None:
     for steps in (2, 3, 7, 50):
         values = t.linspace(0.1, 0.7, steps, dtype=t.float64).tolist()
         assert values[0] == 0.1 and values[-1] == 0.7
+
+
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+@pytest.mark.parametrize("sizes", [(3, 2), (2, 3, 4), (3,)])
+def test_grids_have_the_shapes_and_values_of_numpys(sizes: tuple[int, ...], indexing: Any) -> None:
+    vectors = [np.arange(float(n)) + 10 * i for i, n in enumerate(sizes)]
+    for actual, wanted in zip(
+        t.meshgrid(*map(wrapped, vectors), indexing=indexing), np.meshgrid(*vectors, indexing=indexing), strict=True
+    ):
+        equal(actual, wanted)
+
+
+def test_a_range_of_integers_is_computed_with_integers() -> None:
+    assert t.arange(0, 2.9, dtype=t.int64).tolist() == [0, 1]
+    assert t.arange(t.tensor(1), t.tensor(4)).tolist() == [1, 2, 3]
+    assert t.arange(0.5, 3.0).tolist() == [0.5, 1.5, 2.5]
+    assert t.linspace(4.9, 0.9, 3, dtype=t.int64).tolist() == [4, 2, 0]
+
+
+def test_a_slice_that_is_filled_twice_gives_the_value_its_gradient_once() -> None:
+    x, value = wrapped(random.standard_normal((2, 3))), t.tensor(2.0, dtype=t.float64, requires_grad=True)
+    out = x.index_fill(1, t.tensor([2, 0, -1]), value)
+    equal(out[:, [0, 2]], np.full((2, 2), 2.0))
+    (out * wrapped([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).sum().backward()
+    equal(value.grad, 14.0)
+    equal(x.grad, [[0.0, 2.0, 0.0], [0.0, 5.0, 0.0]])
+    assert t.arange(3).index_fill(0, t.tensor([1]), 7.9).tolist() == [0, 7, 2]
+
+
+def test_what_replaces_everything_hands_zeros_on() -> None:
+    x = t.tensor(1.0, dtype=t.float64, requires_grad=True)
+    for out in (
+        x.index_fill(0, t.tensor(0), 2.0),
+        x.index_copy(0, t.tensor(0), t.tensor(2.0, dtype=t.float64)),
+        t.linalg.matrix_power(x * t.eye(2, dtype=t.float64), 0).sum(),
+    ):
+        assert out.item() == 2.0
+        equal(t.autograd.grad(out, x)[0], 0.0)
+
+
+@pytest.mark.parametrize("outputs", ["q", "r", "qr"])
+def test_a_wide_matrix_has_a_derivative_of_its_qr_decomposition(outputs: str) -> None:
+    def function(x: Any) -> Any:
+        q, r = t.linalg.qr(x)
+        return (q if "q" in outputs else 0.0 * q).sum() + ((r * r).sin().sum() if "r" in outputs else 0.0)
+
+    x = wrapped(random.standard_normal((2, 4)) + 3 * np.eye(2, 4))
+    assert gradcheck(function, (x,))
+    assert gradgradcheck(function, (x,))

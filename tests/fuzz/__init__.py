@@ -1,6 +1,6 @@
 """A fuzzer: random programs, eager against compiled, cold and hot; eager against PyTorch where that is installed.
 
-    python -m tests.fuzz --programs 50000 --seed 0 --jobs 2      a long run, resumable by --seed
+    python -m tests.fuzz --programs 50000 --seed 0 --jobs 2      a long run, resumable by --seed; exit status 1 on differences
     python -m tests.fuzz --show 17                               the program of a seed, and what became of it
     python -m tests.fuzz --coverage                              which public functions the programs reached
 

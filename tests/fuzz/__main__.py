@@ -8,7 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
-from tests.fuzz.campaign import Result, campaign, examine, work
+from tests.fuzz.campaign import Result, Summary, campaign, examine, work
 from tests.fuzz.generate import generate
 from tests.fuzz.operations import operations
 from tests.fuzz.run import WAYS
@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=1000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed; the last line of a run tells where to go on")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    parser.add_argument("--every", type=int, default=500, help="how many programs there are to a line of progress")
     parser.add_argument("--ways", default="", help=f"comma-separated, of {', '.join(WAYS)}; all of them for each program")
     parser.add_argument("--findings", type=Path, help="a file to which differences are appended, one JSON object a line")
     parser.add_argument("--no-shrink", action="store_true", help="do not make failing programs smaller")
@@ -40,19 +41,32 @@ def main() -> None:
         print(generate(options.show).text)
         result = examine(options.show, ways, shrinking=lambda signature: True)
         print(result.difference or "no difference", f"({result.way})", result.text, sep="\n")
+        if result.signature:
+            raise SystemExit(1)
         return
     arguments = [*(["--ways", options.ways] if options.ways else []), *(["--no-shrink"] if options.no_shrink else [])]
 
     def report(result: Result) -> None:
         print(f"-- seed {result.seed}, {result.way}: {result.signature}\n   {result.difference[:300]}\n{result.text}", flush=True)
 
+    def progress(summary: Summary) -> None:
+        if summary.programs % options.every == 0:
+            rate = summary.programs / max(summary.seconds, 1e-9)
+            left = (options.programs - summary.programs) / rate
+            found = len(summary.failing)
+            print(f"{summary.programs} programs in {summary.seconds:.0f} s, {found} differ, {left:.0f} s to go", flush=True)
+
     seeds = range(options.seed, options.seed + options.programs)
-    summary = campaign(seeds, options.jobs, options.findings, arguments, report)
+    summary = campaign(seeds, options.jobs, options.findings, arguments, report, progress)
     print(summary)
+    if summary.failing:
+        print(f"seeds that differ: {' '.join(map(str, sorted(summary.failing)))}")
     if options.coverage:
         missing = sorted({o.key for o in operations()} - set(summary.used))
         print(f"{len(missing)} of {len(operations())} operations were not reached: {' '.join(missing)}")
     print(f"go on with --seed {seeds.stop}")
+    if summary.failing:
+        raise SystemExit(1)
 
 
 main()

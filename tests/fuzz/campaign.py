@@ -39,6 +39,7 @@ class Result:
     signature: str = ""
     difference: str = ""
     text: str = ""
+    endless: bool = False
     unstable: bool = False
     must_replay: bool = False
     calls: int = 0
@@ -54,11 +55,13 @@ class Summary:
 
     programs: int = 0
     total_calls: int = 0
+    endless: int = 0
     unstable: int = 0
     must: int = 0
     calls: int = 0
     replays: int = 0
     seconds: float = 0.0
+    failing: list[int] = field(default_factory=list)
     differences: Counter[str] = field(default_factory=Counter)
     not_replayed: Counter[str] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)
@@ -68,11 +71,13 @@ class Summary:
         """One more program."""
         self.programs += 1
         self.total_calls += result.total_calls
+        self.endless += result.endless
         self.unstable += result.unstable
         self.ways[result.way] += 1
         self.used.update(result.used)
         if result.signature:
             self.differences[result.signature] += 1
+            self.failing.append(result.seed)
         if result.must_replay:
             self.must += 1
             self.calls += result.calls
@@ -92,7 +97,7 @@ class Summary:
             f"{self.programs} programs, {self.total_calls} calls in {self.seconds:.0f} s ({rate:.1f} programs a second)",
             f"ways: {_counts(self.ways)}",
             f"replayed: {must}; otherwise: {_counts(self.not_replayed)}",
-            f"explained by roundings at a decision: {self.unstable} programs",
+            f"explained by roundings at a decision: {self.unstable} programs; given up, for eager took too long: {self.endless}",
             f"differences: {sum(self.differences.values())} ({_counts(self.differences)})",
         ]
         return "\n".join(lines)
@@ -151,7 +156,9 @@ def work(seeds: Sequence[int], ways: Sequence[Way] | None, shrinking: bool = Tru
         yield {"begin": seed}
         try:
             yield asdict(examine(seed, ways, shrinking=once_more))
-        except (Exception, Endless) as error:
+        except Endless:
+            yield asdict(Result(seed, endless=True))
+        except Exception as error:
             yield asdict(Result(seed, signature="harness", difference=f"{type(error).__name__}: {error}"))
 
 
@@ -180,9 +187,15 @@ class _Worker:
 
 
 def campaign(
-    seeds: range, jobs: int, findings: Path | None, arguments: Sequence[str], report: Callable[[Result], None]
+    seeds: range,
+    jobs: int,
+    findings: Path | None,
+    arguments: Sequence[str],
+    report: Callable[[Result], None],
+    progress: Callable[[Summary], None] = lambda summary: None,
 ) -> Summary:
-    """Run the programs of seeds in worker processes.  Findings are appended to a file, one JSON object each."""
+    """Run the programs of seeds in worker processes.  Findings are appended to a file, one JSON object each.  progress: told after each
+    program what there is so far."""
     summary = Summary()
     started = time.monotonic()
     waiting = [range(s, min(s + CHUNK, seeds.stop)) for s in range(seeds.start, seeds.stop, CHUNK)]
@@ -191,6 +204,8 @@ def campaign(
 
     def take(result: Result) -> None:
         summary.add(result)
+        summary.seconds = time.monotonic() - started
+        progress(summary)
         if result.signature:
             report(result)
             if findings is not None:
@@ -205,15 +220,13 @@ def campaign(
 
     def end(worker: _Worker, kind: str) -> None:
         selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
-        worker.process.kill()
+        if kind:
+            worker.process.kill()
         status = worker.process.wait()
         workers.remove(worker)
-        if kind or status not in (0, -9):
-            take(
-                Result(
-                    worker.current, signature=kind or f"crash {status}", difference="the process ended" if not kind else "no word"
-                )
-            )
+        if status:
+            difference = "no word" if kind else "the process ended"
+            take(Result(worker.current, signature=kind or f"crash {status}", difference=difference))
             start(worker.left())
 
     try:
@@ -224,7 +237,6 @@ def campaign(
                 worker: _Worker = key.data
                 said = worker.said()
                 if said is None:
-                    worker.process.wait()
                     end(worker, "")
                     continue
                 for one in said:

@@ -11,6 +11,7 @@ from tests.fuzz.arguments import any_number, call_text, matrix, tensor_like
 from tests.fuzz.maker import Maker, Parameter, TensorSpec
 from tests.fuzz.operations import PrimitiveCase, operations, primitives
 from tracejit import Tensor, dtype
+from tracejit.core.op import REGISTRY, Promotion
 
 __all__ = ["condition", "draw", "expression", "in_place", "key", "number", "operation"]
 
@@ -61,9 +62,15 @@ def primitive(m: Maker) -> str | None:
     """A primitive on one of its samples: tensors of those shapes and dtypes from outside."""
     case: PrimitiveCase = m.pick(primitives())
     m.for_torch = False
+    converts = REGISTRY[case.name].promotion is not Promotion.NONE
     operands = [
         m.parameter(
-            Parameter(m.name("a"), TensorSpec(x.dtype.name, x.shape, m.choose.randrange(1, 90), _kind_of(x)), is_named=True)
+            Parameter(
+                m.name("a"),
+                TensorSpec(x.dtype.name, x.shape, m.choose.randrange(1, 90), _kind_of(x)),
+                is_named=True,
+                is_fixed=not converts,
+            )
         )
         if isinstance(x, np.ndarray) and len(m.parameters) < 6
         else repr(x)

@@ -68,7 +68,7 @@ class _Viewer:
             return str(value).split(".")[-1]
         if isinstance(value, enum.Enum) or kind in PLAIN or not depth:
             return ADDRESS.sub("0x", repr(value)) if depth else kind.__name__
-        if id(value) in self.known:
+        if id(value) in self.known and not _is_constant(value):
             return "the same object as number", self.known[id(value)]
         self.known[id(value)] = len(self.held)
         self.held.append(value)
@@ -147,6 +147,11 @@ class _Viewer:
                     break
                 shared.append((i, j, other_start - start) if i < j else (j, i, start - other_start))
         return tuple(sorted(shared))
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether Python may make one object of all that are equal: a tuple of constants."""
+    return type(value) is tuple and all(type(item) in (*PLAIN, bool, int, float) or _is_constant(item) for item in value)
 
 
 def facts(for_torch: bool = False, **values: Any) -> Facts:

@@ -73,7 +73,9 @@ class TensorSpec:
 
 @dataclass
 class Parameter:
-    """A parameter of the function under test.  `spec` of a tensor, else `text` of its value; `others`: texts of other values."""
+    """A parameter of the function under test.  `spec` of a tensor, else `text` of its value; `others`: texts of other values.
+    is_fixed: its shape and dtype are those of every call, since it is an operand of a primitive that takes no others (public
+    functions convert)."""
 
     name: str
     spec: TensorSpec | None = None
@@ -81,6 +83,7 @@ class Parameter:
     others: tuple[str, ...] = ()
     default: str = ""
     is_named: bool = False  # whether a call gives its value a name first
+    is_fixed: bool = False
 
     def value(self) -> str:
         """The text of its value."""

@@ -121,6 +121,8 @@ def _run(
     kept: list[Any] = []
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, world)
+        if not callable(world["target"]):
+            raise TypeError("a program defines `target`, a callable")
         compiled = compiler(world["target"])
 
         def function(*args: Any, **kwargs: Any) -> Any:

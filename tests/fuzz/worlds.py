@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tests.fuzz.arguments import literal_number
 from tests.fuzz.maker import Maker, Parameter, TensorSpec
@@ -254,8 +255,8 @@ def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
             (1.5, "same"),
         ]
     )
-    made = [Parameter(p.name, p.spec, p.text, p.others, p.default, p.is_named) for p in parameters]
-    tensors = [p for p in made if p.spec is not None]
+    made = [replace(p) for p in parameters]
+    tensors = [p for p in made if p.spec is not None and not p.is_fixed]
     if kind == "shape" and tensors:
         _resize(m, tensors)
     for p in made:
@@ -266,7 +267,7 @@ def variants(m: Maker, parameters: Sequence[Parameter]) -> list[Parameter]:
             continue
         if kind != "same":
             spec = _with(spec, seed=m.choose.randrange(1, 90))
-        if kind == "dtype" and m.chance(0.5):
+        if kind == "dtype" and not p.is_fixed and m.chance(0.5):
             spec = _with(spec, dtype=m.dtype())
         if kind == "layout" and m.chance(0.6):
             spec = _with(

@@ -18,8 +18,8 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.movement.copies import clone
-from tracejit.ops.reduce import sum_to
 
 __all__ = [
     "RETAIN",
@@ -315,7 +315,7 @@ class OpNode(Node):
             result = (result,)
         if self.meta is not None and self.op.kind is Kind.ELEMENTWISE:
             return [
-                None if g is None or m is None or not n else g if g.shape == m[0] else sum_to(g, m[0])
+                None if g is None or m is None or not n else sum_to(g, m[0])
                 for g, m, n in zip(result, self.meta, self.needs, strict=True)
             ]
         return result

@@ -14,10 +14,10 @@ import numpy as np
 
 from tracejit.autograd.tape import Node
 from tracejit.core.op import Op
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement import views
-from tracejit.ops.reduce import sum_to
 
 __all__ = ["Chain", "ViewWriteNode", "apply_chain", "put_back", "without"]
 

@@ -39,7 +39,7 @@ __all__ = ["AttributeHandlers"]
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
 _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
 """What is found in a class and compared by its identity: whatever else it may hold is read when it is used."""
-_SHARED: tuple[type, ...] = (type, types.ModuleType, types.FunctionType)
+_SHARED: tuple[type, ...] = (type, types.ModuleType)
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
@@ -146,6 +146,20 @@ class AttributeHandlers(EffectHandlers):
         if self.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         return self.instance_attribute(owner, name)
+
+    def referent(self, reference: Any) -> Any:
+        """What a weak reference refers to."""
+        value, expression = weakref.ref.__call__(reference), self.sources.get(id(reference))
+        return value if expression is None else self.read(value, f"{self.constant(weakref.ref.__call__)}({expression})")
+
+    def attributes_of(self, value: Any) -> Any:
+        """vars(value)"""
+        value = concrete(value)
+        if instance_dictionary(value) is None:
+            if hasattr(value, "__dict__"):
+                self.stop("descriptor", f"{type(value).__name__}.__dict__")
+            return vars(value)  # or it raises what is to be raised
+        return self.admitted(self.get_attribute(value, "__dict__"))
 
     def part(self, owner: Any, name: str, value: Any) -> Any:
         """`value` is what an object of C code has had as `name` since it was made."""
@@ -346,6 +360,8 @@ class AttributeHandlers(EffectHandlers):
             self.call(store, (owner, name, value), {})
         elif _stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
+        elif is_a(owner, types.ModuleType) and not _is_data_descriptor(self.lookup(cls, name)[0]):
+            owner.__dict__[name] = self.write_global(owner.__dict__, name, value)
         else:
             self._stop_storing(owner, name)
             setattr(owner, name, plain(value))
@@ -401,6 +417,9 @@ class AttributeHandlers(EffectHandlers):
         """object.__delattr__."""
         found, _ = self.lookup(type(owner), name)
         instance = instance_dictionary(owner) or {}
+        if type(found) is property and found.fdel is not None:
+            self.call(self.fixed(found.fdel), (owner,), {})
+            return
         if found is not ABSENT and hasattr(type(found), "__delete__"):
             deleter, _ = self.lookup(type(found), "__delete__")
             if type(deleter) is types.FunctionType:

@@ -19,11 +19,13 @@ import operator
 import re
 import string
 import sys
+import weakref
 from types import FunctionType, GeneratorType, MethodDescriptorType, MethodType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
+from tracejit.capture.contents import has_stable_hash
 from tracejit.capture.policies import (
     BINARY,
     BUILTIN_CONTAINERS,
@@ -77,7 +79,7 @@ class BuiltinCallHandlers(StandardCallHandlers):
         if owner is not None:
             self.admitted(self.part(function, "__self__", owner))
         if type(function) is MethodWrapperType:  # a method of a C class, written as an operator usually is
-            if function.__name__ == "__call__":
+            if function.__name__ == "__call__" and type(owner).__call__ is function.__objclass__.__call__:
                 return self.call(owner, arguments, keywords)
             return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
         if not keywords and arguments and any(map(is_symbolic, arguments)):
@@ -115,6 +117,9 @@ class BuiltinCallHandlers(StandardCallHandlers):
             return function(*arguments, **keywords)
         if is_a(owner, BaseException) and not self.is_outside(owner):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
+        bound = None if owner is None else self.standard_method(owner, function.__name__)
+        if bound is not None and not keywords:
+            return bound(self, owner, *arguments)
         name = getattr(function, "__name__", repr(function))
         if name in IMPURE:
             self.stop("impure_call", f"{name}()")
@@ -168,6 +173,8 @@ class BuiltinCallHandlers(StandardCallHandlers):
             return self.native(lambda: function(*map(self.settled, arguments), **keywords))
         if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes) and isinstance(plain(owner), cls):
             return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
+        if cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
+            return self.referent(owner)
         self.stop("unknown_call", f"{cls.__name__}.{name}()")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
@@ -353,7 +360,9 @@ class BuiltinCallHandlers(StandardCallHandlers):
             method = self.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:
                 return hash(Said(self.call(method, (value,), {})))
-            self.stop("object_identity", "hash()")
+            self.read_content(value, deep=True)
+            if not has_stable_hash(value):
+                self.stop("object_identity", "hash()")
         return hash(value)
 
     def _isinstance(self, value: Any, classes: Any) -> bool:

@@ -12,6 +12,7 @@ import functools
 import operator
 import sys
 import warnings
+import weakref
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
@@ -132,6 +133,8 @@ class CallHandlers(TypeCallHandlers):
         method, _ = self.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)
+        if is_a(function, weakref.ref) and not (arguments or keywords):
+            return self.referent(function)
         self.stop("unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
@@ -244,8 +247,8 @@ class CallHandlers(TypeCallHandlers):
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
                 return self.fixed(type(arguments[0]))
-            if cls is MethodType:
-                return self.made(cls(*arguments, **keywords))
+            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1):
+                return self.made(cls(*map(concrete, arguments), **keywords))
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*_class_arguments(cls, arguments), **keywords)

@@ -148,6 +148,8 @@ class ContainerMethodHandlers(ContainerHandlers):
             for key, value in changes.items():
                 self.plain_set_item(value, owner, key)
             return None
+        if name in ("popitem", "move_to_end") and is_a(owner, collections.OrderedDict) and list(keywords) == ["last"]:
+            arguments, keywords = (*arguments, keywords["last"]), {}
         if keywords:
             self.stop("container", f"{type(owner).__name__}.{name} with keywords")
             return function(*arguments, **keywords)

@@ -10,6 +10,7 @@ import collections
 import enum
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,9 @@ class ContainerHandlers(ContentHandlers):
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
             return self.fixed(owner[key])
         if is_a(owner, type):
+            found, text = self.lookup(owner, "__class_getitem__")
+            if type(found) is classmethod and type(found.__func__) is FunctionType:
+                return self.call(self._bound(found, text, None, owner), (key,), {})
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
@@ -204,6 +208,9 @@ class ContainerHandlers(ContentHandlers):
         if is_a(container, Tensor):
             self.inspect(container)
             return element in container
+        if isinstance(container, enum.EnumMeta):
+            self.read_content(element, deep=True)
+            return self.native(lambda: element in container)
         if is_user_instance(container):
             method = self.method(container, "__contains__")
             if method is not None:
@@ -262,6 +269,8 @@ class ContainerHandlers(ContentHandlers):
             self.inspect(value)
             return len(value)
         value = concrete(value)
+        if isinstance(value, enum.EnumMeta):
+            return self.native(lambda: len(value))
         if is_user_instance(value):
             method = self.method(value, "__len__")
             if method is not None:

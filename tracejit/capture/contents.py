@@ -10,6 +10,7 @@ import datetime
 import decimal
 import enum
 import math
+import weakref
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +31,16 @@ from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, i
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
-__all__ = ["CONTAINERS", "DICT_TYPES", "ContentHandlers", "get_past", "item_text", "length_text", "membership_text"]
+__all__ = [
+    "CONTAINERS",
+    "DICT_TYPES",
+    "ContentHandlers",
+    "get_past",
+    "has_stable_hash",
+    "item_text",
+    "length_text",
+    "membership_text",
+]
 
 DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
@@ -73,10 +83,10 @@ def elements_text(cls: type, text: str) -> str:
     return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_python_class(cls) else f"list({text})"
 
 
-def _has_stable_hash(value: Any) -> bool:
+def has_stable_hash(value: Any) -> bool:
     """Whether the hash of an object is the same in every call that its guards let through."""
     if is_a(value, (tuple, frozenset)) and not is_user_instance(value):
-        return all(map(_has_stable_hash, value))
+        return all(map(has_stable_hash, value))
     return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType, decimal.Decimal, datetime.date))
 
 
@@ -100,6 +110,8 @@ class ContentHandlers(AttributeHandlers):
         if id(key) in self.sources and type(key).__hash__ is object.__hash__:
             return self.sources[id(key)]
         if is_a(key, IDENTITY_TYPES):
+            return self.constant(key)
+        if type(key) is weakref.ref and is_a(key(), IDENTITY_TYPES):  # of an object there is one reference without a callback
             return self.constant(key)
         return None
 
@@ -206,7 +218,7 @@ class ContentHandlers(AttributeHandlers):
 
     def check_order(self, value: Any) -> None:
         """Stop where the order of a set depends on where its elements lie in memory."""
-        if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(_has_stable_hash, value)):
+        if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
             self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
     def settled(self, value: Any) -> Any:

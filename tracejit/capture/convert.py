@@ -19,9 +19,6 @@ from tracejit.core.weak_table import WeakTable
 
 __all__ = ["CAPTURE", "convert", "is_instrumented"]
 
-_FRAME_FUNCTIONS = frozenset(
-    {"locals", "eval", "exec", "vars", "dir", "globals", "_getframe", "_getframemodulename", "currentframe", "__import__"}
-)
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
@@ -102,9 +99,6 @@ def _remember(code: CodeType) -> None:
 def _convert(code: CodeType, module_file: str | None) -> CodeType:
     if code.co_flags & _ASYNCHRONOUS:
         raise NotConvertible("unsupported_syntax", "a coroutine or asynchronous generator")
-    for name in code.co_names:
-        if name in _FRAME_FUNCTIONS:
-            raise NotConvertible("frame_access", name)
     located = locate(code, module_file)
     node = located.node
     rewriter = Rewriter(code, located.class_name, node)

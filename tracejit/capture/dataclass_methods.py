@@ -26,15 +26,17 @@ _FIELD_BY_FIELD = sys.version_info >= (3, 13)  # before, __eq__ compared tuples 
 def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Method | None:
     """How to do what `function`, called with these arguments, would do; None for what is no generated method of a dataclass."""
     code, name = function.__code__, function.__name__
-    if code.co_filename != "<string>" or not arguments or (name != "__init__" and name not in _SYMBOLS):
+    if code.co_filename != "<string>" or not arguments or (name not in ("__init__", "__hash__") and name not in _SYMBOLS):
         return None
     cls = next((cls for cls in type(arguments[0]).__mro__ if vars(cls).get(name) is function), None)
     if cls is None or "__dataclass_fields__" not in vars(cls):
         return None
     names = {field.name for field in _fields(cls)}
-    known = names | _ASSIGNING if name == "__init__" else names | {"__class__", "NotImplemented"}
+    known = names | {"__init__": _ASSIGNING, "__hash__": {"hash"}}.get(name, {"__class__", "NotImplemented"})
     if not known.issuperset(code.co_names):
         return None
+    if name == "__hash__":
+        return _Hash(cls)
     return _Initialise(cls) if name == "__init__" else _Compare(cls, _SYMBOLS[name])
 
 
@@ -108,3 +110,17 @@ class _Compare:
             return result
         sides = [recorder.made(tuple([recorder.get_attribute(side, name) for name in self._names])) for side in arguments]
         return recorder.binary(self._symbol, *sides)
+
+
+class _Hash:
+    """The hash of the fields that are compared, or said to be hashed."""
+
+    def __init__(self, cls: Any) -> None:
+        fields = [field for field in _fields(cls) if field._field_type is dataclasses._FIELD]  # type: ignore[attr-defined]
+        self._names = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
+
+    def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if len(arguments) != 1 or keywords:
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        parts = recorder.made(tuple([recorder.get_attribute(arguments[0], name) for name in self._names]))
+        return recorder.call(hash, (parts,), {})

@@ -24,6 +24,10 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
     ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert",
 }  # fmt: skip
+_FRAME_NAMES = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "__import__", "_getframe", "currentframe"})
+_FRAME_ATTRIBUTES = frozenset({"_getframe", "_getframemodulename", "currentframe"})
+"""What gives functions the frame that they are called from, whose variables may be no plain values: found among the builtins or imported;
+found in a module."""
 _WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
     ast.Constant, ast.JoinedStr, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Lambda, ast.List, ast.Tuple, ast.Dict, ast.Set,
     ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
@@ -98,12 +102,20 @@ class ExpressionRewriter(ast.NodeTransformer):
         name = self.mangle(node.id)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
-        if name in self.free:
-            return self.place(self.handler("load_free", ast.Constant(name)), node)
-        return self.place(self.handler("load_global", ast.Constant(name)), node)
+        if name in _FRAME_NAMES:
+            raise NotConvertible("frame_access", name)
+        return self.shared_name(node)
+
+    def shared_name(self, node: ast.Name) -> ast.expr:
+        """The value of a name that is not the function's own."""
+        name = self.mangle(node.id)
+        return self.place(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
 
     # -- expressions
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        of_builtins = isinstance(node.value, ast.Name) and node.value.id in ("builtins", "__builtins__")
+        if node.attr in _FRAME_ATTRIBUTES or (of_builtins and node.attr in _FRAME_NAMES):
+            raise NotConvertible("frame_access", node.attr)
         return self.place(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -172,6 +184,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             ast.keyword(k.arg, self.argument(k.value) if k.arg else self.handler("mapping", self.visit(k.value)))
             for k in node.keywords
         ]
+        one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
+        if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
+            return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
         callee = self.place(self.handler("callee", self.visit(function)), function)
         return self.place(ast.Call(callee, arguments, keywords), node)
 

@@ -206,6 +206,13 @@ class Frame:
         recorder = active()
         return function if recorder is None else recorder.callee(function)
 
+    def vars_of(self, function: Any, value: Any) -> Any:
+        """`vars(value)`, where the name may stand for something else."""
+        recorder = active()
+        if recorder is None:
+            return function(plain(value))
+        return recorder.attributes_of(value) if function is vars else self.callee(function)(value)
+
     def argument(self, value: Any) -> Any:
         """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
         instrumented."""

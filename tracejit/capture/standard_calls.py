@@ -9,7 +9,9 @@ from __future__ import annotations
 import _heapq
 import bisect
 import collections
+import contextvars
 import copy
+import copyreg
 import heapq
 import itertools
 import operator
@@ -19,7 +21,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.capture.iteration import IterationHandlers
-from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
+from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import concrete, is_symbolic
 
 __all__ = ["GETTERS", "STANDARD", "StandardCallHandlers"]
@@ -112,6 +115,38 @@ class StandardCallHandlers(IterationHandlers):
         if arguments and (is_symbolic(arguments[0]) or type(arguments[0]) in PRIMITIVE_TYPES):
             return arguments[0]
         return self.instrumented(function, arguments, keywords)
+
+    def _variable_of_a_context(self, variable: Any, *default: Any) -> Any:
+        """ContextVar.get"""
+        text = self.sources[id(variable)]
+        try:
+            found = variable.get(*(ABSENT for _ in default))
+        except LookupError:
+            self.miss_if(f"{text}.get(ABSENT) is not ABSENT")
+            raise
+        if found is not ABSENT:
+            return self.read(found, f"{text}.get({'ABSENT' if default else ''})", symbolic=True)
+        self.miss_if(f"{text}.get(ABSENT) is not ABSENT")
+        return default[0]
+
+    def _reduced(self, owner: Any, _: Any) -> Any:
+        """object.__reduce_ex__: the class, and what is in the instance's dictionary."""
+        state = self.get_attribute(owner, "__dict__")
+        parts = (self.fixed(copyreg.__newobj__), (type(owner),), state if self.truth(state) else None, None, None)  # type: ignore[attr-defined]
+        return self.made(parts)
+
+    def _reduces_as_usual(self, owner: Any) -> bool:
+        """Whether object's way to take an instance apart is all there is to know of it."""
+        cls = type(owner)
+        usual = all(self.lookup(cls, name)[0] is vars(object)[name] for name in ("__reduce__", "__reduce_ex__", "__getstate__"))
+        given = any(self.lookup(cls, name)[0] is not ABSENT for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__"))
+        return usual and not given and has_plain_state(cls) and instance_dictionary(owner) is not None
+
+    def standard_method(self, owner: Any, name: str) -> Callable[..., Any] | None:
+        """The handler of a method of C code that has one here."""
+        if is_a(owner, contextvars.ContextVar) and name == "get" and self.is_outside(owner):
+            return StandardCallHandlers._variable_of_a_context
+        return StandardCallHandlers._reduced if name == "__reduce_ex__" and self._reduces_as_usual(owner) else None
 
     def standard_call(self, function: Any) -> Callable[..., Any] | None:
         """The handler of a function that has one here."""

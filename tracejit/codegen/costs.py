@@ -6,13 +6,14 @@ The numbers come from the scalar lowering itself, so no table of primitives is n
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import lru_cache
 from typing import Any, Final
 
 from tracejit.codegen.expr import Expr, Var, builder
 from tracejit.codegen.values import Values
 from tracejit.codegen.weights import total_weight
 from tracejit.core.dtypes import DType
-from tracejit.core.op import Kind
+from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Literal, Node
 
 __all__ = ["CHEAP_LOAD", "EXPENSIVE", "LONG_CHAIN", "compute_dtype", "operation_cost", "row_cost"]
@@ -20,7 +21,6 @@ __all__ = ["CHEAP_LOAD", "EXPENSIVE", "LONG_CHAIN", "compute_dtype", "operation_
 EXPENSIVE: Final = 8  # from here on a value is kept rather than computed again
 LONG_CHAIN: Final = 6  # from here on a value and all it is computed from are kept, where a row of them fits into near memory
 CHEAP_LOAD: Final = 3  # from here on a value that lies in memory anyway is loaded rather than computed again
-_known: dict[tuple[Any, ...], int] = {}
 
 
 def compute_dtype(values: Values, node: Node) -> DType:
@@ -41,19 +41,22 @@ def operation_cost(values: Values, node: Node) -> int:
         o if o is None or isinstance(o, Literal) else values.aval(o).dtype if values.is_tensor(o) else dtype
         for o in node.operands
     )
-    key = (node.op.name, kinds, node.attributes, dtype)
-    cost = _known.get(key)
-    if cost is None:
-        operands: list[Expr | None] = []
-        for kind in kinds:
-            if kind is None or isinstance(kind, DType):
-                operands.append(None if kind is None else Var("x", kind))
-            else:
-                operands.append(builder.const(kind.value, dtype))
-        assert node.op.lowering is not None
-        result = node.op.lowering(builder, *operands, **node.attrs)
-        cost = _known[key] = total_weight([result])
-    return cost
+    return _lowered_cost(node.op, kinds, node.attributes, dtype)
+
+
+@lru_cache(maxsize=4096)
+def _lowered_cost(
+    op: Op, kinds: tuple[Literal | DType | None, ...], attributes: tuple[tuple[str, Any], ...], dtype: DType
+) -> int:
+    """The cost of what an operation is lowered to, for operands of these kinds."""
+    operands: list[Expr | None] = []
+    for kind in kinds:
+        if kind is None or isinstance(kind, DType):
+            operands.append(None if kind is None else Var("x", kind))
+        else:
+            operands.append(builder.const(kind.value, dtype))
+    assert op.lowering is not None
+    return total_weight([op.lowering(builder, *operands, **dict(attributes))])
 
 
 def row_cost(values: Values, number: int, again: Callable[[int], bool], at_hand: Container[int], row: int) -> int:

@@ -129,8 +129,7 @@ class _Lowering:
         written: Collection[int],
     ) -> None:
         self.graph = graph
-        self.layouts = layouts
-        self.codes = codes
+        self.layouts, self.codes = layouts, codes
         self.written_later = written
         self.values = values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs}, len(slab_outputs))
         for node in values.nodes:

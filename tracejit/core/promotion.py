@@ -60,8 +60,8 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def with_tensor(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands of an operation that promotes, the first number as a tensor where all are numbers: its dtype is the one that PyTorch gives
-    a tensor of it, and not the one in which NumPy computes."""
+    """The operands of an operation that promotes, the first number as a tensor where all are numbers: its dtype is the one that PyTorch
+    gives a tensor of it, and not the one in which NumPy computes."""
     if op.promotion is Promotion.NONE or not all(x is None or isinstance(x, _SCALARS) for x in operands):
         return operands
     dtype = dtypes.bool_ if "condition first" in op.traits else common_dtype(operands, op.promotion)

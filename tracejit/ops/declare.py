@@ -14,7 +14,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Op, Promotion
-from tracejit.core.shapes import broadcast_shapes, product
+from tracejit.core.shapes import broadcast_shapes
 
 __all__ = ["custom", "elementwise", "reduction", "view"]
 
@@ -169,8 +169,3 @@ def custom(
         )
 
     return declare
-
-
-def element_count(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
-    """How many elements are combined into one along `dims`."""
-    return product(shape[d] for d in dims)

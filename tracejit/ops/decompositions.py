@@ -17,12 +17,14 @@ from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, eye
 from tracejit.ops.declare import custom
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul, transpose_matrix
-from tracejit.ops.movement.views import reshape
-from tracejit.ops.reduce import sum_, sum_to
+from tracejit.ops.movement.copies import cat, pad
+from tracejit.ops.movement.views import reshape, slice_
+from tracejit.ops.reduce import sum_
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = ["LinAlgError", "cholesky", "cofactor", "det", "eigh", "inv", "qr", "solve", "solve_triangular", "svd"]
@@ -329,7 +331,9 @@ def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
     _qr_rule,
     multiple=True,
     traits=("checked",),
-    samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),)),
+    samples=cases(
+        (_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),), (_well_conditioned(2, 1, 3),)
+    ),
 )
 def qr(x: Any) -> Any:
     """Reduced QR decomposition: (Q, R) with orthonormal columns in Q and R upper triangular."""
@@ -339,10 +343,17 @@ def qr(x: Any) -> Any:
 @qr.vjp(saves="out0 out1")
 def _(c: Any, gq: Any, gr: Any) -> Any:
     q, r = c.outputs
-    if c.avals[0].shape[-2] < c.avals[0].shape[-1]:
-        raise RuntimeError(
-            f"linalg.qr(): the derivative needs at least as many rows as columns, got shape {list(c.avals[0].shape)}"
-        )
+    *batch, m, n = c.avals[0].shape
+    beyond = None
+    if m < n:  # of a wide matrix [first, rest], Q and the square part of R come from the first columns, and Q @ R' is the rest
+        last = len(batch) + 1
+        if gr is not None:
+            g_rest = slice_.of(gr, dim=last, start=m, stop=n, step=1)
+            beyond = matmul.of(q, g_rest)
+            turn = matmul.of(q, matmul.of(slice_.of(r, dim=last, start=m, stop=n, step=1), transpose_matrix(g_rest)))
+            gq = turn if gq is None else gq + turn
+            gr = slice_.of(gr, dim=last, start=0, stop=m, step=1)
+        r = slice_.of(r, dim=last, start=0, stop=m, step=1)
     skew = None if gr is None else matmul.of(r, transpose_matrix(gr))
     if gq is not None:
         turn = matmul.of(transpose_matrix(gq), q)
@@ -351,4 +362,9 @@ def _(c: Any, gq: Any, gr: Any) -> Any:
     inner = matmul.of(q, lower + transpose_matrix(lower))
     if gq is not None:
         inner = inner + gq
-    return transpose_matrix(solve_triangular.of(r, transpose_matrix(inner), upper=True, unitriangular=False))
+    first = transpose_matrix(solve_triangular.of(r, transpose_matrix(inner), upper=True, unitriangular=False))
+    if m >= n:
+        return first
+    if beyond is not None:
+        return cat.of(first, beyond, dim=last)
+    return pad.of(first, 0.0, low=(0,) * (last + 1), high=(*[0] * last, n - m))

@@ -15,11 +15,11 @@ from tracejit.core.aval import UNKNOWN, Aval
 from tracejit.core.dtypes import int64
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.declare import custom, require_one_dtype
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
-from tracejit.ops.reduce import sum_to
 from tracejit.ops.samples import cases, floats, integers
 
 __all__ = ["gather", "index_add", "index_select", "scatter", "scatter_add"]

@@ -9,9 +9,9 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes, equal
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.declare import custom
 from tracejit.ops.movement.views import permute
-from tracejit.ops.reduce import sum_to
 from tracejit.ops.samples import cases, floats
 
 __all__ = ["matmul", "transpose_matrix"]

@@ -12,12 +12,12 @@ from tracejit.core.op import Kind
 from tracejit.core.shapes import product
 from tracejit.ops.declare import custom, reduced_shape, reduction
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.movement.copies import clone, flip, write
+from tracejit.ops.movement.copies import clone, flip
 from tracejit.ops.movement.views import expand, permute, reshape
 from tracejit.ops.samples import Samples, bools, cases, floats
 from tracejit.ops.scan import cumprod, exclusive
 
-__all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_", "sum_to"]
+__all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_"]
 
 Dims = tuple[int, ...]
 _SUM: Any = np.add.reduce  # Any: NumPy's signatures want keepdims as a literal
@@ -68,27 +68,6 @@ def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
 @sum_.vjp()
 def _(c: Any, g: Any) -> Any:
     return _spread(g, c.avals[0].shape, c.attributes["dims"], c.attributes["keepdim"])
-
-
-def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
-    """Undo a broadcast: sum the cotangent `g` to `shape`."""
-    if g.shape == shape:
-        return g
-    lead = len(g.shape) - len(shape)
-    dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)
-    if dims:
-        g = sum_.of(g, dims=dims, keepdim=True)
-    return reshape.of(g, shape=shape) if lead else g
-
-
-@write.vjp()
-def _(c: Any, g: Any) -> Any:
-    return None, sum_to(g, c.avals[1].shape) if c.needs[1] else None
-
-
-@expand.vjp()
-def _(c: Any, g: Any) -> Any:
-    return sum_to(g, c.avals[0].shape)
 
 
 @reduction("prod", samples=_samples())

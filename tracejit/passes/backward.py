@@ -14,6 +14,7 @@ from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Kind, VjpContext
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ir.builder import GraphBuilder, next_id, producers
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
@@ -26,7 +27,6 @@ __all__ = [
     "gradient_operands",
     "inner_leaves",
     "places",
-    "sum_to",
     "visited_nodes",
 ]
 
@@ -87,15 +87,6 @@ def visited_nodes(graph: Graph, active: AbstractSet[int], present: Sequence[bool
     return visited
 
 
-def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
-    """Undo a broadcast: sum the cotangent `g` to `shape`."""
-    lead = len(g.shape) - len(shape)
-    dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)
-    if dims:
-        g = REGISTRY["sum"].of(g, dims=dims, keepdim=True)
-    return REGISTRY["reshape"].of(g, shape=shape) if lead else g
-
-
 def backward_graph(
     graph: Graph, residuals: Sequence[int], direct_inputs: Sequence[int], present: Sequence[bool], targets: Sequence[int]
 ) -> Graph:
@@ -152,7 +143,7 @@ def _pull_back(node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arr
 
 def _fitted(node: Node, d: Any, aval: Any) -> Tracer:
     """The cotangent in the shape of the operand.  Raises AssertionError where the rule is wrong."""
-    if node.op.kind is Kind.ELEMENTWISE and d.shape != aval.shape:
+    if node.op.kind is Kind.ELEMENTWISE:
         d = sum_to(d, aval.shape)
     if d.aval != aval:
         raise AssertionError(f"the vjp of {node.op.name} returned {d.aval} as the cotangent of an operand that is {aval}")

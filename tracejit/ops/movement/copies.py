@@ -8,6 +8,7 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Effect, Kind
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.declare import custom, require_numbers, require_one_dtype
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import cases, floats, unary
@@ -149,10 +150,14 @@ def _(c: Any, g: Any) -> Any:
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(2, seed=1))),
 )
 def write(target: Any, value: Any) -> Any:
-    """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version.
-    Its vjp is in reduce.py, because it sums what was broadcast."""
+    """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version."""
     np.copyto(target, value)
     return target
+
+
+@write.vjp()
+def _(c: Any, g: Any) -> Any:
+    return None, sum_to(g, c.avals[1].shape) if c.needs[1] else None
 
 
 @custom(Kind.GUARD, lambda value, expected: (), multiple=True, traits=("not differentiable",))

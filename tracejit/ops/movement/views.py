@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import Kind
+from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
 from tracejit.ops.declare import custom, require_numbers, require_one_dtype, view
 from tracejit.ops.samples import Samples, cases, floats
@@ -85,6 +86,11 @@ def expand(x: Any, shape: Shape) -> Any:
     if x.flags.c_contiguous and x.size:
         return np.ndarray(shape, x.dtype, x, 0, strides)  # ten times faster than as_strided
     return as_strided(x, shape, strides)
+
+
+@expand.vjp()
+def _(c: Any, g: Any) -> Any:
+    return sum_to(g, c.avals[0].shape)
 
 
 def _slice_rule(x: Aval, dim: int, start: int, stop: int, step: int) -> Aval:

@@ -254,7 +254,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
         for i, x in enumerate(xs)
     ]
     if swap:
-        out = [transpose(x, 0, 1) for x in out]
         out[0], out[1] = out[1], out[0]
     return tuple(out)
 

@@ -97,8 +97,10 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
     require_cpu("arange", device)
     if named:
         bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
-    bounds = tuple(map(settled, bounds))
-    start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    numbers = [_number("arange", b) for b in bounds]
+    if dtype is dtypes.int64:  # which PyTorch computes with as soon as it is asked for it
+        numbers = list(map(int, numbers))
+    start, end, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     if step == 0 or (end - start) * step < 0:
         raise RuntimeError(
             f"arange(): upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
@@ -119,6 +121,8 @@ def linspace(
         raise RuntimeError(f"linspace(): number of steps must be non-negative, got {steps}")
     first, last = _number("linspace", start), _number("linspace", end)
     dtype = dtype or dtypes.default_dtype()
+    if not dtype.is_floating_point:
+        first, last = int(first), int(last)
     step = (last - first) / (steps - 1) if steps > 1 else 0.0
     rising = creation.arange(first, step, length=steps, dtype=dtypes.float64)
     if steps > 1:  # counted from the nearer end, so that both are exact

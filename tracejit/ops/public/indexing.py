@@ -271,9 +271,11 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     if is_tensor(value) and value.ndim:
         raise RuntimeError(f"index_fill(): value must have no dimensions, got shape {list(value.shape)}")
     number = cast(value, dtype=input.dtype) if is_tensor(value) else full(value, shape=(), dtype=input.dtype)
-    if not input.ndim:
-        return number if index.shape != (0,) else input
-    return indexing.index_put(input, number, reshape(index, -1), dims=(at,), accumulate=False)
+    size = input.shape[at] if input.ndim else 1
+    none, one = full(False, shape=(size,), dtype=dtypes.bool_), full(True, shape=(), dtype=dtypes.bool_)
+    # Each slice once, so that a position that is named twice has the number's gradient once.
+    chosen = indexing.index_put(none, one, reshape(index, -1), dims=(0,), accumulate=False)
+    return where(views.reshape(chosen, shape=(size, *[1] * (input.ndim - at - 1)) if input.ndim else ()), number, input)
 
 
 @public(in_place=True)
@@ -281,10 +283,10 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """A copy of `input` with the slices at `index` along `dim` replaced by those of `source`."""
     index = _integer("index_copy", index)
     at = normalise_dim("index_copy", dim, input.ndim)
-    if not input.ndim:
-        return views.reshape(source, shape=())
     if source.dtype is not input.dtype:
         raise RuntimeError(f"index_copy(): expected source of dtype {input.dtype.name}, got {source.dtype.name}")
+    if not input.ndim:
+        return views.reshape(index_copy(reshape(input, -1), 0, reshape(index, -1), reshape(source, -1)), shape=())
     region = (*input.shape[:at], *(index.shape or (1,)), *input.shape[at + 1 :])
     if source.ndim and tuple(source.shape) != region:
         raise IndexError(f"index_copy(): expected source of shape {list(region)}, got {list(source.shape)}")

@@ -11,6 +11,7 @@ from tracejit.ops.decompositions import cholesky, det, inv
 from tracejit.ops.elementwise.mathematics import abs_, log, sign
 from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.linalg import transpose_matrix
+from tracejit.ops.movement.versions import overwrite
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
 from tracejit.ops.public.linalg import combined
@@ -139,8 +140,10 @@ def matrix_power(input: Any, n: int) -> Any:
         n >>= 1
         if n:
             square = linalg.matmul(square, square)
-    size = input.shape[-1]
-    return expand(eye(rows=size, columns=size, dtype=input.dtype), *input.shape) if result is None else result
+    if result is None:  # constant, but a function of the matrix all the same
+        size = input.shape[-1]
+        return overwrite(input, expand(eye(rows=size, columns=size, dtype=input.dtype), *input.shape))
+    return result
 
 
 def multi_dot(tensors: Any) -> Any:

@@ -28,7 +28,7 @@ def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
         sizes = tuple(sizes[0])
     try:
         return tuple([s.__index__() for s in sizes])
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise TypeError(f"{name}(): sizes must be integers, got {sizes!r}") from None
 
 
