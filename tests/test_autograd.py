@@ -54,9 +54,9 @@ def test_the_graph_can_be_walked() -> None:
     x = leaf(1.0)
     y = (x * 2).sin()
     assert y.grad_fn is not None
-    assert y.grad_fn.name == "SinBackward0"
+    assert y.grad_fn.name() == "SinBackward0"
     ((mul, _),) = y.grad_fn.next_functions
-    assert mul.name == "MulBackward0"
+    assert mul.name() == "MulBackward0"
     assert mul.next_functions[0][0].variable is x
     assert mul.next_functions[1] == (None, 0)
 

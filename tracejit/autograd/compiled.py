@@ -116,7 +116,6 @@ class CompiledNode(SelectiveNode):
     storages: tuple[Any, ...]
     tensors: tuple[tuple[Any, ...], ...]
 
-    @property
     def name(self) -> str:
         return f"CompiledBackward[{self.plan.name}]"
 
@@ -215,7 +214,6 @@ class ConsumedNode(Node):
     edges = ()
     needs = ()
 
-    @property
     def name(self) -> str:
         return "CompiledBackward[freed]"
 

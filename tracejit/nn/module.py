@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import DType, float32, float64
+from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.members import Members
 from tracejit.nn.parameter import Parameter, UninitializedParameter
 from tracejit.tensor import RemovableHandle, Tensor
@@ -68,13 +69,19 @@ class Module:
                     args, kwargs = changed
                 else:
                     args = changed if isinstance(changed, tuple) else (changed,)
+        backward = [
+            [hook for moment, hook, _ in self._hooks.values() if moment == when] for when in ("before backward", "after backward")
+        ]
+        watched = BackwardHooks(self, *backward) if any(backward) else None
+        if watched is not None:
+            args = watched.mark_inputs(args)
         out = self.forward(*args, **kwargs)
         for when, hook, with_kwargs in list(self._hooks.values()):
             if when == "after":
                 changed = hook(self, args, kwargs, out) if with_kwargs else hook(self, args, out)
                 if changed is not None:
                     out = changed
-        return out
+        return out if watched is None else watched.mark_outputs(out)
 
     def _register_hook(self, when: str, hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> RemovableHandle:
         if self._hooks is None:
@@ -103,6 +110,18 @@ class Module:
 
         A result other than None replaces the arguments."""
         return self._register_hook("before", hook, prepend, with_kwargs)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call hook(module, grad_output) when the gradients of the outputs are known; a result other than None replaces them."""
+        return self._register_hook("before backward", hook, prepend, False)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known.
+
+        There is an entry for each positional argument, None for those without a gradient.  A result other than None replaces grad_input."""
+        return self._register_hook("after backward", hook, prepend, False)
+
+    register_backward_hook = register_full_backward_hook
 
     # ---- members ----------------------------------------------------------------------------------------------------
     def _check_name(self, kind: str, name: str) -> None:
