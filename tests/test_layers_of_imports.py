@@ -11,7 +11,7 @@ LONGEST_MODULE = 500
 
 # From the bottom up; parts of one level may import each other as long as no two modules form a cycle.
 EAGER_COLUMN = [{"config"}, {"core"}, {"ops"}, {"autograd"}, {"tensor", "random", "functions"}, {"functional", "linalg"}]
-EAGER_COLUMN += [{"nn", "optim", "data"}]
+EAGER_COLUMN += [{"nn", "optim", "data"}, {"func", "utils"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},

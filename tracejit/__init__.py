@@ -1,12 +1,13 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
-from tracejit import autograd, cache, config, data, functional, functions, linalg, nn, optim, random
+from tracejit import autograd, cache, config, data, func, functional, functions, linalg, nn, optim, random, utils
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
 from tracejit.core.dtypes import default_dtype as get_default_dtype
+from tracejit.func import vmap
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator
 from tracejit.shadow import shadow
@@ -38,6 +39,7 @@ __all__ = [
     "float32",
     "float64",
     "from_numpy",
+    "func",
     "functional",
     "get_default_dtype",
     "get_num_threads",
@@ -60,5 +62,7 @@ __all__ = [
     "shadow",
     "tensor",
     "uint8",
+    "utils",
+    "vmap",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
