@@ -24,7 +24,18 @@ from typing import Any
 from tracejit.core.floating import quiet_runner
 from tracejit.core.interrupts import covers_its_entry
 
-__all__ = ["Abstract", "Interpreter", "State", "ask_always", "bind", "is_recording", "pushed", "pushed_anywhere", "set_base", "state"]
+__all__ = [
+    "Abstract",
+    "Interpreter",
+    "State",
+    "ask_always",
+    "bind",
+    "is_recording",
+    "pushed",
+    "pushed_anywhere",
+    "set_base",
+    "state",
+]
 
 
 class Interpreter:
