@@ -139,8 +139,20 @@ def test_compiled_functions_with_transformations_are_the_eager_ones() -> None:
     ]
     for function in functions:
         compiled = tracejit.compile(function)
-        for seed in range(3):
-            x = tracejit.tensor(numbers(3, seed=seed))
-            ours, expected = compiled(x), function(x)
-            np.testing.assert_allclose(ours.detach().numpy(), expected.detach().numpy(), rtol=1e-10)
-            assert ours.requires_grad == expected.requires_grad
+        for wanted in (False, True):
+            for seed in range(3):
+                found = []
+                for run in (function, compiled):
+                    x = tracejit.tensor(numbers(3, seed=seed), requires_grad=wanted)
+                    out = run(x)
+                    found.append([out.detach().numpy(), out.requires_grad])
+                    if out.requires_grad:
+                        net.zero_grad()
+                        (out**2).sum().backward()
+                        found[-1] += [x.grad.numpy() if wanted else None, net.bias.grad is None]
+                for ours, expected in zip(*found, strict=True):
+                    if isinstance(expected, np.ndarray):
+                        np.testing.assert_allclose(ours, expected, rtol=1e-10)
+                    else:
+                        assert ours == expected
+        assert compiled.stats.compiled_calls >= 2, compiled.explain()

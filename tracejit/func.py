@@ -12,7 +12,7 @@ from typing import Any
 
 from tracejit.autograd.api import grad as gradients_of
 from tracejit.autograd.grad_mode import enable_grad
-from tracejit.autograd.tape import Node, edge_of
+from tracejit.autograd.tape import leads_elsewhere
 from tracejit.core.tree import flatten, map_leaves, unflatten
 from tracejit.nn.functional_call import functional_call, stack_module_state
 from tracejit.ops.creation import full
@@ -29,33 +29,23 @@ Function = Callable[..., Any]
 
 
 # ---- derivatives ----------------------------------------------------------------------------------------------------
-def _point(x: Any, hidden: set[int]) -> Any:
+def _point(x: Any, hidden: list[Any]) -> Any:
     """`x` as a variable of one transformation: a result of the surrounding variable, or a new leaf, which nobody else knows."""
     if not isinstance(x, Tensor) or not x.dtype.is_floating_point:
         return x
     if x.requires_grad:
         return clone(x)
     leaf = detach(x).requires_grad_()
-    hidden.add(id(leaf))
+    hidden.append(leaf)
     return leaf
 
 
-def _released(value: Any, hidden: set[int]) -> Any:
+def _released(value: Any, hidden: list[Any]) -> Any:
     """Results without what only leads to this transformation's own variables: those depend on nothing outside."""
 
     def release(x: Any) -> Any:
-        if not isinstance(x, Tensor) or not x.requires_grad:
+        if not isinstance(x, Tensor) or not x.requires_grad or leads_elsewhere(x, hidden):
             return x
-        seen: set[Any] = set()
-        stack_: list[Any] = [edge_of(x)[0]]
-        while stack_:
-            target = stack_.pop()
-            if isinstance(target, Node):
-                if target not in seen:
-                    seen.add(target)
-                    stack_.extend([edge[0] for edge in target.edges if edge is not None])
-            elif id(target) not in hidden:
-                return x
         return detach(x)
 
     return map_leaves(release, value)
@@ -69,7 +59,7 @@ def _numbers(argnums: int | tuple[int, ...], count: int) -> tuple[int, ...]:
     return tuple([n % count for n in numbers])
 
 
-def _with_points(args: tuple[Any, ...], numbers: tuple[int, ...], hidden: set[int]) -> tuple[list[Any], list[Any]]:
+def _with_points(args: tuple[Any, ...], numbers: tuple[int, ...], hidden: list[Any]) -> tuple[list[Any], list[Any]]:
     """The arguments with those at `numbers` made variables, and these variables."""
     given = [map_leaves(lambda x: _point(x, hidden), a) if i in numbers else a for i, a in enumerate(args)]
     return given, [x for i in numbers for x in flatten(given[i])[0] if isinstance(x, Tensor)]
@@ -79,11 +69,14 @@ def _derivatives(outputs: list[Any], points: list[Any], cotangents: list[Any]) -
     """The gradients of the outputs that depend on something, on the tape; zeros for what plays no part."""
     pairs = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y.requires_grad]
     wanted = [x for x in points if x.requires_grad]
-    found: dict[int, Any] = {}
+    values: list[Any] = [None] * len(wanted)
     if pairs and wanted:
-        values = gradients_of([y for y, _ in pairs], wanted, [v for _, v in pairs], create_graph=True, allow_unused=True)
-        found = {id(x): g for x, g in zip(wanted, values, strict=True) if g is not None}
-    return [found[id(x)] if id(x) in found else full(0, shape=tuple(x.shape), dtype=x.dtype) for x in points]
+        values = list(gradients_of([y for y, _ in pairs], wanted, [v for _, v in pairs], create_graph=True, allow_unused=True))
+    found = []
+    for x in points:
+        g = values.pop(0) if x.requires_grad else None
+        found.append(full(0, shape=tuple(x.shape), dtype=x.dtype) if g is None else g)
+    return found
 
 
 def _one_number(name: str, y: Any) -> Any:
@@ -102,7 +95,7 @@ def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: 
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        hidden: set[int] = set()
+        hidden: list[Any] = []
         numbers = _numbers(argnums, len(args))
         with enable_grad():
             given, points = _with_points(args, numbers, hidden)
@@ -134,7 +127,7 @@ def grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function of cotangents that returns those of the primals); with has_aux func's second result comes third."""
-    hidden: set[int] = set()
+    hidden: list[Any] = []
     with enable_grad():
         given, points = _with_points(primals, tuple(range(len(primals))), hidden)
         out = func(*given)
@@ -160,7 +153,7 @@ def jvp(
     """(func(*primals), its derivative in the direction of the tangents); with has_aux func's second result comes third."""
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError(f"jvp: Expected primals and tangents to be tuples, got {type(primals)} and {type(tangents)}")
-    hidden: set[int] = set()
+    hidden: list[Any] = []
     with enable_grad():
         given, points = _with_points(primals, tuple(range(len(primals))), hidden)
         out = func(*given)
@@ -170,7 +163,7 @@ def jvp(
         if [tuple(t.shape) for t in directions] != [tuple(x.shape) for x in points]:
             raise RuntimeError("jvp: Expected tangents to have the structure and the shapes of primals")
         dummies = [full(0, shape=tuple(y.shape), dtype=y.dtype).requires_grad_() for y in outputs]
-        hidden.update(map(id, dummies))
+        hidden.extend(dummies)
         first = _derivatives(outputs, points, dummies)
         products = _derivatives(first, dummies, directions)
     result = (_released(value, hidden), _released(unflatten(structure, products), hidden))
@@ -186,7 +179,7 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        hidden: set[int] = set()
+        hidden: list[Any] = []
         numbers = _numbers(argnums, len(args))
         with enable_grad():
             given, points = _with_points(args, numbers, hidden)

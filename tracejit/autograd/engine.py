@@ -13,10 +13,12 @@ A pass to chosen values enters the nodes that lead to one of them, and no others
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from tracejit.autograd.anomaly import watch
 from tracejit.autograd.tape import AFTER, RETAIN, Node, SelectiveNode
 from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
@@ -169,6 +171,7 @@ class _Pass:
                 self.deliver(*root, g)
         heap, pending, allowed, tensors = self.heap, self.pending, self.allowed, self.tensors
         retain, plain, deliver = self.retain_graph, not tensors, self.deliver
+        watched = watch()
         while heap:
             node = heappop(heap)[1]
             slots: Any = pending.pop(node)
@@ -184,7 +187,11 @@ class _Pass:
             if selective is not None and not selective.expanded:
                 handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
-                handed = zip(node.edges, node.backward(slots, tensors))  # noqa: B905  (lengths agree by construction)
+                if watched is None:
+                    gradients = node.backward(slots, tensors)
+                else:
+                    gradients = watched.checked(node, functools.partial(node.backward, slots, tensors))
+                handed = zip(node.edges, gradients)  # noqa: B905  (lengths agree by construction)
                 if not retain:
                     node.release()
             for edge, g in handed:

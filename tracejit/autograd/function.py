@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.autograd.anomaly import watch
 from tracejit.autograd.grad_mode import enable_grad, no_grad
 from tracejit.autograd.saved import SavedTensor
 from tracejit.autograd.tape import FREED, Node, edge_of, is_tensor, make_tensor, next_sequence
@@ -238,6 +239,9 @@ class Function:
                 cls.setup_context(node, args, result)
         outputs = result if isinstance(result, tuple) else (result,)
         placed = _placed(node, args, outputs, recorded)
+        watched = watch()
+        if watched is not None:
+            watched.made(node)
         return placed if isinstance(result, tuple) else placed[0]
 
 

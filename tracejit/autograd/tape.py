@@ -33,6 +33,7 @@ __all__ = [
     "install",
     "is_freed",
     "is_tensor",
+    "leads_elsewhere",
     "make_tensor",
     "mark_written",
     "move_retained",
@@ -200,6 +201,22 @@ class AccumulateGrad:
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self.variable):#x}>"
+
+
+def leads_elsewhere(tensor: Any, leaves: Sequence[Any]) -> bool:
+    """Whether a backward pass from `tensor` would reach another leaf than these."""
+    known = {id(leaf) for leaf in leaves}
+    seen: set[Node] = set()
+    stack: list[Any] = [edge_of(tensor)[0]]
+    while stack:
+        target = stack.pop()
+        if not isinstance(target, Node):
+            if id(target) not in known:
+                return True
+        elif target not in seen:
+            seen.add(target)
+            stack.extend([edge[0] for edge in target.edges if edge is not None])
+    return False
 
 
 def is_freed(tensor: Any, since: int) -> bool:
