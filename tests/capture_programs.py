@@ -9,28 +9,43 @@ from __future__ import annotations
 import contextlib
 import io
 
+import programs_aliasing
+import programs_ambient
+import programs_classes
 import programs_collections
 import programs_containers
 import programs_control
 import programs_eager
+import programs_flow
 import programs_functions
+import programs_iterators
 import programs_language
+import programs_leaving
+import programs_lifetimes
+import programs_modules
 import programs_numbers
 import programs_objects
 import programs_order
+import programs_places
 import programs_reach
+import programs_reached
 import programs_records
 import programs_special_methods
+import programs_stand_ins
 import programs_state
 import programs_tensor_state
 import programs_tensors
+import programs_truth
+import programs_views
 from corpus_facts import facts, rounded
 from registered_programs import PROGRAMS
 
 __all__ = [
-    "PROGRAMS", "programs_collections", "programs_containers", "programs_control", "programs_eager", "programs_functions",
-    "programs_language", "programs_numbers", "programs_objects", "programs_order", "programs_reach", "programs_records",
-    "programs_special_methods", "programs_state", "programs_tensor_state", "programs_tensors", "run",
+    "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
+    "programs_control", "programs_eager", "programs_flow", "programs_functions", "programs_iterators", "programs_language",
+    "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbers", "programs_objects", "programs_order",
+    "programs_places", "programs_reach", "programs_reached", "programs_records", "programs_special_methods", "programs_stand_ins",
+    "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views", "run",
 ]  # fmt: skip
 
 ROUNDS = 3

@@ -17,7 +17,7 @@ from tracejit.ir.graph import Literal
 
 
 class Exit:
-    """A guard node failed, or an operation raised."""
+    """A guard node failed, an operation raised, or came to another size."""
 
 
 def put_back(contents):
@@ -57,6 +57,9 @@ def caller(recording):
                     put_back(before)
                     return Exit()
                 for value, result in zip(node.outputs, results if node.op.multiple else (results,), strict=True):
+                    if tuple(result.shape) != graph.avals[value].shape:  # it depends on the data
+                        put_back(before)
+                        return Exit()
                     values[value] = result
                     if value in graph.requires_grad and not result.requires_grad:  # a leaf of the program's own
                         result.requires_grad_()

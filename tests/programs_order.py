@@ -176,7 +176,7 @@ def augmented_assignment_of_a_tuple_behind_an_attribute():
     return fn, [lambda f: f(x(1)), restore], lambda: (box.items, alias)
 
 
-@program(reason="read_after_change")
+@program()
 def augmented_item_of_a_tuple_changes_and_raises():
     rows = ([1.0],)
 

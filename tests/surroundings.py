@@ -100,6 +100,20 @@ def profiled(stack: ExitStack) -> None:
 
 
 @circumstance
+def profiled_from_python(stack: ExitStack) -> None:
+    """A profiler written in Python, in all threads: nothing is recorded."""
+    calls: list[Any] = [0]
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        calls[0] += 1
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    stack.callback(sys.setprofile, None)
+    stack.callback(threading.setprofile, None)
+
+
+@circumstance
 def monitored(stack: ExitStack) -> None:
     """sys.monitoring watches lines, calls and errors."""
     monitoring = getattr(sys, "monitoring", None)

@@ -380,6 +380,68 @@ def test_a_gradient_penalty_may_stand_inside_or_outside() -> None:
     np.testing.assert_allclose(first[0].numpy(), second[0].numpy(), rtol=1e-12)
 
 
+def test_a_gradient_inside_may_be_asked_of_what_depends_on_a_graph_outside() -> None:
+    """The pass ends there, so the graph outside is none of its business."""
+
+    def of_the_argument(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        (g,) = T.autograd.grad((x * y).sin().sum(), y, create_graph=True)
+        return g.sum() + (x * y).sum()
+
+    def of_a_value_inside(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        v = x * y
+        (g,) = T.autograd.grad((v * v).sin().sum(), v, create_graph=True)
+        return (g * y).sum()
+
+    def of_both(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        v = x * y.exp()
+        g, h = T.autograd.grad((v * v * y).sum(), (v, y), retain_graph=True)
+        return (g * v).sum() + (h * y).sum()
+
+    def outer(w: T.Tensor) -> T.Tensor:
+        return w * 1.5
+
+    def steps(call: Function) -> Any:
+        x, w = leaf(0.3, -0.4), leaf(0.8, 0.1)
+        call(x, outer(w)).backward()
+        seen: list[Any] = []
+        y = outer(w)
+        y.register_hook(lambda g: (seen.append(g.tolist()), g * 3.0)[1])
+        call(x, y).backward()
+        y = T.compile(outer)(w)
+        call(x, y).backward()
+        return x.grad, w.grad, seen
+
+    for function in (of_the_argument, of_a_value_inside, of_both):
+        same(function, steps, leaf(0.3, -0.4), outer(leaf(0.8, 0.1)))
+
+
+@pytest.mark.parametrize("of_leaf", [True, False])
+def test_a_hook_outside_that_a_gradient_inside_meets_is_called(of_leaf: bool) -> None:
+    """So such calls run eagerly and say so; they are not recorded again and again."""
+    seen: list[Any] = []
+
+    def function(y: T.Tensor) -> T.Tensor:
+        (g,) = T.autograd.grad((y * y).sum(), y)
+        return g
+
+    def argument(hook: bool) -> T.Tensor:
+        y = leaf(1.0, 2.0) if of_leaf else leaf(1.0, 2.0) * 1.0
+        if hook:
+            y.register_hook(lambda g: (seen.append(g.tolist()), g * 10.0)[1])
+        return y
+
+    hooked = T.compile(function)
+    for _ in range(6):
+        assert hooked(argument(True)).tolist() == function(argument(True)).tolist()
+    assert "ran eagerly" in str(hooked.explain())
+    assert hooked.stats.programs_compiled == 0
+    later = T.compile(function)
+    for hook in (False, False, False, False, True, False):
+        assert later(argument(hook)).tolist() == function(argument(hook)).tolist()
+    assert later.stats.compiled_calls == 4
+    assert seen == [[2.0, 4.0]] * 14
+
+
 def test_create_graph_of_backward_leaves_gradients_that_can_be_differentiated() -> None:
     def steps(call: Function) -> Any:
         x, w = leaf(0.1, 0.2), leaf(0.3, 0.4)

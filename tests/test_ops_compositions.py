@@ -274,3 +274,9 @@ def test_a_wide_matrix_has_a_derivative_of_its_qr_decomposition(outputs: str) ->
     x = wrapped(random.standard_normal((2, 4)) + 3 * np.eye(2, 4))
     assert gradcheck(function, (x,))
     assert gradgradcheck(function, (x,))
+
+
+def test_bools_are_close_to_each_other_within_a_tolerance() -> None:
+    a, b = t.tensor([True, False, True]), t.tensor([True, True, False])
+    assert t.isclose(a, b).tolist() == [True, False, False]
+    assert t.isclose(a, b, atol=2.0).tolist() == [True, True, True]

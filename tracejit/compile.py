@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from tracejit.capture.entry import MISS, Exit, Recording
 from tracejit.capture.reasons import Reason, make
-from tracejit.capture.session import declare_inlined, record
+from tracejit.capture.session import declare_inlined, hindrance, record
 from tracejit.capture.tensors import Watch
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
@@ -42,7 +42,7 @@ from tracejit.core.aside import aside
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.locks import Ticket, Turn
 from tracejit.executable import Executable, UnsupportedProgram
-from tracejit.hot_entry import FRONT, dispatcher
+from tracejit.hot_entry import FRONT, UNSERVED, dispatcher
 from tracejit.recorded_path import FIRST_WAIT, Entry
 from tracejit.report.debug import DebugLog, eager_reason
 from tracejit.report.explain import explain_function, graph_text, source_text
@@ -84,13 +84,13 @@ def _report_defect(name: str, what: str, error: BaseException) -> None:
     )
 
 
-def _dispatcher(function: Callable[..., Any], paths: list[Any]) -> Callable[..., Any]:
-    """The function that a call of a CompiledFunction runs.  paths: [the entry tried first, what to do when it does not serve the call]."""
+def _dispatcher(paths: list[Any]) -> Callable[..., Any]:
+    """The function that serves calls which no machine code does.  paths: [the entry tried first, what to do when it does not serve one]."""
 
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         if pushed_anywhere[0]:
             if state.top is not _EAGER:  # inside another recording, which follows the function itself
-                return function(*args, **kwargs)
+                return UNSERVED
             if compared[0] is not None:
                 return compared[0](paths[1].__self__, args, kwargs)
         result = paths[0](args, kwargs)
@@ -99,15 +99,24 @@ def _dispatcher(function: Callable[..., Any], paths: list[Any]) -> Callable[...,
     return dispatch
 
 
+def _leaving(paths: list[Any]) -> Callable[..., Any]:
+    """What machine code calls where its entry took an exit."""
+
+    def leave(exit_taken: Exit, *args: Any) -> Any:
+        return paths[1](args, {}, exit_taken.number)
+
+    return leave
+
+
 class CompiledFunction(_Partial[P, R]):
     """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
 
-    It is a functools.partial without arguments for the sake of its call: C calls `dispatch` at once, where a `__call__` written in
-    Python costs 0.1 us more."""
+    It is a functools.partial without arguments for the sake of its call: C calls the dispatcher (hot_entry.py) at once, where a
+    `__call__` written in Python costs 0.1 us more and stands in the traceback of what the function raises."""
 
     def __new__(cls, function: Callable[P, R]) -> CompiledFunction[P, R]:
         paths: list[Any] = [_nothing_recorded, None, None]
-        self = super().__new__(cls, _dispatcher(function, paths))
+        self = super().__new__(cls, dispatcher(function, paths, _leaving(paths), _dispatcher(paths)))
         paths[1] = self._go_on
         self._paths = paths
         return self
@@ -115,7 +124,6 @@ class CompiledFunction(_Partial[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
-        self._interpreted = self.func
         self._paths: list[Any]
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
@@ -137,24 +145,17 @@ class CompiledFunction(_Partial[P, R]):
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
         if entry.machine is not None or entry.interpreted_for:
             return
-        paths = self._paths
-        work = aside(lambda: (entry.translate(), dispatcher(paths, self._leave, self._interpreted)))
+        work = aside(entry.translate)
         error = work.error
         if error is None:
-            machine, hot = work.value
-            if self.func is self._interpreted:
-                self.__setstate__((hot, (), {}, self.__dict__))  # type: ignore[attr-defined]  # the way to replace a partial's function
-            entry.machine = machine
+            entry.machine = work.value
             if entry is self._front:
-                paths[FRONT] = machine
+                self._paths[FRONT] = work.value
         elif isinstance(error, Untranslatable):
             entry.interpreted_for = f"what cannot be translated is {error}"
         else:
             entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
             _report_defect(self._name(), "translate the Python around", error)
-
-    def _leave(self, exit_taken: Exit, *args: Any) -> Any:
-        return self._go_on(args, {}, exit_taken.number)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
         """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
@@ -196,7 +197,7 @@ class CompiledFunction(_Partial[P, R]):
         return sorted(self._entries, key=lambda entry: entry is not front)
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, whoever asks."""
+        """The result of a call, whoever asks, or UNSERVED."""
         result = self._paths[0](args, kwargs)
         return result if result.__class__ is not Exit else self._go_on(args, kwargs, result.number)
 
@@ -212,22 +213,26 @@ class CompiledFunction(_Partial[P, R]):
     def _call_eagerly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], exited: Entry | None, number: int
     ) -> Any:
-        """None of the entries `tried` served the call.  Records it unless there is a reason not to."""
+        """None of the entries `tried` served the call.  Records it, or answers UNSERVED if there is a reason not to."""
         stats = self.stats
         stats.eager_calls += 1
         if tried and exited is None:
             stats.guard_misses += 1
         if self._waits() or (exited is not None and exited.stays_eager(number)):
-            return self.__wrapped__(*args, **kwargs)
+            return UNSERVED
         if not self._has_room():
             if exited is not None and not exited.lost[0]:  # all entries were asked
                 exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
-            return self.__wrapped__(*args, **kwargs)
+            return UNSERVED
         ticket = Ticket()
         try:
             if not _recording.take(ticket):
-                return self.__wrapped__(*args, **kwargs)
+                return UNSERVED
             stats.traces += 1
+            reason = hindrance(self.__wrapped__)
+            if reason is not None:
+                self._refuse(reason)
+                return UNSERVED
             try:
                 recording, result = record(self.__wrapped__, args, kwargs)
             except Exception as error:

@@ -1,9 +1,12 @@
 """Entries as machine code: what an entry that serves many calls becomes.
 
 The first calls of a recorded path go through Python (`Recording.build_entry`); an entry that has served `config.hot_calls` of them is
-translated (codegen/straight_line.py).  From then on a call of the CompiledFunction goes from C to machine code: functools.partial calls the
-dispatcher below, that the entry in front, that its program, all by pointer.  What the translated entry does not serve (a guard that
-fails, an exit, keyword arguments, another recording under way) goes to the Python function that served it before.
+translated (codegen/straight_line.py).  A call of a CompiledFunction goes from C to machine code: functools.partial calls the
+dispatcher below, that the entry in front, that its program, all by pointer.  What no translated entry serves (one that is not hot, a guard
+that fails, an exit, keyword arguments, another recording under way) goes to a Python function.
+
+The dispatcher leaves no trace of itself and of what it calls: a call that runs eagerly has the frames of an eager call, and what a call
+raises has its traceback.
 
 Translating and compiling a line takes 0.1 ms and saves about 20 ns a call, so it pays after some thousand calls.  The code is found
 again by its content, in the disk cache, too: no address is part of it.
@@ -19,6 +22,7 @@ from tracejit.autograd.compiled import CompiledNode, ConsumedNode
 from tracejit.autograd.tape import Storage
 from tracejit.capture.cell import Held
 from tracejit.capture.entry import Body, Exit, Recording
+from tracejit.capture.tracebacks import without_dispatch
 from tracejit.codegen import machine_code, python_api
 from tracejit.codegen.linked import linked
 from tracejit.codegen.machine_code import FASTCALL, KEYWORDS
@@ -28,10 +32,12 @@ from tracejit.codegen.straight_line import Run, Untranslatable, translate
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.tensor import Tensor
 
-__all__ = ["FRONT", "dispatcher", "machine_entry", "machine_function"]
+__all__ = ["FRONT", "UNSERVED", "dispatcher", "machine_entry", "machine_function"]
 
 FRONT: Final = 2
 """The item of a CompiledFunction's paths that is the machine code of the entry tried first, or None."""
+UNSERVED: Final = object()
+"""The answer where nothing serves a call, nor records it."""
 _ATTRIBUTE_ACCESS: Final = ("__getattribute__", "__setattr__")
 _LONGEST: Final = (
     2000  # a line takes 0.1 ms to translate and compile; in a long function they take a small part of the call's time
@@ -39,10 +45,45 @@ _LONGEST: Final = (
 _SYMBOL: Final = "tracejit_hot"
 _DISPATCH: Final = f"""
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_NormalizeException(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+declare i32 @PyException_SetTraceback(ptr, ptr)
+declare ptr @PyException_GetTraceback(ptr)
+declare void @PyException_SetContext(ptr, ptr)
 declare void @_Py_Dealloc(ptr)
 {counting()}
+define internal ptr @taken() nounwind {{
+  %row = alloca [3 x ptr]
+  %value.at = getelementptr ptr, ptr %row, i64 1
+  %traceback.at = getelementptr ptr, ptr %row, i64 2
+  call void @PyErr_Fetch(ptr %row, ptr %value.at, ptr %traceback.at)
+  call void @PyErr_NormalizeException(ptr %row, ptr %value.at, ptr %traceback.at)
+  %type = load ptr, ptr %row
+  %value = load ptr, ptr %value.at
+  %traceback = load ptr, ptr %traceback.at
+  call void @decref(ptr %type)
+  %none = icmp eq ptr %traceback, null
+  br i1 %none, label %end, label %trace
+trace:
+  %set = call i32 @PyException_SetTraceback(ptr %value, ptr %traceback)
+  call void @decref(ptr %traceback)
+  br label %end
+end:
+  ret ptr %value
+}}
+define internal void @raise(ptr %value) nounwind {{
+  %type.at = getelementptr i8, ptr %value, i64 {TYPE}
+  %type = load ptr, ptr %type.at
+  call void @incref(ptr %type)
+  %traceback = call ptr @PyException_GetTraceback(ptr %value)
+  call void @PyErr_Restore(ptr %type, ptr %value, ptr %traceback)
+  ret void
+}}
 define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count, ptr %keywords) nounwind {{
 entry:
+  %error.at = alloca ptr
   %paths.at = getelementptr i8, ptr %self, i64 {ITEMS}
   %pushed.at = getelementptr i8, ptr %self, i64 {ITEMS + 8}
   %zero.at = getelementptr i8, ptr %self, i64 {ITEMS + 16}
@@ -77,7 +118,7 @@ try:
   %result = call ptr %function(ptr %own, ptr %arguments, i64 %count, ptr null)
   call void @decref(ptr %front)
   %raised = icmp eq ptr %result, null
-  br i1 %raised, label %return, label %served
+  br i1 %raised, label %failed, label %served
 served:
   %type.at = getelementptr i8, ptr %result, i64 {TYPE}
   %type = load ptr, ptr %type.at
@@ -106,14 +147,54 @@ next:
 go.on:
   %after.at = getelementptr i8, ptr %self, i64 {ITEMS + 40}
   %after = load ptr, ptr %after.at
-  %answer = call ptr @PyObject_Vectorcall(ptr %after, ptr %row, i64 %more, ptr null)
+  %after.result = call ptr @PyObject_Vectorcall(ptr %after, ptr %row, i64 %more, ptr null)
   call void @decref(ptr %result)
-  ret ptr %answer
+  br label %answered
 slow:
   %python.at = getelementptr i8, ptr %self, i64 {ITEMS + 48}
   %python = load ptr, ptr %python.at
   %slow.result = call ptr @PyObject_Vectorcall(ptr %python, ptr %arguments, i64 %count, ptr %keywords)
-  ret ptr %slow.result
+  br label %answered
+answered:
+  %answer = phi ptr [ %after.result, %go.on ], [ %slow.result, %slow ]
+  %refused.at = getelementptr i8, ptr %self, i64 {ITEMS + 56}
+  %refused = load ptr, ptr %refused.at
+  %is.null = icmp eq ptr %answer, null
+  br i1 %is.null, label %failed, label %found
+found:
+  %unserved = icmp eq ptr %answer, %refused
+  br i1 %unserved, label %itself, label %over
+over:
+  ret ptr %answer
+itself:
+  call void @decref(ptr %answer)
+  %wrapped.at = getelementptr i8, ptr %self, i64 {ITEMS + 64}
+  %wrapped = load ptr, ptr %wrapped.at
+  %eager.result = call ptr @PyObject_Vectorcall(ptr %wrapped, ptr %arguments, i64 %count, ptr %keywords)
+  ret ptr %eager.result
+failed:
+  %occurred = call ptr @PyErr_Occurred()
+  %unsaid = icmp eq ptr %occurred, null
+  br i1 %unsaid, label %nothing, label %take
+nothing:
+  ret ptr null
+take:
+  %error = call ptr @taken()
+  store ptr %error, ptr %error.at
+  %clean.at = getelementptr i8, ptr %self, i64 {ITEMS + 72}
+  %clean = load ptr, ptr %clean.at
+  %cleaned = call ptr @PyObject_Vectorcall(ptr %clean, ptr %error.at, i64 1, ptr null)
+  %interrupted = icmp eq ptr %cleaned, null
+  br i1 %interrupted, label %again, label %done
+done:
+  call void @decref(ptr %cleaned)
+  call void @raise(ptr %error)
+  ret ptr null
+again:
+  %interrupt = call ptr @taken()
+  call void @PyException_SetContext(ptr %interrupt, ptr %error)
+  call void @raise(ptr %interrupt)
+  ret ptr null
 }}
 """
 
@@ -151,9 +232,17 @@ def _dispatching() -> tuple[int, Any]:
     return linked(_DISPATCH, _SYMBOL)
 
 
-def dispatcher(paths: list[Any], leave: Callable[..., Any], python: Callable[..., Any]) -> Any:
-    """What a CompiledFunction calls once it has machine entries.  paths: its item FRONT is the entry to try.  leave(exit, *arguments) is
-    called with an Exit that the entry returned; python(*arguments, **keywords) where no machine entry can be tried."""
+def dispatcher(function: Callable[..., Any], paths: list[Any], leave: Callable[..., Any], python: Callable[..., Any]) -> Any:
+    """What a CompiledFunction that stands for `function` calls.  paths: its item FRONT is the machine entry to try, or None.
+    leave(exit, *arguments) is called with an Exit that it returned; python(*arguments, **keywords) where no machine entry can be tried.
+    Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller."""
+    if not python_api.supported():
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = python(*args, **kwargs)
+            return function(*args, **kwargs) if result is UNSERVED else result
+
+        return call
     address, owner = _dispatching()
-    own = (paths, pushed_anywhere, 0, None, Exit, leave, python, *owner)
+    own = (paths, pushed_anywhere, 0, None, Exit, leave, python, UNSERVED, function, without_dispatch, *owner)
     return machine_code.builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)

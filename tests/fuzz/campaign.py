@@ -25,7 +25,7 @@ from tests.fuzz.shrink import shrink
 
 __all__ = ["Summary", "campaign", "examine", "reproducer", "work"]
 
-CHUNK = 400  # seeds of one process
+CHUNK = 400  # at most so many seeds of one process
 PATIENCE = 300.0  # seconds without a word from a worker, which may be making a program smaller
 SHRINKS = 4  # failures of one kind that a process makes smaller
 
@@ -198,7 +198,8 @@ def campaign(
     program what there is so far."""
     summary = Summary()
     started = time.monotonic()
-    waiting = [range(s, min(s + CHUNK, seeds.stop)) for s in range(seeds.start, seeds.stop, CHUNK)]
+    chunk = max(1, min(CHUNK, -(-len(seeds) // jobs)))
+    waiting = [range(s, min(s + chunk, seeds.stop)) for s in range(seeds.start, seeds.stop, chunk)]
     selector = selectors.DefaultSelector()
     workers: list[_Worker] = []
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.fuzz.facts import Facts
 
-__all__ = ["Difference", "compare", "differences"]
+__all__ = ["ERROR", "Difference", "compare", "differences"]
 
 ERROR = re.compile(r"'raised'\), \('str', '(\w+)'")
 ENDS = re.compile(r"\('str', '(returned|raised)'\)")
@@ -111,9 +111,14 @@ def unexplained(eager: np.ndarray, other: np.ndarray, noisy: list[np.ndarray]) -
         wide = [run.astype(np.longdouble) for run in (eager, other, *noisy)]
         spread = np.max([np.abs(run - wide[0]) for run in wide[2:]], axis=0)
         off = np.abs(wide[1] - wide[0])
-        unsettled = np.any([np.isfinite(run) != np.isfinite(wide[0]) for run in wide[2:]], axis=0)
+        unsettled = np.any([_special(run) != _special(wide[0]) for run in wide[2:]], axis=0)
     signs = np.any([np.signbit(run) != np.signbit(wide[0]) for run in wide[2:]], axis=0)
     return ~(same | unsettled | ((spread > 0) | signs) & (off <= FACTOR * spread))
+
+
+def _special(values: np.ndarray) -> np.ndarray:
+    """2 for NaN, 1 and -1 for infinities, 0 for numbers."""
+    return np.where(np.isnan(values), 2, np.where(np.isinf(values), np.sign(values), 0))
 
 
 def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> Iterator[Difference]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,12 @@ def _of_absolute_values(factor: float) -> Bound:
     return bound
 
 
+def _of_equal_zeros(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+    """Nothing: only the sign of a zero may be either, where there are both."""
+    zeros = operands[0] == 0
+    return None if len(np.unique(np.signbit(operands[0][zeros]))) < 2 else 0.0
+
+
 def _per_factor(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
     return np.abs(result) * max(operands[0].shape, default=1)
 
@@ -78,6 +85,8 @@ def inexact(everything: bool = False) -> dict[str, Bound]:
             found[name] = _of_absolute_values(SUM)
         elif op.kind is Kind.CONTRACTION:
             found[name] = _of_absolute_values(PRODUCT)
+        elif op.kind is Kind.REDUCTION and op.reducer in ("max", "min"):
+            found[name] = _of_equal_zeros
         elif (op.kind is Kind.REDUCTION and op.reducer == "prod") or op.kind is Kind.SCAN:
             found[name] = _per_factor
     return found
@@ -114,6 +123,18 @@ class _Noise:
             out[out == 0] *= -1
         return out
 
+    def overflowing(self, op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
+        """A result whose intermediate values overflow in another way: that depends on their order, on what they are carried in, and on
+        whether products are rounded."""
+        way = self.generator.integers(3)
+        if way == 0 and op.kind in (Kind.REDUCTION, Kind.CONTRACTION):
+            wide = [x.astype(np.longdouble) if isinstance(x, np.ndarray) else x for x in operands]
+            return evaluate(*wide, **attributes).astype(result.dtype)
+        if way == 1 and op.kind is Kind.CONTRACTION:
+            a, b = operands
+            return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=result.dtype)
+        return result
+
     def evaluated(self, op: Op, evaluate: Any, bound: Bound) -> Any:
         """The evaluation of a primitive, with noise."""
 
@@ -123,9 +144,11 @@ class _Noise:
                 return result
             with np.errstate(all="ignore"):
                 size = bound(op, evaluate, result, operands, attributes)
-            return self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
+                if size is not None and not np.isfinite(size).all():
+                    result = self.overflowing(op, evaluate, result, operands, attributes)
+            return result if size is None else self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
 
-        return noisy
+        return _of_the_library(noisy)
 
     def counted(self, run: Any) -> Any:
         """A backward pass that first finds out where gradients are added up."""
@@ -158,6 +181,13 @@ class _Noise:
             return gradients
 
         return noisy
+
+
+def _of_the_library(function: Any) -> Any:
+    """A function as one of the library's: it tells the errors of its evaluations from those of code that interrupts them, which it leaves
+    alone, by the modules of the frames that they came through."""
+    own = {**globals(), "__name__": "tracejit"}
+    return FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
 
 
 @contextmanager

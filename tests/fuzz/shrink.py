@@ -25,13 +25,13 @@ BLOCKS = ("body", "orelse", "finalbody")
 
 
 def shrink(text: str, fails: Fails, seconds: float = 60.0) -> str:
-    """The smallest program that was found in some time, which fails as the given one."""
-    end = time.monotonic() + seconds
+    """The smallest program that was found in some time of this process, which fails as the given one."""
+    end = time.process_time() + seconds
     best = ast.unparse(ast.parse(text))
     if not fails(best):
         return text
     before = ""
-    while best != before and time.monotonic() < end:
+    while best != before and time.process_time() < end:
         before = best
         for reduction in (calls, statements, unwrapped, parameters, expressions, elements, numbers, keywords, names):
             best = _pass(best, reduction, fails, end)
@@ -40,7 +40,7 @@ def shrink(text: str, fails: Fails, seconds: float = 60.0) -> str:
 
 def _pass(text: str, reduction: Reduction, fails: Fails, end: float) -> str:
     position = 0
-    while time.monotonic() < end:
+    while time.process_time() < end:
         tree = ast.parse(text)
         changes = list(reduction(tree))
         if position >= len(changes):

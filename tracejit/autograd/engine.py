@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+import numpy as np
+
 from tracejit.autograd.anomaly import watch
 from tracejit.autograd.tape import AFTER, RETAIN, Node, SelectiveNode
 from tracejit.core.floating import quietly, read_errors, with_errors
@@ -120,6 +122,15 @@ class _Pass:
             self.take_apart(target)
             return [target.place(index)]
         return roots
+
+    def ways(self, roots: Sequence[Place]) -> tuple[set[Node], set[Node]]:
+        """(nodes that the pass goes through, nodes where it only leaves something that was asked for)."""
+        if self.allowed is None:
+            return _reachable(roots), set()
+        through = {target for target, _ in roots if isinstance(target, Node)}
+        through.update(node for node in self.allowed if any(map(self.leads, node.edges)))
+        reached = {edge[0] for node in through for edge in node.edges if edge is not None and self.leads(edge)}
+        return through, {target for target in reached - through if isinstance(target, Node)}
 
     def deliver(self, target: Any, index: int, g: Any) -> None:
         """Add `g` to what output `index` of a node, or a leaf, has received."""
@@ -263,8 +274,13 @@ class _Pass:
     def hooked_value(self, hooks: Mapping[int, Callable[[Any], Any]], g: Any) -> Any:
         """The gradient `g` after the hooks, which see Tensors, whatever the mode; one that returns a value replaces it.
 
-        Raises TypeError for a value that is no Tensor, RuntimeError for one of another shape or dtype."""
-        value = g if self.tensors else self.wrap(g)
+        They see a row-major one of their own, which they may change, unless it is itself differentiable: in which memory it was computed,
+        and who shares that, is up to the pass.  Raises TypeError for a value that is no Tensor, RuntimeError for one of another shape or
+        dtype."""
+        if self.tensors:
+            value = g if self.create_graph else g.clone()
+        else:
+            value = self.wrap(np.array(g, order="C"))
         array = value._array
         self.sink.handed[id(array)] = array
         last = hooks.get(RETAIN)
@@ -321,9 +337,9 @@ def run_backward(
 
     wrap makes a Tensor of an array, for hooks.  Raises RuntimeError where the graph was freed or a saved value was changed in place."""
     recording = state.top is not state.base
-    if recording:
-        state.top.note("backward", _reachable(roots))
     work = _Pass(roots, sink, retain_graph, create_graph, recording, wrap)
+    if recording:
+        state.top.note("backward", *work.ways(roots))
     for g in cotangents:
         sink.handed[id(g._array)] = g._array
     if work.tensors:

@@ -149,6 +149,8 @@ class AttributeHandlers(EffectHandlers):
 
     def referent(self, reference: Any) -> Any:
         """What a weak reference refers to."""
+        if self.dropped:
+            self.stop("impure_call", "a weak reference, once something was dropped")
         value, expression = weakref.ref.__call__(reference), self.sources.get(id(reference))
         return value if expression is None else self.read(value, f"{self.constant(weakref.ref.__call__)}({expression})")
 
@@ -397,7 +399,7 @@ class AttributeHandlers(EffectHandlers):
             self.stop("descriptor", f"{type(owner).__name__}.{name}")
             setattr(owner, name, plain(value))
             return
-        self._note_instance(owner)
+        self._note_instance(owner, name, found)
         storing_base(owner).__setattr__(owner, name, plain(value))
         self.note_attribute(owner, name, value)
 
@@ -430,12 +432,17 @@ class AttributeHandlers(EffectHandlers):
             self._opaque_attribute(owner, name)
         elif self.is_outside(owner) and name in instance:
             self.instance_attribute(owner, name, fallback=False)
-        self._note_instance(owner)
+        self._note_instance(owner, name, found)
         storing_base(owner).__delattr__(owner, name)
         self.note_attribute(owner, name, ABSENT)
 
-    def _note_instance(self, owner: Any) -> None:
-        """An attribute of `owner` is about to be changed."""
-        instance = instance_dictionary(owner) if self.is_outside(owner) else None
+    def _note_instance(self, owner: Any, name: str, found: Any) -> None:
+        """The attribute `name` of `owner` is about to be changed."""
+        if not self.is_outside(owner):
+            return
+        instance = instance_dictionary(owner)
         if instance is not None:
+            self.dropping(instance.get(name))
             self.note_change(instance)
+        elif is_a(found, types.MemberDescriptorType) and not is_empty(found, owner):
+            self.dropping(found.__get__(owner))

@@ -65,6 +65,11 @@ class CallHandlers(TypeCallHandlers):
         self._prepared.clear()
         super().let_go()
 
+    def release(self) -> None:
+        self._made = dict.fromkeys(self._made)
+        self._prepared.clear()
+        super().release()
+
     def callee(self, function: Any) -> Any:
         """What the instrumented frame calls for `function`."""
         if type(function) is MethodType and type(function.__func__) is FunctionType:
@@ -247,7 +252,7 @@ class CallHandlers(TypeCallHandlers):
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
                 return self.fixed(type(arguments[0]))
-            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1):
+            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not self.is_made(arguments[0])):
                 return self.made(cls(*map(concrete, arguments), **keywords))
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)

@@ -31,6 +31,27 @@ from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
 
+_ADDING = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end", "__iadd__"}
+)
+"""Methods that take nothing out, unless there is no room."""
+
+
+def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
+    """What a method that changes a list, set, dictionary or deque may take out of it."""
+    if name in _ADDING:
+        full = is_a(owner, collections.deque) and owner.maxlen == len(owner)
+        return list(owner) if full else []
+    if name in ("pop", "__delitem__") and is_a(owner, (list, collections.deque)):
+        place = arguments[0] if arguments else -1
+        if type(place) is int:
+            return [owner[place]] if -len(owner) <= place < len(owner) else []
+    if name == "popleft":
+        return [owner[0]] if owner else []
+    if is_a(owner, dict):
+        return [*dict.keys(owner), *dict.values(owner)]
+    return list(builtin_base(type(owner)).__iter__(owner))
+
 
 class ContainerHandlers(ContentHandlers):
     """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
@@ -99,7 +120,9 @@ class ContainerHandlers(ContentHandlers):
                 return base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 self.stop("container", f"a {cls.__name__} that gets an item of its own")
-        elif cls in (list, collections.deque) and type(key) is int and id(owner) not in self.originals and 0 <= key < len(owner):
+        elif type(key) is int and cls is list and self._was_added(owner, key):
+            return self.stored.get((id(owner), len(owner) + key), owner[key])
+        elif cls in (list, collections.deque) and type(key) is int and 0 <= key < self._reach(owner):
             place = (id(owner), key)
             if place in self.stored:
                 return self.stored[place]
@@ -109,6 +132,22 @@ class ContainerHandlers(ContentHandlers):
         self.read_content(owner)
         value = get_past(owner, key)
         return self.made(value) if type(key) is slice else value
+
+    def _was_added(self, owner: list[Any], key: int) -> bool:
+        """Whether an index counts from the end of a list to what this run has appended."""
+        return id(owner) in self.originals and len(self.originals[id(owner)]) - len(owner) <= key < 0
+
+    def _is_place(self, owner: Any, key: int) -> bool:
+        """Whether a list or deque has an item at this index, in each call."""
+        if id(owner) in self.originals and 0 <= key < self._reach(owner):
+            self.miss_if(f"{length_text(type(owner), self.sources[id(owner)])} <= {key}")
+            return True
+        return -self.length(owner) <= key < len(owner)
+
+    def _reach(self, owner: Any) -> int:
+        """How many items from the first one on are where they were when the call began, or where a store has been noted."""
+        before = self.originals.get(id(owner))
+        return len(owner) if before is None else len(before) if is_a(owner, list) else 0
 
     def _guard_absence(self, owner: Any, text: str, key_text: str) -> None:
         if id(owner) not in self.content_known and self.first_time("absent", text, key_text):
@@ -151,12 +190,14 @@ class ContainerHandlers(ContentHandlers):
             owner[key] = value  # it raises what is to be raised
         if base in DICT_TYPES and self._key_text(key) is not None:
             value = self.for_place(value)
+            self.dropping(dict.get(owner, key))
             self.note_change(owner)
             base.__setitem__(owner, key, plain(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif cls in (list, collections.deque) and type(key) is int and -self.length(owner) <= key < len(owner):
+        elif cls in (list, collections.deque) and type(key) is int and self._is_place(owner, key):
             value = self.for_place(value)
             index = key % len(owner)
+            self.dropping(owner[index])
             owner[index] = plain(value)
             self.note_store((id(owner), index), ItemStore(owner, index, value))
         elif cls is list and type(key) in (int, slice):
@@ -186,6 +227,7 @@ class ContainerHandlers(ContentHandlers):
             if base in DICT_TYPES and self._key_text(key) is not None:
                 if self.plain_contains(key, owner):
                     self.plain_item(owner, key)
+                self.dropping(dict.get(owner, key))
                 self.note_change(owner)
                 base.__delitem__(owner, key)
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
@@ -317,6 +359,7 @@ class ContainerHandlers(ContentHandlers):
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
         place = (id(owner), len(owner))
+        self.dropping(*_dropped(owner, name, arguments))
         result = getattr(builtin_base(type(owner)), name)(owner, *map(plain, arguments))
         self.note_method(MethodCall(owner, name, arguments))
         if name == "append":

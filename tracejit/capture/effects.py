@@ -8,12 +8,14 @@ in this run must see.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
 from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
-from tracejit.capture.policies import builtin_base, instance_dictionary, is_python_class, storing_base
+from tracejit.capture.lifetimes import end_shows, may_be_referred_to
+from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.recorder import ABSENT, Recorder
 from tracejit.capture.symbols import STAND_INS, plain
 
@@ -138,6 +140,7 @@ class EffectHandlers(Recorder):
         ] = {}  # what was in containers that were changed while their content was not: lists or dictionaries
         self.cells: dict[int, str] = {}  # outside closure cells
         self._latest: dict[Place, int] = {}
+        self.dropped = False  # whether something that weak references may refer to has lost a place
 
     def note_store(self, place: Place, effect: Effect) -> None:
         """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
@@ -162,14 +165,27 @@ class EffectHandlers(Recorder):
         for place in [p for p in self._latest if p[0] == id(effect.container)]:
             del self._latest[place]
 
+    def release(self) -> None:
+        """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
+        for held in (self.keep, self.effects, self.originals, self.stored, self.namespace):
+            held.clear()
+
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""
-        if id(container) not in self.content_known and id(container) not in self.originals:
+        if not (self.stopped or id(container) in self.content_known or id(container) in self.originals):
             base = builtin_base(type(container))
             self.originals[id(container)] = (
                 dict(base.items(container)) if issubclass(base, dict) else list(base.__iter__(container))
             )
             self.keep.append(container)
+
+    def dropping(self, *values: Any) -> None:
+        """Values are about to lose a place outside.  Where their end shows, or a weak reference is asked later on, it matters that the
+        recording would keep them alive."""
+        self.dropped = self.dropped or any(map(may_be_referred_to, values))
+        for value in () if self.stopped else values:
+            if end_shows(value):
+                self.stop("implicit_python", f"the end of a {type(value).__name__}")
 
     def _remember(self, place: Place, value: Any) -> None:
         if type(value) in STAND_INS:
@@ -179,7 +195,7 @@ class EffectHandlers(Recorder):
 
     # -- attributes
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:
-        instance = instance_dictionary(owner)
+        instance = None if is_a(owner, threading.local) else instance_dictionary(owner)
         slot = instance is None or (name not in instance and value is not ABSENT)
         place: Place = (id(owner) if slot else id(instance), name)
         if self.is_outside(owner):
@@ -215,6 +231,7 @@ class EffectHandlers(Recorder):
         if not self.is_outside(names):
             self.register(names, self.constant(names))
         value = self.for_place(value)
+        self.dropping(names.get(name))
         self.note_store((id(names), name), ItemStore(names, name, value))
         return plain(value)
 
@@ -236,5 +253,6 @@ class EffectHandlers(Recorder):
         if expression is None:
             return value
         value = self.for_place(value)
+        self.dropping(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
         self.note_store((id(cell), "cell"), CellStore(expression, value))
         return plain(value)

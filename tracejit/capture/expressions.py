@@ -6,6 +6,8 @@ The order of evaluation and the number of evaluations stay those of the text.  P
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Callable
 from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
@@ -24,6 +26,8 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
     ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert",
 }  # fmt: skip
+_ASKS_AGAIN = sys.version_info >= (3, 12)
+"""`(a and b) or c` asks what `a and b` came to again where that was `a`; earlier, Python jumped to where it was going anyway."""
 _FRAME_NAMES = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "__import__", "_getframe", "currentframe"})
 _FRAME_ATTRIBUTES = frozenset({"_getframe", "_getframemodulename", "currentframe"})
 """What gives functions the frame that they are called from, whose variables may be no plain values: found among the builtins or imported;
@@ -131,38 +135,65 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         if isinstance(node.op, ast.Not):
-            return self.place(ast.UnaryOp(ast.Not(), self.truth(node.operand)), node)
+            return self.place(ast.UnaryOp(ast.Not(), self.asked(node.operand)), node)
         if isinstance(node.operand, ast.Constant):
             return node
         return self.place(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
 
-    def truth(self, expression: ast.expr) -> ast.expr:
+    # -- truth: how often the truth of an operand is asked shows, since the answer may be code of the program
+    def asked(self, expression: ast.expr) -> ast.expr:
+        """Whether the value of an expression is true."""
         return self.place(self.handler("truth", self.visit(expression)), expression)
+
+    def truth(self, expression: ast.expr) -> ast.expr:
+        """Whether an expression is true, where Python jumps: operands are asked, and not what is made of them."""
+        found: ast.expr
+        if isinstance(expression, ast.BoolOp):
+            found = ast.BoolOp(expression.op, [self.truth(value) for value in expression.values])
+        elif isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+            found = ast.UnaryOp(ast.Not(), self.truth(expression.operand))
+        elif isinstance(expression, ast.IfExp):
+            found = ast.IfExp(self.truth(expression.test), self.truth(expression.body), self.truth(expression.orelse))
+        elif isinstance(expression, ast.Compare) and len(expression.ops) > 1:
+            found = self.chain(expression, lambda last: self.handler("truth", last), "dropped")
+        else:
+            return self.asked(expression)
+        return self.place(found, expression)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         # `a and b` becomes `b if holds(a) else kept()`: the operand is evaluated and tested once
-        result = self.visit(node.values[-1])
-        for value in reversed(node.values[:-1]):
-            value = self.visit(value)
-            if isinstance(node.op, ast.And):
-                result = ast.IfExp(self.handler("holds_or_keep", value), result, self.handler("kept"))
-            else:
-                result = ast.IfExp(self.handler("holds_and_keep", value), self.handler("kept"), result)
-            self.place(result, node)
-        return result
+        *values, last = node.values
+        of_and = isinstance(node.op, ast.And)
+        decisions = [self.decided(value, not of_and) for value in values]
+        holds = ast.BoolOp(node.op, decisions) if len(values) > 1 else decisions[0]
+        kept, rest = self.handler("kept"), self.visit(last)
+        return self.place(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
+
+    def decided(self, expression: ast.expr, keep: bool | None) -> ast.expr:
+        """Whether an operand of `and` and `or` is true; its value is kept if that is `keep`."""
+        if not isinstance(expression, ast.BoolOp) or _ASKS_AGAIN:
+            name = "truth" if keep is None else "holds_and_keep" if keep else "holds_or_keep"
+            return self.place(self.handler(name, self.visit(expression)), expression)
+        *values, last = expression.values
+        earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # else they do not decide so
+        return ast.BoolOp(expression.op, [*(self.decided(value, earlier) for value in values), self.decided(last, keep)])
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        return self.place(self.chain(node, lambda last: last, "kept"), node)
+
+    def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
+        """Comparisons in a row; end: what becomes of the last; broken: the handler that is called if another one does not hold."""
         symbols = [ast.Constant(SYMBOLS[type(op)]) for op in node.ops]
         right = [self.visit(c) for c in node.comparators]
         left = self.visit(node.left)
 
         def link(i: int, operand: ast.expr) -> ast.expr:
             if i == len(symbols) - 1:
-                return self.handler("compare", symbols[i], operand, right[i])
+                return end(self.handler("compare", symbols[i], operand, right[i]))
             rest = link(i + 1, self.handler("kept"))
-            return ast.IfExp(self.handler("compare_link", symbols[i], operand, right[i]), rest, self.handler("kept"))
+            return ast.IfExp(self.handler("compare_link", symbols[i], operand, right[i]), rest, self.handler(broken))
 
-        return self.place(link(0, left), node)
+        return link(0, left)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         return self.place(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)

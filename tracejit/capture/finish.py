@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.autograd.tape import is_freed
+from tracejit.autograd.tape import edge_of, is_freed
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.entry import (
@@ -73,9 +74,10 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
                 recorder.stop("differentiable_write", f"a leaf of shape {list(tensor.shape)}")
             elif fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}")
+    hooks = _places_of_hooks(recorder, interpreter)
     if recorder.stopped:
         return Recording(recorder.reason)
-    guards = _guard_lines(recorder, interpreter.backward_ran)
+    guards = _guard_lines(recorder, hooks)
     distinct = [s.variable for s in recorder.tensors.values()] + recorder.paths
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
     weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _is_passing(name, value, recorder)}
@@ -124,15 +126,33 @@ def _expected(node: Node) -> Literal:
 
 
 # -- guards
-def _guard_lines(recorder: CallHandlers, backward_ran: bool) -> list[str]:
+def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) -> dict[int, str]:
+    """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
+    found: dict[int, str] = {}
+    for source in recorder.tensors.values():
+        if not (interpreter.backward_ran and source.used and source.requires_grad):
+            continue
+        if source.is_leaf:
+            found[id(source)], hooks = f"{source.variable}._hooks", source.tensor._hooks
+        elif source.tensor._node in interpreter.reached:
+            found[id(source)] = f"{source.variable}._node.place({source.variable}._index)[0].hooks"
+            hooks = edge_of(source.tensor)[0].hooks
+        else:
+            continue
+        if hooks:
+            recorder.stop("tensor_state", f"a hook on a tensor of shape {list(source.tensor.shape)}, in a backward pass inside,")
+    return found
+
+
+def _guard_lines(recorder: CallHandlers, hooks: Mapping[int, str]) -> list[str]:
     lines: list[str] = []
     for line in recorder.lines:
         if isinstance(line, str):
             lines.append(line)
         else:
             conditions = _tensor_conditions(recorder, line)
-            if backward_ran and line.used and line.requires_grad:
-                conditions.append(f"{line.variable}._hooks")
+            if id(line) in hooks:
+                conditions.append(hooks[id(line)])
             lines.append(f"if {' or '.join(conditions)}: return MISS")
     return lines
 

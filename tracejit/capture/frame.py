@@ -201,6 +201,10 @@ class Frame:
         value, self._kept = self._kept, None
         return value
 
+    def dropped(self) -> bool:
+        self._kept = None
+        return False
+
     # -- calls
     def callee(self, function: Any) -> Any:
         recorder = active()

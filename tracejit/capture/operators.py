@@ -72,7 +72,7 @@ class OperatorHandlers(ContainerMethodHandlers):
                 return result
         if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
             self.stop("object_identity", f"operator {symbol} on an id()")
-        if is_user_instance(left) or is_user_instance(right):
+        if is_user_instance(plain(left)) or is_user_instance(plain(right)):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
                 return result
@@ -130,7 +130,11 @@ class OperatorHandlers(ContainerMethodHandlers):
         for operand in (left, right):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
                 return compute(concrete(left), concrete(right))
-        return BINARY[symbol](left, right)
+        try:
+            return BINARY[symbol](left, right)
+        except TypeError:  # whose text may speak of stand-ins
+            left, right = concrete(left), concrete(right)
+        return compute(left, right)
 
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """An operator of Tensor; ABSENT where Python code of the program takes part."""

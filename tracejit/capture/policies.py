@@ -102,6 +102,7 @@ PURE_FUNCTIONS: frozenset[Any] = frozenset(
         builtins.format, builtins.hex, builtins.oct, builtins.ord, builtins.pow, builtins.repr, builtins.round, builtins.sorted,
         builtins.sum, builtins.max, builtins.min, builtins.len, builtins.isinstance, builtins.issubclass, functools.reduce,
         operator.index, operator.concat, operator.countOf, operator.indexOf, os.fspath,
+        str.maketrans, bytes.maketrans,
         *(f for module in _PURE_MODULES for f in vars(module).values() if type(f) is types.BuiltinFunctionType),
     }
 )  # fmt: skip

@@ -20,10 +20,11 @@ from typing import Any
 from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
 from tracejit.capture.calls import CallHandlers
-from tracejit.capture.convert import is_instrumented
+from tracejit.capture.convert import convert, is_instrumented
 from tracejit.capture.entry import Recording
 from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
+from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.symbols import concrete, released
 from tracejit.capture.tensors import RecordingInterpreter, Watch
@@ -35,7 +36,7 @@ from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.tensor import Tensor
 
-__all__ = ["declare_inlined", "is_recording", "record"]
+__all__ = ["declare_inlined", "hindrance", "is_recording", "record"]
 
 _OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
 _PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
@@ -69,6 +70,7 @@ class Session(CallHandlers):
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
+            self.release()
             self._hold.end()  # the program may ask whether the collector is on
 
     def empty(self) -> None:
@@ -260,6 +262,22 @@ class _Run:
                         sys.setprofile(None)
 
 
+def hindrance(function: Any) -> reasons.Reason | None:
+    """What is known to stand in the way of a recording before `function` has run."""
+    if sys.getprofile() is not None:
+        return reasons.make("profiler_active", repr(sys.getprofile()))
+    while type(function) is MethodType:
+        function = function.__func__
+    if type(function) is FunctionType and function.__code__.co_filename != "<string>":
+        if is_library_module(function.__globals__.get("__name__")):
+            return None
+        try:
+            convert(function.__code__, function.__globals__.get("__file__"))
+        except NotConvertible as error:
+            return reasons.make(error.code, error.detail)
+    return None
+
+
 def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None = None) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.
 
@@ -270,7 +288,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: 
         return _recorded(function, args, kwargs, watch)
     except BaseException as error:
         _without_recorder(error)
-        raise
+        raise error  # from here: without_dispatch knows by this frame where it came from
 
 
 def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None) -> tuple[Recording, Any]:

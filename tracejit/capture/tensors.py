@@ -65,7 +65,8 @@ class RecordingInterpreter(Interpreter):
         self.restoring = starmap(setattr, compress(self._patched, kept))
         """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
         self._guard = REGISTRY["guard"]
-        self.backward_ran = False  # then hooks on leaves would have to run
+        self.backward_ran = False  # then hooks on leaves would have to run ...
+        self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
         self.last_backward = 0  # how many nodes were there when the last backward pass began
 
     # -- values
@@ -257,8 +258,10 @@ class RecordingInterpreter(Interpreter):
         if recorder.stopped:
             return
         if event == "backward":
+            through, reached = details
             self.backward_ran, self.last_backward = True, len(self.nodes)
-            for node in details[0]:
+            self.reached.update(reached)
+            for node in through:
                 if node.sequence < self.first_sequence:
                     recorder.stop("outside_graph", node.name())
         elif event == "own backward":

@@ -1,12 +1,31 @@
-"""Tracebacks as the program would see them without capture: no frames of it between the program's own."""
+"""Tracebacks as the program would see them without the compiler: none of its frames between the program's own."""
 
 from __future__ import annotations
 
 from types import TracebackType
 
-__all__ = ["without_handlers"]
+__all__ = ["COMPILER", "without_dispatch", "without_handlers"]
 
 _OWN_DIRECTORY = __file__.removesuffix("tracebacks.py")
+_PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
+COMPILER = (
+    *[f"{_PACKAGE}{part}/" for part in ("capture", "codegen", "ir", "passes", "report", "runtime")],
+    *[f"{_PACKAGE}{part}.py" for part in ("compile", "executable", "recorded_path", "shadow")],
+    *[f"{_PACKAGE}core/{part}.py" for part in ("aside", "collection", "interrupts", "locks")],
+    "<tracejit ",
+)
+"""Where code stands that an eager call does not run."""
+
+
+def without_dispatch(error: BaseException) -> None:
+    """Take what stands between a call of a compiled function and the frames of the function out of the traceback of `error`.  One that the
+    compiler has raised, outside of recordings, keeps its traceback."""
+    last, traceback = None, error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(COMPILER):
+        last, traceback = traceback, traceback.tb_next
+    is_own = traceback is None and last is not None and not last.tb_frame.f_code.co_filename.startswith(_OWN_DIRECTORY)
+    if not (is_own and isinstance(error, Exception)):
+        error.__traceback__ = traceback
 
 
 def without_handlers(error: BaseException | None) -> None:

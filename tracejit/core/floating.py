@@ -6,8 +6,9 @@ variable is another one; the program's is left alone.  There are two ways.
 
 `quietly(function, ...)` runs Python code in a copy of the program's context.  So what comes in the middle (signal handlers, finalizers,
 callbacks of the garbage collector) finds the context variables of its program, may evaluate tensors itself, and what it sets is handed
-over at the end.  To set the variable and set it back instead takes longer; and before Python 3.12 it would not be safe: a collection may
-begin while CPython changes a context, and whoever changes the same context in a finalizer then takes from under it what it reads.
+over at the end.  Where a call counts, in eager dispatch, `quietly` is written out.  To set the variable and set it back instead would
+not be safe before Python 3.12: a collection may begin while CPython changes a context, and whoever changes the same context in a
+finalizer then takes from under it what it reads.
 
 A function of C's, in which no such code runs (but, before Python 3.12, what a garbage collection calls), can be called in a context
 that is kept, and so has the variables that it was made with: `run_quietly` of a thread, 0.1 us.  A context cannot be entered twice: where
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["is_refusal", "quiet_runner", "quietly", "read_errors", "with_errors"]
+__all__ = ["QUIET", "hand_over", "is_refusal", "quiet_runner", "quietly", "read_errors", "with_errors", "write_errors"]
 
 
 def _error_state() -> tuple[ContextVar[Any], Any]:
@@ -33,8 +34,9 @@ def _error_state() -> tuple[ContextVar[Any], Any]:
     return variable, value
 
 
-_variable, _QUIET = _error_state()
-_write: Final = _variable.set
+_variable, QUIET = _error_state()
+write_errors: Final = _variable.set
+"""Sets the error state of this context: only ever of a copy that nobody else knows."""
 read_errors: Final = _variable.get
 """NumPy's error state in this context, for `with_errors`."""
 
@@ -42,28 +44,28 @@ read_errors: Final = _variable.get
 def quietly(function: Callable[..., Any], /, *operands: Any, **attributes: Any) -> Any:
     """`function(*operands, **attributes)` without floating-point warnings."""
     inside = copy_context()
-    inside.run(_write, _QUIET)
+    inside.run(write_errors, QUIET)
     before = inside.copy()
     try:
         return inside.run(function, *operands, **attributes)
     finally:
         if inside != before:
-            _hand_over(before, inside)
+            hand_over(before, inside)
 
 
 def with_errors(errors: Any, function: Callable[..., Any], /, *operands: Any) -> Any:
     """`function(*operands)` with this error state: a function of the program's, in the middle of what runs quietly."""
     inside = copy_context()
-    inside.run(_write, errors)
+    inside.run(write_errors, errors)
     before = inside.copy()
     try:
         return inside.run(function, *operands)
     finally:
         if inside != before:
-            _hand_over(before, inside)
+            hand_over(before, inside)
 
 
-def _hand_over(before: Context, inside: Context) -> None:
+def hand_over(before: Context, inside: Context) -> None:
     """Set what was set inside, NumPy's error state apart."""
     for variable, value in inside.items():
         if variable is not _variable and (variable not in before or before[variable] is not value):
@@ -73,7 +75,7 @@ def _hand_over(before: Context, inside: Context) -> None:
 def quiet_runner() -> Callable[..., Any]:
     """`run(function, *operands)`, for functions of C's and the use of one thread.  Raises RuntimeError inside such a call."""
     context = copy_context()
-    context.run(_write, _QUIET)
+    context.run(write_errors, QUIET)
     return context.run
 
 

@@ -150,7 +150,7 @@ class Op:
         self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
         # On other data it raises, or its result has another shape: a program leaves there, and never drops the node.
         self.may_exit = not self.traits.isdisjoint(("raises", "dynamic shape"))
-        self.ufunc = ufunc  # a function of C's that does the same on floating-point operands
+        self.ufunc = ufunc  # a function of C's that does the same on floating-point operands; of a reduction, the `reduce` of one
         self.is_silent = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) and "casts" not in self.traits  # it computes no numbers
         self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
             kind is Kind.ELEMENTWISE

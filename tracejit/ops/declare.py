@@ -109,14 +109,30 @@ def reduction(
     result: dtypes.DType | None = None,
     name: str | None = None,
     samples: Callable[[], Iterable[Any]] | None = None,
+    ufunc: Callable[..., Any] | None = None,
 ) -> Callable[[Body], Op]:
-    """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative)."""
+    """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative).
+
+    `ufunc` is the `reduce` of NumPy's that evaluates it in the dtype of `x`; then the body is nothing but the docstring."""
 
     def declare(body: Body) -> Op:
         def rule(x: Aval, dims: tuple[int, ...], keepdim: bool) -> Aval:
             return Aval(reduced_shape(x.shape, dims, keepdim), result or x.dtype)
 
-        return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body, shape_rule=rule, reducer=reducer, samples=samples)
+        def reduce(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+            assert ufunc is not None
+            return ufunc(x, dims, x.dtype, None, keepdim)
+
+        return Op(
+            name or body.__name__.rstrip("_"),
+            Kind.REDUCTION,
+            body if ufunc is None else reduce,
+            shape_rule=rule,
+            reducer=reducer,
+            samples=samples,
+            doc=body.__doc__,
+            ufunc=ufunc,
+        )
 
     return declare
 

@@ -78,6 +78,16 @@ def _lapack(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
         raise LinAlgError(f"linalg.{name}(): {error}; the input has shape {list(arrays[0].shape)}") from None
 
 
+def _singular(name: str, x: Any, full_matrices: bool = True) -> Any:
+    """(U, S, Vh).  Raises LinAlgError where there are NaNs or infinities: LAPACK may not come to an end there."""
+    if not np.isfinite(x).all():
+        raise LinAlgError(
+            f"linalg.{name}(): expected finite numbers, got NaN or infinity, for which the algorithm does not converge; the input has "
+            f"shape {list(x.shape)}"
+        )
+    return tuple(_lapack(name, lambda a: np.linalg.svd(a, full_matrices=full_matrices), x))
+
+
 @custom(Kind.OPAQUE, _square("linalg.inv"), traits=("checked", "raises"), samples=_square_samples())
 def inv(x: Any) -> Any:
     """Inverses of square matrices.  Raises LinAlgError for a singular one."""
@@ -192,8 +202,8 @@ def _(c: Any, g: Any) -> Any:
 @custom(Kind.OPAQUE, _square("cofactor"), traits=("raises",), samples=_square_samples())
 def cofactor(x: Any) -> Any:
     """Matrices of signed minors: det(x) times the transposed inverse, and its limit where x is singular.  Raises LinAlgError where there
-    are NaNs."""
-    u, s, vh = _lapack("cofactor", np.linalg.svd, x)
+    are NaNs or infinities."""
+    u, s, vh = _singular("cofactor", x)
     n = s.shape[-1]
     others = np.stack([np.prod(np.delete(s, i, axis=-1), axis=-1) for i in range(n)], axis=-1) if n else s
     sign = np.linalg.det(u) * np.linalg.det(vh)
@@ -244,8 +254,9 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
     samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),)),
 )
 def svd(x: Any) -> Any:
-    """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order."""
-    return tuple(_lapack("svd", lambda a: np.linalg.svd(a, full_matrices=False), x))
+    """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order.  Raises LinAlgError where
+    there are NaNs or infinities."""
+    return _singular("svd", x, full_matrices=False)
 
 
 def _spread_differences(s: Any) -> Any:

@@ -20,9 +20,7 @@ from tracejit.ops.scan import cumprod, exclusive
 __all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_"]
 
 Dims = tuple[int, ...]
-_SUM: Any = np.add.reduce  # Any: NumPy's signatures want keepdims as a literal
-_PRODUCT: Any = np.multiply.reduce
-_MAXIMUM: Any = np.maximum.reduce
+_MAXIMUM: Any = np.maximum.reduce  # Any: NumPy's signatures want keepdims as a literal
 _MINIMUM: Any = np.minimum.reduce
 _ANY: Any = np.logical_or.reduce
 _ALL: Any = np.logical_and.reduce
@@ -59,10 +57,9 @@ def _position_samples() -> Samples:
     )
 
 
-@reduction("sum", name="sum", samples=_samples())
+@reduction("sum", name="sum", samples=_samples(), ufunc=np.add.reduce)
 def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
-    return _SUM(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
 
 
 @sum_.vjp()
@@ -70,10 +67,9 @@ def _(c: Any, g: Any) -> Any:
     return _spread(g, c.avals[0].shape, c.attributes["dims"], c.attributes["keepdim"])
 
 
-@reduction("prod", samples=_samples())
+@reduction("prod", samples=_samples(), ufunc=np.multiply.reduce)
 def prod(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Product of the elements along `dims`."""
-    return _PRODUCT(x, axis=dims, keepdims=keepdim, dtype=x.dtype)
 
 
 @prod.vjp(saves="0")

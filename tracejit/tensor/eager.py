@@ -8,6 +8,7 @@ NumPy call; hence the spelled-out construction of Tensors here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
-from tracejit.core.floating import is_refusal, quietly
+from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_errors
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
-from tracejit.core.op import Effect, Op, Promotion
+from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
@@ -130,7 +131,15 @@ class EagerInterpreter(Interpreter):
                                     raise
                                 out = wrap(quietly(ufunc, a))
                         else:
-                            out = wrap(quietly(op.evaluate, a, **attributes))
+                            inside = copy_context()
+                            inside.run(write_errors, QUIET)
+                            before = inside.copy()
+                            try:
+                                array = inside.run(op.evaluate, a, **attributes)
+                            finally:
+                                if inside != before:
+                                    hand_over(before, inside)
+                            out = wrap(array)
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
@@ -167,18 +176,23 @@ class EagerInterpreter(Interpreter):
                 raise _shape_error(op, operands, attributes, error) from None
         elif op.evaluate is op.ufunc:
             try:
-                outs = state.run_quietly(op.ufunc, *arrays)
+                outs = _run_quietly(op.ufunc, *arrays)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
-            except RuntimeError as error:
-                if not is_refusal(error):
-                    raise
-                outs = quietly(op.ufunc, *arrays)
+        elif op.kind is Kind.REDUCTION and op.ufunc is not None:
+            (a,) = arrays
+            outs = _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
         else:
+            inside = copy_context()
+            inside.run(write_errors, QUIET)
+            before = inside.copy()
             try:
-                outs = quietly(op.evaluate, *arrays, **attributes)
+                outs = inside.run(op.evaluate, *arrays, **attributes)
             except ValueError as error:
                 raise _shape_error(op, operands, attributes, error) from None
+            finally:
+                if inside != before:
+                    hand_over(before, inside)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
@@ -195,6 +209,16 @@ class EagerInterpreter(Interpreter):
         if requires and state.grad_enabled and op.vjp_rule is not None:
             _record(op, operands, arrays, attributes, outputs)
         return outputs if op.multiple else outputs[0]
+
+
+def _run_quietly(function: Any, *operands: Any) -> Any:
+    """A function of C's without floating-point warnings."""
+    try:
+        return state.run_quietly(function, *operands)
+    except RuntimeError as error:  # in the middle of another evaluation
+        if not is_refusal(error):
+            raise
+        return quietly(function, *operands)
 
 
 _ONE = (True,)

@@ -346,5 +346,7 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
     close = input == other
     if equal_nan and input.dtype.is_floating_point:
         close = close | (rounding.isnan(input) & rounding.isnan(other))
+    if input.dtype is dtypes.bool_:  # bools cannot be subtracted
+        input, other = (cast(x, dtype=dtypes.default_dtype()) for x in (input, other))
     difference = abs(input - other)
     return close | ((difference <= abs(other) * rtol + atol) & (difference != math.inf))

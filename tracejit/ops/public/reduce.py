@@ -133,15 +133,27 @@ def std_mean(
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
+def require_elements(name: str, input: Any) -> None:
+    """Raises RuntimeError for an empty tensor, of which there is no extreme."""
+    if 0 in input.shape:
+        raise RuntimeError(
+            f"{name}(): expected a tensor with elements, got one of shape {list(input.shape)}; pass a dim that has some"
+        )
+
+
 @public()
 def amax(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
     """Largest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
+    if dim == ():
+        require_elements("amax", input)
     return primitives.amax(input, dims=normalise_dims("amax", dim, input.ndim), keepdim=keepdim)
 
 
 @public()
 def amin(input: Any, dim: Dim = (), keepdim: bool = False) -> Any:
     """Smallest element over `dim`; the gradient is divided evenly among equals.  Raises IndexError over an empty dimension."""
+    if dim == ():
+        require_elements("amin", input)
     return primitives.amin(input, dims=normalise_dims("amin", dim, input.ndim), keepdim=keepdim)
 
 
@@ -183,6 +195,8 @@ def logsumexp(input: Any, dim: Dim, keepdim: bool = False) -> Any:
     if not input.dtype.is_floating_point:
         input = cast(input, dtype=dtypes.default_dtype())
     dims = normalise_dims("logsumexp", dim, input.ndim)
+    if any(input.shape[d] == 0 for d in dims):  # there is no maximum
+        return log(sum_(exp(input), dims, keepdim))
     high = detach(primitives.amax(input, dims=dims, keepdim=True))
     high = where(abs(high) == float("inf"), 0.0, high)
     out = log(primitives.sum_(exp(input - high), dims=dims, keepdim=True)) + high

@@ -17,6 +17,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather
 from tracejit.ops.movement.views import detach, reshape, select, slice_
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.reduce import require_elements
 
 
 class ValuesAndIndices(NamedTuple):
@@ -36,6 +37,7 @@ def _at_positions(input: Any, dim: int, indices: Any, keepdim: bool) -> ValuesAn
 
 def _extreme(op: Any, position: Any, pairwise: Any, input: Any, dim: Any, keepdim: bool) -> Any:
     if dim is None:
+        require_elements(op.name, input)
         return op(input, dims=tuple(range(input.ndim)), keepdim=False)
     if hasattr(dim, "dtype"):
         return pairwise(input, dim)
@@ -62,6 +64,8 @@ def min_(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = Non
 @public()
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """(smallest, largest) element, over all or along `dim`."""
+    if dim is None:
+        require_elements("aminmax", input)
     dims = tuple(range(input.ndim)) if dim is None else ((normalise_dim("aminmax", dim, input.ndim),) if input.ndim else ())
     return MinMax(primitives.amin(input, dims=dims, keepdim=keepdim), primitives.amax(input, dims=dims, keepdim=keepdim))
 

@@ -1,0 +1,325 @@
+"""Programs that the fuzzer found, made small: each was once another one compiled than eager.
+
+Each is run eagerly and in all ways, three rounds of its calls, and compared by what can be seen (tests/fuzz).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tests.fuzz.check import check
+from tests.fuzz.compare import unexplained
+from tests.fuzz.noise import inexact, rounding_noise
+from tests.fuzz.run import WAYS, Program
+from tracejit.core.op import REGISTRY, Kind
+
+FINDINGS = {
+    "a view argument written under no_grad has a new place on the tape": """
+        def target(a, b):
+            with T.no_grad():
+                a *= 0.5
+            return a * b
+        def call(f):
+            a = made('float32', (2, 3), 1).requires_grad_().t()
+            b = made('float32', (3, 2), 2).requires_grad_()
+            return T.autograd.grad(total(f(a, b)), [a, b], allow_unused=True)
+    """,
+    "a result that was written under no_grad keeps its place": """
+        def target(a, b):
+            with T.no_grad():
+                a *= 0.5
+            return a * b
+        def call(f):
+            a = made('float32', (2, 3), 1).requires_grad_() * 1
+            b = made('float32', (2, 3), 2).requires_grad_()
+            return T.autograd.grad(total(f(a, b)), [a, b], allow_unused=True)
+    """,
+    "a view under no_grad of a hidden result follows it once written": """
+        def target(x):
+            h = x * x
+            with T.no_grad():
+                v = h[1:]
+            return v
+        def call(f):
+            x = made('float32', (3, 4), 1).requires_grad_()
+            r = f(x)
+            before = r.requires_grad
+            r.mul_(2)
+            total(r).backward()
+            return before, r, x.grad
+    """,
+    "a detached view of a hidden result stays detached": """
+        def target(x):
+            return (x * x).detach()[1:]
+        def call(f):
+            x = made('float32', (3, 4), 1).requires_grad_()
+            return f(x).mul_(2)
+    """,
+    "gradients asked for inside share memory neither with each other nor with the cotangent": """
+        def target(x, y):
+            g = T.ones(3, 4)
+            given = T.autograd.grad(x + y, [x, y], g)
+            return T.autograd.grad((x + y).sum(), [x, y]), given, g
+        def call(f):
+            return f(made('float32', (3, 4), 1).requires_grad_(), made('float32', (3, 4), 2).requires_grad_())
+    """,
+    "gradients asked for inside are row-major": """
+        def target(x):
+            return T.autograd.grad(x.t() * 2, x, T.ones(4, 3)), T.autograd.grad(x.sum(), x), T.autograd.grad(x[:, :1].sum(), x)
+        def call(f):
+            return f(made('float32', (3, 4), 1).requires_grad_())
+    """,
+    "gradients asked for inside that are differentiable have eager's layout": """
+        def target(x):
+            return T.autograd.grad(x.t() ** 2, x, T.ones(4, 3), create_graph=True)
+        def call(f):
+            x = made('float32', (3, 4), 1).requires_grad_()
+            (g,) = f(x)
+            return g, T.autograd.grad(total(g), x)
+    """,
+    "hooks see row-major gradients": """
+        def target(x):
+            return (0 + x.T).exp(), x.sum(0)
+        def call(f):
+            x = made('float32', (3, 4), 1).requires_grad_()
+            seen = []
+            x.register_hook(lambda g: seen.append((g, g.stride())))
+            total(f(x)).backward()
+            return seen
+    """,
+    "a hook that changes the gradient in place changes it alone": """
+        def target(x):
+            return x + 1, x.T
+        def call(f):
+            x = made('float32', (3, 4), 1).requires_grad_()
+            g = T.ones(3, 4)
+            def double(h):
+                h.mul_(2)
+            x.register_hook(double)
+            f(x)[0].backward(g)
+            return x.grad, g
+    """,
+    "strides of one element's dimension in a sum over the other": """
+        def target(w):
+            return w.sum(0, keepdim=True), (w * 2)[:1].t(), w.amax(1, keepdim=True).t()
+        def call(f):
+            return f(made('float32', (2, 2), 1).t())
+    """,
+    "strides of results of operands that have strides nobody sees": """
+        def target(x):
+            return x * 2, (x + x.t()).mT, x.hypot(0.0).t()
+        def call(f):
+            return f(made('float32', (1, 1), 1).expand(1, 1)), f(made('float32', (1, 4), 1)[:, :1]), f(made('float32', (1, 1), 1))
+    """,
+    "a recording is not one of arguments with other strides, of which no element sees any": """
+        def target(x):
+            return (x // x).mT
+        def call(f):
+            return f(made('float32', (3, 5), 1).expand(1, 3, 5)), f(made('float32', (1, 3, 5), 1)), f(made('float32', (3, 5), 1)[None])
+    """,
+    "strides of empty results": """
+        def target(x, y):
+            return (x == 0)[:0], (x % 2)[:0].reshape(0), T.repeat_interleave(x, 0), y.isfinite().reshape(0), x[x > 100]
+        def call(f):
+            return f(made('float32', (3,), 1), made('float32', (0, 0), 1))
+    """,
+    "strides of indexing a transposed tensor of one row": """
+        def target(w, i):
+            return w[i], w.rot90(), w.permute(2, 1, 0) + 1
+        def call(f):
+            return f(made('float32', (1, 2, 4), 1).transpose(0, 2), T.tensor([3]))
+    """,
+    "the error for a saved operand that the program itself overwrote": """
+        def target(a, w):
+            c = a.mean(keepdim=True)
+            v = c @ w
+            c.erfc_()
+            return v
+        def call(f):
+            w = made('float64', (1, 3), 1).requires_grad_()
+            total(f(made('float64', (1, 1), 2), w)).backward()
+    """,
+    "the error for a saved argument that was overwritten after the call": """
+        def target(a, w):
+            return a * w
+        def call(f):
+            a, w = made('float64', (3,), 2), made('float64', (3,), 1).requires_grad_()
+            r = f(a, w)
+            a.add_(1)
+            r.sum().backward()
+    """,
+    "functions of numbers alone": """
+        def target(x, k):
+            return [g(v) for g in (T.erf, T.exp, T.relu, T.abs, T.sqrt, T.sigmoid) for v in (x.numel(), k, 1, 1.5, True)]
+        def call(f):
+            return f(made('float32', (3,), 1), 0.5), f(made('float32', (3,), 1), 0.25), f(made('float32', (4,), 1), 2)
+    """,
+    "a float for a size": """
+        k = 2
+        def target(x):
+            return T.zeros(2, k)
+        def call(f):
+            global k
+            k = 2
+            r = f(None)
+            k = 0.5
+            return r, f(None)
+    """,
+    "the largest of zeros of either sign": """
+        def target(a):
+            a[None] *= 0.0
+            return a.max(), a.amin(0)
+        def call(f):
+            return f(T.tensor([0.472, -0.111, 0.249]))
+    """,
+    "products that overflow before they cancel": """
+        def target(a, b):
+            return a @ b, (a * b.t()).sum(1)
+        def call(f):
+            return f(T.tensor([[1.553, -1.0, -0.1]]), T.tensor([[3e38], [math.inf], [2.5]]))
+    """,
+    "erfc and lgamma where they are sensitive": """
+        def target(a, b):
+            return a.erfc(), b.lgamma(), T.logaddexp(a, -a)
+        def call(f):
+            b = T.tensor([-1.757, 0.99998, 2.00001, -2.457], dtype=T.float64)
+            return f(T.tensor([8.91, 20.7, 0.5, -3.0], dtype=T.float64), b)
+    """,
+    "a constant tuple is one object or another": """
+        items = ['a']
+        def target():
+            return (items[0],), (1, (2.5, None))
+        def call(f):
+            items[:] = 'float32'
+            return f()
+    """,
+    "an error in a call between others": """
+        k = [T.tensor([0.472, -0.111])]
+        def target(a):
+            return k[0] ** a
+        def call(f):
+            try:
+                f(T.tensor([]))
+            except RuntimeError as error:
+                k[0] = k[0] + 1
+                return str(error), f(T.tensor(0.472))
+    """,
+}
+
+
+def program(text: str) -> Program:
+    lines = [line[8:] for line in text.strip("\n").split("\n")]
+    return Program("\n".join([*lines, "calls = [call, call]", "def observe():", "    return None"]) + "\n", "finding")
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_program_that_was_found_does_what_eager_does(name: str) -> None:
+    outcome = check(program(FINDINGS[name]), list(WAYS.values()))
+    assert outcome.difference is None, f"{outcome.way}: {outcome.difference}"
+    assert not outcome.unstable or "zeros" in name or "overflow" in name
+
+
+# -- what eager does in these programs
+def test_gradients_asked_for_inside_a_recording_are_copies() -> None:
+    x = T.ones(3, 4, requires_grad=True)
+    y = T.ones(3, 4, requires_grad=True)
+
+    @T.compile
+    def both(x: T.Tensor, y: T.Tensor, g: T.Tensor) -> tuple[T.Tensor, ...]:
+        return T.autograd.grad(x + y, [x, y], g)
+
+    for _ in range(3):
+        g = T.ones(3, 4)
+        a, b = both(x, y, g)
+        a.fill_(5)
+        assert g.tolist() == b.tolist() == T.ones(3, 4).tolist()
+
+
+def test_numbers_alone_have_the_dtype_that_a_tensor_of_them_has() -> None:
+    for function in (T.erf, T.exp, T.sqrt):
+        assert function(1).dtype is function(1.5).dtype is function(True).dtype is T.float32
+    assert T.relu(2).dtype is T.int64
+    assert T.add(1, 2).dtype is T.int64
+    assert T.add(1, 2.5).dtype is T.float32
+
+
+def test_the_largest_of_no_elements_is_a_runtime_error_and_along_an_empty_dimension_an_index_error() -> None:
+    empty = T.zeros(0, 5)
+    for function in (T.max, T.min, T.amax, T.amin, T.aminmax):
+        with pytest.raises(RuntimeError, match="expected a tensor with elements"):
+            function(empty)
+    with pytest.raises(IndexError):
+        empty.amax(0)
+    assert tuple(empty.amax(1).shape) == (0,)
+    assert T.zeros(0, 2).logsumexp(0).tolist() == [-np.inf, -np.inf]
+
+
+HANGS = [
+    [-np.inf, 2.241, 0.0, -0.0],
+    [-4.896, 3e-40, 9e38, 1.461],
+    [-2.754, -4.137, 3.0, 1.599],
+]
+
+
+@pytest.mark.parametrize("function", ["svd", "svdvals", "det"])
+def test_singular_values_of_infinities_are_an_error_and_not_a_loop_without_end(function: str) -> None:
+    x = T.tensor(HANGS, dtype=T.float64, requires_grad=True)
+    with pytest.raises(T.linalg.LinAlgError, match="expected finite numbers"):
+        if function == "det":
+            T.linalg.det(x[:, :3]).backward()
+        else:
+            getattr(T.linalg, function)(x)
+
+
+# -- what a difference is measured by
+def samples(name: str) -> tuple[list[object], dict[str, object]]:
+    for operands, attributes in REGISTRY[name].samples():  # type: ignore[misc]
+        arrays = [x for x in operands if isinstance(x, np.ndarray)]
+        if arrays and all(x.dtype.kind == "f" and x.size > 2 for x in arrays):
+            return list(operands), dict(attributes)
+    pytest.skip("it has no samples on floating-point tensors")
+
+
+@pytest.mark.parametrize("name", [n for n in inexact() if getattr(REGISTRY[n], "reducer", None) not in ("max", "min")])
+def test_eager_rounds_otherwise_wherever_a_primitive_may(name: str) -> None:
+    operands, attributes = samples(name)
+    op = REGISTRY[name]
+
+    def evaluated() -> list[T.Tensor]:
+        out = op(*[T.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x for x in operands], **attributes)
+        return list(out) if op.multiple else [out]
+
+    plain = evaluated()
+    if not any(np.isfinite(t.numpy()).any() and t.numpy().any() for t in plain if t.dtype.is_floating_point):
+        pytest.skip("all results of the sample are zeros")
+    for seed in range(8):
+        with rounding_noise(seed):
+            if any((a.numpy() != b.numpy()).any() for a, b in zip(plain, evaluated(), strict=True)):
+                return
+    pytest.fail("eight runs have the same bits")
+
+
+def test_errors_of_shapes_are_the_same_with_other_roundings() -> None:
+    for seed in (None, 1):
+        with pytest.raises(RuntimeError, match="cannot be broadcast together"):
+            if seed is None:
+                T.ones(2) ** T.ones(3)
+            else:
+                with rounding_noise(seed):
+                    T.ones(2) ** T.ones(3)
+
+
+def test_infinities_and_nan_are_told_apart() -> None:
+    eager, other = np.array([-np.inf], np.float32), np.array([np.nan], np.float32)
+    assert unexplained(eager, other, [eager.copy()]).all()
+    assert not unexplained(eager, other, [eager.copy(), other.copy()]).any()
+
+
+def test_zeros_have_either_sign_only_where_both_were_compared() -> None:
+    bound = inexact()["amax"]
+    op = REGISTRY["amax"]
+    assert op.kind is Kind.REDUCTION
+    for values, expected in (([0.0, -0.0], 0.0), ([0.0, 0.0], None), ([-0.0], None)):
+        assert bound(op, op.evaluate, np.float32(0), (np.array(values, np.float32),), {}) == expected
