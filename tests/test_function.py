@@ -342,3 +342,44 @@ def test_saved_tensor_hooks_see_what_a_function_saves() -> None:
         return [x.grad]
 
     both(program, numbers(3))
+
+
+def test_saved_tensor_hooks_see_what_operations_save() -> None:
+    def program(f: Any, x: Any) -> list[Any]:
+        packed: list[Any] = []
+
+        def pack(t: Any) -> Any:
+            packed.append(t)
+            return t.numpy() * 3
+
+        with f.autograd.graph.saved_tensors_hooks(pack, lambda a: f.tensor(a)):
+            y = x.sin()
+            z = y.exp()
+            w = (x * x).sum()
+        (y + z + w).sum().backward()
+        return [bool(packed), x.grad]
+
+    both(program, numbers(3))
+
+
+def test_saved_tensor_hooks_that_change_nothing_change_no_gradient() -> None:
+    x = tracejit.tensor(numbers(3), requires_grad=True)
+    with tracejit.autograd.graph.save_on_cpu(pin_memory=True):
+        y = (x.sin() * x.exp()).softmax(0)[0]
+    (g,) = tracejit.autograd.grad(y, x, create_graph=True)
+    (second,) = tracejit.autograd.grad(g.sum(), x)
+    z = (x.sin() * x.exp()).softmax(0)[0]
+    (expected,) = tracejit.autograd.grad(z, x, create_graph=True)
+    (expected_second,) = tracejit.autograd.grad(expected.sum(), x)
+    assert g.tolist() == expected.tolist()
+    np.testing.assert_allclose(second.numpy(), expected_second.numpy(), rtol=1e-12)
+
+    @tracejit.compile
+    def run(x: Any) -> Any:
+        with tracejit.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+            return x.sin().sum()
+
+    for _ in range(3):
+        x.grad = None
+        run(x).backward()
+        np.testing.assert_allclose(x.grad.numpy(), np.cos(2 * x.detach().numpy()))
