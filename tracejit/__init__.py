@@ -6,6 +6,7 @@ from tracejit import (
     config,
     data,
     distributions,
+    func,
     functional,
     functions,
     linalg,
@@ -23,6 +24,7 @@ from tracejit.compile import CompiledFunction, compile
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
 from tracejit.core.dtypes import default_dtype as get_default_dtype
+from tracejit.func import vmap
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator
 from tracejit.serialization import load, save
@@ -56,6 +58,7 @@ __all__ = [
     "float32",
     "float64",
     "from_numpy",
+    "func",
     "functional",
     "get_default_dtype",
     "get_num_threads",
@@ -84,5 +87,6 @@ __all__ = [
     "uint8",
     "utils",
     "vision",
+    "vmap",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.compiled import CompiledNode
-from tracejit.autograd.engine import GradientSink, run_backward
+from tracejit.autograd.engine import GradientSink, hooks_after, run_backward
 from tracejit.autograd.tape import Node, edge_of, mark_written
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
@@ -141,6 +141,8 @@ def backward(
             g = sink.received.get((id(x), 0))
             if g is not None:
                 quietly(accumulate, x, g, create_graph, sink.handed)
+                for hook in hooks_after(x):
+                    hook(x)
         return
     sink = GradientSink(lambda leaf, g: accumulate(leaf, g, create_graph, sink.handed))
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])

@@ -116,7 +116,6 @@ class CompiledNode(SelectiveNode):
     storages: tuple[Any, ...]
     tensors: tuple[tuple[Any, ...], ...]
 
-    @property
     def name(self) -> str:
         return f"CompiledBackward[{self.plan.name}]"
 
@@ -213,7 +212,6 @@ class ConsumedNode(Node):
     __slots__ = ()
     count = 1
 
-    @property
     def name(self) -> str:
         return "CompiledBackward[freed]"
 

@@ -263,7 +263,9 @@ class RecordingInterpreter(Interpreter):
             self.reached.update(reached)
             for node in through:
                 if node.sequence < self.first_sequence:
-                    recorder.stop("outside_graph", node.name)
+                    recorder.stop("outside_graph", node.name())
+        elif event == "own backward":
+            recorder.stop("own_backward", details[0])
         elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
             tensor = details[0]
             recorder.keep.append(tensor)

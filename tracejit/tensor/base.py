@@ -292,6 +292,20 @@ class Tensor:
         rebound()
         return self
 
+    def _place(self, node: tape.Node, index: int, written: bool) -> None:
+        """Become output `index` of `node`, which is new; written: since the contents were changed in place.
+
+        Raises RuntimeError for what cannot: leaves that require gradients, and views."""
+        if written and self._base is not None:
+            raise RuntimeError("mark_dirty(): a view was changed in place by a Function; pass it a clone()")
+        if written and self._node is None and self._requires_grad:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if written:
+            move_retained(self, node, index)
+        self._base = None
+        self._node, self._index, self._requires_grad = node, index, True
+        rebound()
+
     # ---- contents leave ---------------------------------------------------------------------------------------------
     def item(self) -> Any:
         """The Python number in a tensor of one element.  Raises RuntimeError for any other number of elements."""

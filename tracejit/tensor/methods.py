@@ -13,7 +13,7 @@ from tracejit.core.op import REGISTRY, Op
 from tracejit.ops.public import IN_PLACE, METHODS
 from tracejit.ops.public.indexing import getitem
 from tracejit.tensor.base import Tensor, wrap
-from tracejit.tensor.hooks import backward, register_hook, retain_grad
+from tracejit.tensor.hooks import backward, register_hook, register_post_accumulate_grad_hook, retain_grad
 from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
 
 __all__ = ["install"]
@@ -67,7 +67,7 @@ def install() -> None:
             setattr(Tensor, name, function)
     for name, function in IN_PLACE.items():
         setattr(Tensor, name, in_place(function))
-    for function in (backward, register_hook, retain_grad, copy_, fill_, zero_):
+    for function in (backward, register_hook, register_post_accumulate_grad_hook, retain_grad, copy_, fill_, zero_):
         setattr(Tensor, function.__name__, function)
     primitives = {
         "add": "add", "sub": "sub", "mul": "mul", "truediv": "div",

@@ -20,7 +20,7 @@ def representation(tensor: Any, array: np.ndarray[Any, Any]) -> str:
     if tensor.dtype not in (dtypes.default_dtype(), dtypes.int64, dtypes.bool_):
         extra.append(f"dtype={tensor.dtype!r}")
     if tensor.grad_fn is not None:
-        extra.append(f"grad_fn=<{tensor.grad_fn.name}>")
+        extra.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         extra.append("requires_grad=True")
     name = "Parameter containing:\n" if type(tensor).__name__ == "Parameter" else ""

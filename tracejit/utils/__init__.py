@@ -1,5 +1,5 @@
 """What PyTorch keeps under utils."""
 
-from tracejit.utils import data
+from tracejit.utils import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]
