@@ -365,6 +365,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, action="append")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts this in the background has Ctrl-C ignored
     started = time.time()
     tally = run(arguments.rounds, arguments.seed, arguments.kind or list(KINDS))
     for name, count in sorted(tally.met.items()):

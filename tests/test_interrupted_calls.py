@@ -94,6 +94,15 @@ def test_the_exception_of_a_handler_while_code_is_made_is_the_programs(
     assert gc.isenabled() and sys.getprofile() is None
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Who starts the tests in the background has Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_recorded_function_ends_the_call_and_later_ones_are_recorded() -> None:
     def function(x: Any) -> Any:
         y = x * 2
