@@ -132,11 +132,13 @@ def _fold(scope: _Scope, node: Node) -> Node | None:
     """A node whose tensor operands are all uniform, evaluated now by the op itself; not if the result is infinite or NaN."""
     values: list[tuple[Any, DType | None]] = []
     for x in node.operands:
-        made = None if isinstance(x, Literal) else scope.made_by(x, "full")
-        number = x if made is None else made.operands[0]
-        if not isinstance(number, Literal):
+        if isinstance(x, Literal):
+            values.append((x.value, None))
+            continue
+        made = scope.made_by(x, "full")
+        if made is None or not isinstance(made.operands[0], Literal):
             return None
-        values.append((number.value, made and made.attrs["dtype"]))
+        values.append((made.operands[0].value, made.attrs["dtype"]))
     with np.errstate(all="ignore"):
         numbers = [value if dtype is None else np.full((), value, dtype.numpy) for value, dtype in values]
         value = np.asarray(node.op.evaluate(*numbers, **node.attrs)).item()
