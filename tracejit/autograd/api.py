@@ -235,7 +235,8 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` of no tensor is touched.
 
-    create_graph: the results are themselves differentiable.  allow_unused: None instead of an error for an input that plays no part."""
+    The results are row-major.  create_graph: they are themselves differentiable.
+    allow_unused: None instead of an error for an input that plays no part."""
     out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
     wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if not wanted:
@@ -271,7 +272,7 @@ def grad(
         elif isinstance(g, np.ndarray | np.generic):
             results.append(_WRAP[0](_owned(g, sink.handed)))
         elif create_graph:
-            results.append(g)
+            results.append(g.contiguous())
         else:  # while a recording is active
             results.append(g.detach().clone())
     return tuple(results)

@@ -20,6 +20,7 @@ from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plai
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import promote, with_tensor
@@ -184,7 +185,9 @@ class RecordingInterpreter(Interpreter):
             concrete(operand)
         try:
             op.infer(*[x._aval if isinstance(x, Tensor) else plain(x) for x in operands], **attributes)
-        except Exception:
+        except Exception as error:
+            if is_foreign(error):
+                raise
             return
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
@@ -99,9 +100,13 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 def _position(k: Any) -> int:
     """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
+    if type(k) is int:
+        return k
     try:
         return k.__index__()  # type: ignore[no-any-return]
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError) as error:
+        if is_foreign(error):
+            raise
         kind = k.__class__.__name__
         raise TypeError(f"indices must be integers, slices, None, Ellipsis, lists or tensors, got {kind}") from None
 
