@@ -30,6 +30,7 @@ import programs_places
 import programs_reach
 import programs_reached
 import programs_records
+import programs_results
 import programs_special_methods
 import programs_stand_ins
 import programs_state
@@ -44,8 +45,9 @@ __all__ = [
     "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
     "programs_control", "programs_eager", "programs_flow", "programs_functions", "programs_iterators", "programs_language",
     "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbers", "programs_objects", "programs_order",
-    "programs_places", "programs_reach", "programs_reached", "programs_records", "programs_special_methods", "programs_stand_ins",
-    "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views", "run",
+    "programs_places", "programs_reach", "programs_reached", "programs_records", "programs_results", "programs_special_methods",
+    "programs_stand_ins", "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views",
+    "run",
 ]  # fmt: skip
 
 ROUNDS = 3

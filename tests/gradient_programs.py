@@ -110,7 +110,8 @@ class Maker:
 
     def __init__(self, seed: int, smooth: bool) -> None:
         self.random, self.smooth = random.Random(seed), smooth
-        self.unary, self.binary = (UNARY[:-6], BINARY[:-3]) if smooth else (UNARY, BINARY)
+        even = [form for form in UNARY[:-6] if "softmax" not in form]
+        self.unary, self.binary = (even, BINARY[:-3]) if smooth else (UNARY, BINARY)
         self.lines: list[str] = []
         self.values = ["x", "y", "z"]
         self.own: list[str] = []  # what may be written to
@@ -132,7 +133,8 @@ class Maker:
         kinds = [self.unary] * 5 + [self.binary] * 5 + [SMALLER] * 3 + [VIEWS] * 2 + ([PLAIN] if r < 0.3 else [])
         kinds += [] if self.smooth else [OTHERS] * 3
         kind = choose(kinds)
-        text = choose(kind).format(a=self.pick(), b=self.pick())
+        form, first = choose(kind), self.pick()
+        text = form.format(a=first, b=self.pick())
         if r > 0.95 and kind in (self.unary, self.binary):
             self.lines += ["    with T.no_grad():", f"        {name} = {text}"]
         elif r > 0.93:
@@ -140,7 +142,7 @@ class Maker:
         else:
             self.lines.append(f"    {name} = {text}")
         self.values.append(name)
-        if kind in (self.unary, self.binary):
+        if kind in (self.unary, self.binary) or (kind is VIEWS and first in self.own and not self.smooth):
             self.own.append(name)
 
     def text(self) -> str:
@@ -155,7 +157,8 @@ class Maker:
 
 def source(seed: int, smooth: bool = False) -> str:
     """The text of function number `seed`.  smooth: without what PyTorch sees otherwise, which are operations with derivatives that are
-    constant in places (their gradients require grad), views under no_grad, and writes to memory that is read."""
+    constant in places (their gradients require grad), softmax (whose derivative it computes from the result), views under no_grad, and
+    writes to memory that is read."""
     return Maker(seed, smooth).text()
 
 

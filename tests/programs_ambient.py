@@ -298,7 +298,7 @@ def logger_with_numbers():
     return ambient(fn, observe=stream.getvalue)
 
 
-@program(reason="unknown_call")
+@program(reason="impure_call" if sys.version_info >= (3, 13) else "unknown_call")
 def logger_that_is_off():
     logger = logging.getLogger("tj.attack.off")
     logger.setLevel(logging.ERROR)
@@ -402,7 +402,7 @@ def seeded_generator_of_numpy():
     return ambient(fn)
 
 
-@program(reason="unknown_call")
+@program(reason="unsupported_syntax" if sys.version_info >= (3, 13) else "unknown_call")
 def global_generators_seeded_inside():
     def fn(a):
         random.seed(1)

@@ -54,9 +54,9 @@ def test_the_graph_can_be_walked() -> None:
     x = leaf(1.0)
     y = (x * 2).sin()
     assert y.grad_fn is not None
-    assert y.grad_fn.name == "SinBackward0"
+    assert y.grad_fn.name() == "SinBackward0"
     ((mul, _),) = y.grad_fn.next_functions
-    assert mul.name == "MulBackward0"
+    assert mul.name() == "MulBackward0"
     assert mul.next_functions[0][0].variable is x
     assert mul.next_functions[1] == (None, 0)
 
@@ -350,3 +350,26 @@ def test_a_write_to_distinct_elements_of_an_expanded_tensor_is_differentiated_in
         return [g.tolist() for g in T.autograd.grad((z * z).sum(), (x, value), create_graph=create_graph)]
 
     assert gradients(False) == gradients(True) == [[[0.0]] * 3, [4.0, 6.0, 8.0]]
+
+
+def test_gradcheck_takes_torchs_arguments_and_notices_backward_passes_that_differ():
+    x = T.tensor([0.5, 1.0], dtype=T.float64, requires_grad=True)
+    options = {"check_batched_grad": True, "fast_mode": True, "check_grad_dtypes": True, "masked": False}
+    assert T.autograd.gradcheck(lambda a: a.sin(), (x,), nondet_tol=1e-9, check_undefined_grad=False, **options)
+    assert T.autograd.gradgradcheck(lambda a: a.sin(), (x,), gen_non_contig_grad_outputs=True, **options)
+    with pytest.raises(NotImplementedError, match="no forward mode"):
+        T.autograd.gradcheck(lambda a: a.sin(), (x,), check_forward_ad=True)
+
+    class Random(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * (1 + 1e-6 * T.rand(2, dtype=T.float64))
+
+    with pytest.raises(T.autograd.GradcheckError, match="not reentrant"):
+        T.autograd.gradcheck(Random.apply, (x,))
+    assert not T.autograd.gradcheck(Random.apply, (x,), raise_exception=False)
+    assert T.autograd.gradcheck(Random.apply, (x,), nondet_tol=1e-3)

@@ -241,6 +241,10 @@ def test_text_that_was_reloaded_is_read_again():
     [
         ("async def f():\n    await g()\n", "unsupported_syntax"),
         ("def f():\n    return locals()\n", "frame_access"),
+        ("def f():\n    return [vars() for _ in [1]]\n", "frame_access"),
+        ("def f(a):\n    return dir(a)\n", "frame_access"),
+        ("def f():\n    import sys\n    return sys._getframe()\n", "frame_access"),
+        ("import builtins\ndef f():\n    return builtins.locals()\n", "frame_access"),
         ("def f(a):\n    [0 for a.x in [1]]\n", "unsupported_syntax"),
         ("def f():\n    from . import g\n", "unsupported_syntax"),
         ("def f():\n    global n\n    (n := 1)\n", "unsupported_syntax"),
@@ -255,6 +259,20 @@ def test_what_cannot_be_instrumented_is_refused_with_its_reason(text, code):
     with pytest.raises(NotConvertible) as refused:
         convert(function.__code__)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(a):\n    return a.eval()\n",
+        "def f(a, eval):\n    return eval(a)\n",
+        "def f(a):\n    return vars(a)\n",
+        "def f(a):\n    return a.dir, a.globals, a.vars()\n",
+    ],
+)
+def test_names_that_only_look_like_a_way_to_the_frame_are_instrumented(text):
+    function = run_text(text, f"<names {hash(text)}>")["f"]
+    assert convert(function.__code__).co_name == "f"
 
 
 def test_assertions_are_kept_with_their_message():

@@ -6,26 +6,14 @@ again after whatever its calls changed.  A program without a reason must be repl
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from capture_programs import PROGRAMS, run
 
 import tracejit as T
 from tracejit.config import override
 
-
-@pytest.fixture(autouse=True)
-def no_modules_are_left():
-    """Some programs make modules that the next one, or another library, must not meet."""
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if vars(sys.modules[name]).get("__spec__") is None:
-            del sys.modules[name]
-
-
 WAYS = {"cold": 0, "hot": 1}  # hot_calls
+pytestmark = pytest.mark.usefixtures("no_modules_are_left")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -140,3 +140,106 @@ def test_the_digits_are_all_there_and_split_alike_every_time() -> None:
     everything = np.concatenate([train.tensors[0].numpy(), test.tensors[0].numpy()])
     original = (load_digits().data / 16).astype(np.float32)
     assert sorted(map(bytes, everything)) == sorted(map(bytes, original))
+
+
+# ---- samplers and datasets ------------------------------------------------------------------------------------------
+def test_samplers_take_what_torchs_take() -> None:
+    tracejit.manual_seed(0)
+    assert len(list(data.RandomSampler(range(5), num_samples=12))) == 12
+    assert sorted(list(data.RandomSampler(range(5), num_samples=12))[:5]) == [0, 1, 2, 3, 4]
+    drawn = list(data.RandomSampler(range(5), replacement=True, num_samples=200))
+    assert set(drawn) == {0, 1, 2, 3, 4}
+    assert sorted(data.SubsetRandomSampler([7, 3, 9])) == [3, 7, 9]
+    weighted = list(data.WeightedRandomSampler([0.0, 1.0, 3.0], 4000))
+    assert 0 not in weighted
+    assert weighted.count(2) == pytest.approx(3000, abs=120)
+    assert sorted(data.WeightedRandomSampler([0.5, 1.0, 3.0], 3, replacement=False)) == [0, 1, 2]
+    seeded = [list(data.RandomSampler(range(20), generator=tracejit.Generator().manual_seed(3))) for _ in range(2)]
+    assert seeded[0] == seeded[1]
+    for wrong in (
+        lambda: data.RandomSampler(range(5), num_samples=0), lambda: data.WeightedRandomSampler([1.0], -1),
+        lambda: data.BatchSampler(range(5), 2, drop_last=1), lambda: data.WeightedRandomSampler([[1.0]], 1),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="should be"):
+            wrong()
+
+
+def test_distributed_samplers_share_one_order() -> None:
+    shares = [list(data.DistributedSampler(range(10), num_replicas=3, rank=r)) for r in range(3)]
+    assert [len(share) for share in shares] == [4, 4, 4]
+    assert {i for share in shares for i in share} == set(range(10))
+    sampler = data.DistributedSampler(range(10), num_replicas=2, rank=0, drop_last=True)
+    first = list(sampler)
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    with pytest.raises(ValueError, match="Invalid rank 2"):
+        data.DistributedSampler(range(3), num_replicas=2, rank=2)
+    with pytest.raises(RuntimeError, match="num_replicas and rank"):
+        data.DistributedSampler(range(3))
+
+
+class Counting(data.IterableDataset):
+    def __init__(self, stop: int) -> None:
+        self.stop = stop
+
+    def __iter__(self) -> Any:
+        return iter(range(self.stop))
+
+    def __len__(self) -> int:
+        return self.stop
+
+
+def test_iterable_datasets_are_batched_and_chained() -> None:
+    assert [b.tolist() for b in data.DataLoader(Counting(5), batch_size=2)] == [[0, 1], [2, 3], [4]]
+    assert [b.tolist() for b in data.DataLoader(Counting(5), batch_size=2, drop_last=True)] == [[0, 1], [2, 3]]
+    assert len(data.DataLoader(Counting(5), batch_size=2)) == 3
+    chained = Counting(2) + Counting(3)
+    assert list(chained) == [0, 1, 0, 1, 2]
+    assert len(chained) == 5
+    assert list(data.DataLoader(Counting(3), batch_size=None)) == [0, 1, 2]
+    with pytest.raises(ValueError, match="sampler option, which the dataset decides"):
+        data.DataLoader(Counting(5), sampler=[1])
+    with pytest.raises(NotImplementedError, match="should implement __iter__"):
+        iter(data.IterableDataset())
+
+
+def test_datasets_are_stacked_by_place_or_by_name() -> None:
+    assert data.StackDataset(Squares(), pairs(5))[2][0] == 4
+    named = data.StackDataset(square=Squares(), pair=pairs(5))
+    batch = next(iter(data.DataLoader(named, batch_size=3)))
+    assert batch["square"].tolist() == [0, 1, 4]
+    with pytest.raises(ValueError, match="Size mismatch"):
+        data.StackDataset(Squares(), pairs(3))
+
+
+def test_many_items_are_taken_at_once_where_a_dataset_can() -> None:
+    asked = []
+
+    class Many(Squares):
+        def __getitems__(self, positions: list[int]) -> list[int]:
+            asked.append(list(positions))
+            return [self[i] for i in positions]
+
+    loader = data.DataLoader(data.Subset(Many(), [4, 2, 0]), batch_size=2)
+    assert [b.tolist() for b in loader] == [[16, 4], [0]]
+    assert asked == [[4, 2], [0]]
+
+
+def test_single_items_are_converted_but_not_batched() -> None:
+    arrays = [(np.ones(2), 3, "a"), (np.zeros(2), 4, "b")]
+    items = list(data.DataLoader(arrays, batch_size=None))
+    assert items[1][0].tolist() == [0.0, 0.0]
+    assert items[1][1:] == [4, "b"]
+
+
+def test_datasets_stand_where_torch_has_them() -> None:
+    from tracejit.utils.data import DataLoader
+    from tracejit.utils.data._utils.collate import default_collate
+    from tracejit.utils.data.dataloader import DataLoader as Same
+    from tracejit.utils.data.dataset import Dataset
+    from tracejit.utils.data.distributed import DistributedSampler
+    from tracejit.utils.data.sampler import BatchSampler
+
+    assert DataLoader is Same is data.DataLoader
+    assert (Dataset, BatchSampler) == (data.Dataset, data.BatchSampler)
+    assert (default_collate, DistributedSampler) == (data.default_collate, data.DistributedSampler)

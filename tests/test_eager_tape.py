@@ -131,6 +131,33 @@ def test_a_hook_on_a_result_changes_what_flows_on_inside() -> None:
     assert same(function, steps, leaf(1.0, 2.0))[0][0] == [40.0, 320.0]
 
 
+@pytest.mark.parametrize("under_no_grad", [True, False])
+@pytest.mark.parametrize(
+    "view", [lambda h: h[1:], lambda h: h.reshape(2, 2).t(), lambda h: h.view(2, 2).diagonal(), lambda h: h[:]]
+)
+def test_a_view_that_was_written_to_has_a_new_place_behind_its_base(view: Function, under_no_grad: bool) -> None:
+    """So what was computed from either of them before is no part of its gradient, nor what is computed from the base afterwards."""
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        h = x * 2.0
+        v = view(h)
+        before = (v * 3.0).sum()
+        with T.set_grad_enabled(not under_no_grad):
+            v.mul_(2.0)
+        return v, before, (h * 5.0).sum(), (v * 7.0).sum()
+
+    def steps(call: Function) -> Any:
+        x = leaf(1.0, 2.0, 3.0, 4.0)
+        v, *totals = call(x)
+        seen: list[Any] = []
+        v.register_hook(lambda g: (seen.append(g.tolist()), g * 10.0)[1])
+        found = [T.autograd.grad(t, (v, x), retain_graph=True, allow_unused=True) for t in (*totals, v.sum(), sum(totals))]
+        T.autograd.backward([v.sum(), *totals], create_graph=True)
+        return seen, found, x.grad, v
+
+    same(function, steps, leaf(1.0, 2.0, 3.0, 4.0))
+
+
 def test_hooks_of_several_results_run_in_the_order_of_the_steps_that_made_them() -> None:
     """The latest one first, whatever the order of the results; so one that raises finds done what comes before it."""
 

@@ -323,3 +323,81 @@ def test_the_gradient_of_dropout_is_its_mask() -> None:
 def test_functional_is_found_under_both_names() -> None:
     assert tracejit.nn.functional.gelu is tracejit.functional.gelu
     assert set(F.__all__) <= set(dir(tracejit.nn.functional))
+
+
+def test_images_are_sampled_at_places_as_torch_does() -> None:
+    theta = numbers(2, 2, 3, seed=3)
+    for align in (True, False):
+        agree("affine_grid", theta, (2, 1, 3, 4), align_corners=align)
+        agree("affine_grid", numbers(2, 3, 4, seed=4), (2, 1, 2, 3, 4), align_corners=align)
+        for mode in ("bilinear", "nearest"):
+            for padding in ("zeros", "border", "reflection"):
+                options = {"mode": mode, "padding_mode": padding, "align_corners": align, "gradients": mode == "bilinear"}
+                agree("grid_sample", numbers(2, 3, 4, 5), numbers(2, 3, 2, 2, seed=1, low=-1.3, high=1.3), **options)
+                agree("grid_sample", numbers(1, 2, 3, 4, 3), numbers(1, 2, 2, 2, 3, seed=1, low=-1.2, high=1.2), **options)
+
+
+def test_gumbel_softmax_is_a_distribution_and_hard_ones_keep_its_gradient() -> None:
+    tracejit.manual_seed(0)
+    logits = tracejit.tensor(numbers(2000, 3), requires_grad=True)
+    soft = F.gumbel_softmax(logits, 0.5)
+    np.testing.assert_allclose(soft.detach().numpy().sum(-1), 1.0)
+    hard = F.gumbel_softmax(logits, hard=True)
+    assert set(np.unique(hard.detach().numpy().round(12))) == {0.0, 1.0}
+    (hard[:, 0] * 2).sum().backward()
+    assert logits.grad.numpy().any()
+    fixed = tracejit.tensor([0.0, 1.0, 2.0]).expand(20000, 3)
+    counts = F.gumbel_softmax(fixed, hard=True).mean(0).numpy()
+    np.testing.assert_allclose(counts, np.exp([0, 1, 2]) / np.exp([0, 1, 2]).sum(), atol=0.02)
+
+
+def test_bags_of_embeddings_agree_with_torch() -> None:
+    weight, index = numbers(6, 3), classes(3, 4, count=6)
+    flat, offsets = classes(7, count=6, seed=1), np.array([0, 2, 2, 5])
+    for mode in ("sum", "mean", "max"):
+        agree("embedding_bag", index, weight, mode=mode)
+        agree("embedding_bag", flat, weight, offsets, mode=mode)
+        agree("embedding_bag", flat, weight, np.array([0, 3, 7]), mode=mode, include_last_offset=True)
+        agree("embedding_bag", index, weight, mode=mode, padding_idx=int(index[0, 0]))
+    agree("embedding_bag", index, weight, None, None, 2, False, "sum", False, numbers(3, 4, seed=5))
+    with pytest.raises(NotImplementedError, match="mode='sum'"):
+        F.embedding_bag(tracejit.tensor(index), tracejit.tensor(weight), per_sample_weights=tracejit.tensor(numbers(3, 4)))
+    with pytest.raises(ValueError, match="offsets has to be None"):
+        F.embedding_bag(tracejit.tensor(index), tracejit.tensor(weight), tracejit.tensor(offsets))
+
+
+def test_max_pooling_is_undone_as_torch_does() -> None:
+    torch = pytest.importorskip("torch")
+    for rank, shape in ((1, (2, 3, 7)), (2, (2, 3, 6, 5)), (3, (1, 2, 4, 5, 4))):
+        for options in ({}, {"stride": 2, "padding": 1}):
+            found = []
+            for f in (tracejit, torch):
+                x = f.tensor(numbers(*shape), requires_grad=True)
+                pool = getattr(f.nn, f"MaxPool{rank}d")(3 if options else 2, return_indices=True, **options)
+                unpool = getattr(f.nn, f"MaxUnpool{rank}d")(3 if options else 2, **options)
+                values, indices = pool(x)
+                out = unpool(values, indices, output_size=x.size())
+                (out**2).sum().backward()
+                found.append((repr(unpool), out.detach().numpy(), x.grad.numpy()))
+            assert found[0][0] == found[1][0]
+            for ours, theirs in zip(found[0][1:], found[1][1:], strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_softmax_without_a_dimension_takes_the_one_of_old_programs() -> None:
+    for shape in ((3,), (2, 3), (2, 3, 4), (2, 3, 4, 2)):
+        agree("softmax", numbers(*shape))
+        agree("log_softmax", numbers(*shape))
+
+
+def test_in_place_activations_write_and_rrelu_draws_slopes_in_training() -> None:
+    agree("rrelu", numbers(4, 5))
+    tracejit.manual_seed(0)
+    x = tracejit.tensor(-np.ones(1000))
+    slopes = -F.rrelu(x, 0.2, 0.4, training=True).numpy()
+    assert 0.2 <= slopes.min() < 0.22 < 0.38 < slopes.max() <= 0.4
+    for name in ("relu_", "elu_", "celu_", "selu_", "leaky_relu_", "hardtanh_", "rrelu_"):
+        x = tracejit.tensor(numbers(4))
+        expected = getattr(F, name[:-1])(x.clone())
+        assert getattr(F, name)(x) is x
+        assert x.tolist() == expected.tolist()

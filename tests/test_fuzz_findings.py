@@ -5,17 +5,67 @@ Each is run eagerly and in all ways, three rounds of its calls, and compared by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import tracejit as T
 from tests.fuzz.check import check
-from tests.fuzz.compare import unexplained
+from tests.fuzz.compare import SAMPLES, compare, unexplained
+from tests.fuzz.facts import Facts, facts
 from tests.fuzz.noise import inexact, rounding_noise
 from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "a number that is an argument is an exponent whose gradient is asked for inside": """
+        def target(x, p):
+            x.pow(p).sum().backward()
+            return x.grad
+        def call(f):
+            return [f(made('float32', (3, 4), 1).requires_grad_(), p) for p in (0, 2, 3, 1, True, 0.5, 2.0)]
+    """,
+    "a constant is converted where NumPy warns": """
+        def target(x, p=math.nan):
+            return x.new_full(x.shape, p, dtype=T.uint8) * x
+        def call(f):
+            import warnings
+            with warnings.catch_warnings():
+                warnings.simplefilter('error')
+                return f(made('float32', (3, 4), 1))
+    """,
+    "a view that is a leaf stays one when its memory is written": """
+        w = made('float32', (3,), 1)
+        def target(value):
+            v = w[1:]
+            v[:] = value
+            v.requires_grad_()
+            with T.no_grad():
+                w[0] = 2.0
+            u = v[:1]
+            with T.no_grad():
+                w[1] = 3.0
+            return v, u
+        def call(f):
+            v, u = f(5.0)
+            (u * 2).sum().backward()
+            return v, u, v.grad, w.requires_grad
+    """,
+    "gradients that have gradients are row-major": """
+        def target(x):
+            return (-x).abs().sum()
+        def call(f):
+            x = made('float32', (3, 4), 1).requires_grad_().transpose(1, 0)
+            return T.autograd.grad(f(x), x, create_graph=True)
+    """,
+    "the logarithm of the gamma function of -inf and of subnormal numbers": """
+        def target(x):
+            return x.lgamma()
+        def call(f):
+            values = [math.nan, math.inf, -math.inf, 1e-310, -1e-310, 0.0, -0.0, -1.0, 1e-45]
+            return f(T.tensor(values, dtype=T.float64)), f(T.tensor(values))
+    """,
     "a view argument written under no_grad has a new place on the tape": """
         def target(a, b):
             with T.no_grad():
@@ -150,6 +200,41 @@ FINDINGS = {
             a.add_(1)
             r.sum().backward()
     """,
+    "gradients of a result whose graph was used up inside": """
+        net = T.nn.Linear(3, 2)
+        def target(a, b):
+            v = (net(a) * b).mean()
+            w = (a * 2).sum()
+            v.backward()
+            return v, w
+        def call(f):
+            seen = []
+            for number in range(5):
+                a, b, c = (made('float32', s, 1).requires_grad_() for s in ((4, 3), (4, 2), (2,)))
+                h = a * 1
+                v, w = f(h, b)
+                try:
+                    wanted = [[a], [b], [c], [h], [net.weight]][number]
+                    seen.append(T.autograd.grad(v, wanted, allow_unused=True))
+                except RuntimeError as error:
+                    seen.append(str(error))
+                try:
+                    seen.append(T.autograd.grad(w, a))
+                except RuntimeError as error:
+                    seen.append(str(error))
+            return seen
+    """,
+    "gradients of the mean of nothing after a backward pass inside": """
+        net = T.nn.Linear(7, 0)
+        def target(a):
+            v = net(a).mean()
+            T.optim.SGD(net.parameters()).zero_grad()
+            v.backward()
+            return v
+        def call(f):
+            a = made('float32', (7,), 1).requires_grad_()
+            return T.autograd.grad(f(a), a, allow_unused=True)
+    """,
     "functions of numbers alone": """
         def target(x, k):
             return [g(v) for g in (T.erf, T.exp, T.relu, T.abs, T.sqrt, T.sigmoid) for v in (x.numel(), k, 1, 1.5, True)]
@@ -166,6 +251,20 @@ FINDINGS = {
             r = f(None)
             k = 0.5
             return r, f(None)
+    """,
+    "a float for an index": """
+        class Model:
+            k = 1
+        def target(x):
+            return x[Model.k], x[..., Model.k]
+        def call(f):
+            Model.k = 1
+            r = f(T.ones(3, 2))
+            Model.k = 0.0
+            try:
+                return r, f(T.ones(3, 2))
+            except TypeError as error:
+                return r, str(error)
     """,
     "the largest of zeros of either sign": """
         def target(a):
@@ -186,6 +285,12 @@ FINDINGS = {
         def call(f):
             b = T.tensor([-1.757, 0.99998, 2.00001, -2.457], dtype=T.float64)
             return f(T.tensor([8.91, 20.7, 0.5, -3.0], dtype=T.float64), b)
+    """,
+    "roundings of results with strides that no element sees": """
+        def target(w):
+            return w.sinh().sum(0, keepdim=True)
+        def call(f):
+            return f(made('float32', (2, 2), 1).t()), f(T.tensor(-1.078)), f(made('float32', (1, 1), 2).expand(1, 1))
     """,
     "a constant tuple is one object or another": """
         items = ['a']
@@ -315,6 +420,37 @@ def test_infinities_and_nan_are_told_apart() -> None:
     eager, other = np.array([-np.inf], np.float32), np.array([np.nan], np.float32)
     assert unexplained(eager, other, [eager.copy()]).all()
     assert not unexplained(eager, other, [eager.copy(), other.copy()]).any()
+
+
+def test_the_sign_of_nan_is_anybodys_and_no_other() -> None:
+    x = T.tensor([[np.nan, -np.nan, -1.0, 0.0]]).t()
+    seen = set()
+    for seed in range(16):
+        with rounding_noise(seed):
+            signs = x.signbit()
+            assert T.ones(4, 1).copysign(x)[2:].tolist() == [[-1.0], [1.0]]
+        assert signs.stride() == x.signbit().stride() and signs[2:].tolist() == [[True], [False]]
+        seen.add(bool(signs[0]))
+    assert seen == {True, False}
+
+
+def test_more_runs_are_made_only_where_roundings_move_numbers() -> None:
+    def logs(*values: float) -> list[Facts]:
+        return [facts(False, outcome=np.array(values))]
+
+    asked: list[int] = []
+
+    def noisy(moved: dict[int, tuple[float, float]]) -> Callable[[int], list[Facts]]:
+        def run(seed: int) -> list[Facts]:
+            asked.append(seed)
+            return logs(*moved.get(seed, (1.0, 1.0)))
+
+        return run
+
+    above = 1.0 + 2.0**-52
+    assert compare(logs(1.0, 1.0), logs(1.0, above), noisy({}))[0] is not None and len(asked) == SAMPLES[-2]
+    assert compare(logs(1.0, 1.0), logs(1.0, above), noisy({5: (above, 1.0), 99: (1.0, above)}))[0] is None
+    assert max(asked) == SAMPLES[-1] - 1
 
 
 def test_zeros_have_either_sign_only_where_both_were_compared() -> None:

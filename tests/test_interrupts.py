@@ -87,7 +87,7 @@ PROGRAMS = """
         program()
         expected[i] = None if x.grad is None else np.round(x.grad.numpy(), 9).tolist()
     hits, end = 0, time.monotonic() + float(sys.argv[2])
-    while time.monotonic() < end:
+    while time.monotonic() < end or (hits <= 100 and time.monotonic() < end + 60):  # machines may be busy
         i = random.randrange(len(programs))
         x.grad = before = T.ones(2, 3, dtype=T.float64)
         w.grad = None
@@ -168,7 +168,7 @@ HANDLERS = """
     w = T.ones(3, 3, requires_grad=True)
     replayed = T.compile(lambda w: ((w * 2).tanh()[0] + w.exp().sum() + (w @ w)[1]).sum())
     end = time.monotonic() + 1.2
-    while time.monotonic() < end:
+    while time.monotonic() < end or (calls[0] <= 50 and time.monotonic() < end + 60):  # machines may be busy
         for call in (replayed.__wrapped__, replayed):
             w.grad = None
             out = call(w)
@@ -232,6 +232,12 @@ ODD = """
         lambda: T.tensor(rows), lambda: a.cumsum(0), lambda: a[bools[:200, :200]], lambda: bools & bools,
     ]
     rows, lost = a.tolist(), []
+
+    def repeat(call):  # a function: a try block does not cover the jump back of a loop in it on every Python
+        until = time.perf_counter() + 0.2
+        while time.perf_counter() < until:
+            call()
+
     for base in (RuntimeError, ValueError, IndexError, KeyError, TypeError, ArithmeticError, OSError, np.linalg.LinAlgError):
         for cls in (base, type("Program", (base,), {})):
             def handler(*_):
@@ -245,9 +251,7 @@ ODD = """
                     call()
                     try:
                         signal.setitimer(signal.ITIMER_REAL, 1.3e-3)
-                        until = time.perf_counter() + 0.2
-                        while time.perf_counter() < until:
-                            call()
+                        repeat(call)
                     except base as error:
                         found = error
                     signal.setitimer(signal.ITIMER_REAL, 0)

@@ -10,9 +10,15 @@ ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 LONGEST_MODULE = 500
 
 # From the bottom up; parts of one level may import each other as long as no two modules form a cycle.
-EAGER_COLUMN = [{"config"}, {"core"}, {"ops"}, {"autograd"}, {"tensor", "random", "functions", "cuda", "backends", "version"}]
-EAGER_COLUMN += [{"functional", "linalg"}]
-EAGER_COLUMN += [{"nn", "optim", "data"}]
+EAGER_COLUMN = [
+    {"config"},
+    {"core"},
+    {"ops"},
+    {"autograd"},
+    {"tensor", "random", "functions", "cuda", "backends", "version"},
+    {"functional", "linalg", "special"},
+]
+EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "vision", "utils", "serialization"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},

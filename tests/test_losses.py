@@ -180,3 +180,83 @@ def test_weights_of_losses_are_buffers() -> None:
     assert criterion.double().weight.dtype is tracejit.float64
     assert nn.CrossEntropyLoss().weight is None
     assert list(nn.BCEWithLogitsLoss(pos_weight=tracejit.ones(2)).state_dict()) == ["pos_weight"]
+
+
+def test_ctc_agrees_with_torch() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    steps, batch, count, longest = 9, 4, 5, 4
+    logits = rng.normal(size=(steps, batch, count))
+    labels = rng.integers(1, count, (batch, longest))
+    labels[1, :2] = 2  # repeated: a blank must stand between
+    inputs, wanted = [9, 7, 9, 8], [4, 3, 0, 1]
+    flat = np.concatenate([row[:n] for row, n in zip(labels, wanted, strict=True)])
+    for targets in (labels, flat):
+        for reduction in ("mean", "sum", "none"):
+            for as_tensors in (False, True):
+                found = []
+                for f in (tracejit, torch):
+                    x = f.tensor(logits, requires_grad=True)
+                    lengths = [f.tensor(n) if as_tensors else tuple(n) for n in (inputs, wanted)]
+                    logp = f.nn.functional.log_softmax(x, 2)
+                    logp.retain_grad()
+                    loss = f.nn.CTCLoss(reduction=reduction)(logp, f.tensor(targets), *lengths)
+                    loss.sum().backward()
+                    found.append((loss.detach().numpy(), x.grad.numpy(), logp.grad.numpy()))
+                for ours, theirs in zip(*found, strict=True):
+                    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_ctc_of_targets_that_do_not_fit_is_infinite_or_zero() -> None:
+    torch = pytest.importorskip("torch")
+    logits = np.random.default_rng(0).normal(size=(3, 2, 4))
+    for zero in (False, True):
+        found = []
+        for f in (tracejit, torch):
+            x = f.tensor(logits, requires_grad=True)
+            logp = f.nn.functional.log_softmax(x, 2)
+            loss = f.nn.functional.ctc_loss(
+                logp, f.tensor([[1, 1, 1], [1, 2, 3]]), (3, 3), (3, 3), reduction="none", zero_infinity=zero
+            )
+            if zero:
+                loss.sum().backward()
+                found.append((loss.detach().numpy(), x.grad.numpy()))
+            else:
+                found.append((loss.detach().numpy(),))
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_losses_take_the_old_arguments_and_torchs_positions() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = np.array([[0.2, -0.3], [0.5, 0.1]]), np.array([[0.1, 0.4], [1.0, 0.0]])
+    c = np.array([0, 1])
+    for f in (tracejit, torch):
+        F = f.nn.functional
+        a, b, k = f.tensor(x), f.tensor(y), f.tensor(c)
+        found = [
+            F.mse_loss(a, b, False), F.mse_loss(a, b, None, False).sum(), f.nn.MSELoss(size_average=False)(a, b),
+            f.nn.MSELoss(reduce=False)(a, b).sum(), F.nll_loss(a, k, None, False), F.cross_entropy(a, k, None, None, 1, None, "sum"),
+            f.nn.CrossEntropyLoss(None, False, 0)(a, k), F.kl_div(a, b, False), F.smooth_l1_loss(a, b, None, None, "sum", 0.3),
+            F.poisson_nll_loss(a, b, True, False, False), F.huber_loss(a, b, "sum", 0.2), F.multi_margin_loss(a, k, 2, 0.5),
+            f.nn.BCEWithLogitsLoss(f.tensor(y), False)(a, b), f.nn.NLLLoss2d()(a, k), F.gaussian_nll_loss(a, b, f.tensor(y + 1), True),
+        ]  # fmt: skip
+        if f is tracejit:
+            ours = [v.item() for v in found]
+    np.testing.assert_allclose(ours, [v.item() for v in found], rtol=1e-12)
+
+
+def test_losses_of_several_labels_agree_with_torch() -> None:
+    scores, labels = numbers(3, 4), np.array([[3, 0, -1, 1], [-1, 0, 1, 2], [1, 2, 0, 3]])
+    for reduction in ("mean", "sum", "none"):
+        agree("multilabel_margin_loss", scores, labels, reduction=reduction)
+        agree("multilabel_soft_margin_loss", scores, (scores > 0).astype("int64"), reduction=reduction)
+        agree(
+            "triplet_margin_with_distance_loss",
+            scores,
+            numbers(3, 4, seed=1),
+            numbers(3, 4, seed=2),
+            reduction=reduction,
+            swap=True,
+        )
+    agree("multilabel_margin_loss", scores[0], labels[0])

@@ -20,6 +20,8 @@ from tracejit.capture import MISS, calling, is_recording, record
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal
 
+pytestmark = pytest.mark.usefixtures("no_modules_are_left")
+
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_recorded_and_replayed_calls_equal_eager_calls(name):

@@ -2,7 +2,27 @@
 
 from math import e, inf, nan, pi
 
-from tracejit import autograd, backends, cache, config, cuda, data, functional, functions, linalg, nn, optim, random, version
+from tracejit import (
+    autograd,
+    backends,
+    cache,
+    config,
+    cuda,
+    data,
+    distributions,
+    func,
+    functional,
+    functions,
+    linalg,
+    nn,
+    optim,
+    random,
+    serialization,
+    special,
+    utils,
+    version,
+    vision,
+)
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
@@ -24,8 +44,10 @@ from tracejit.core.settings import (
     set_num_interop_threads,
     use_deterministic_algorithms,
 )  # fmt: skip
+from tracejit.func import vmap
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.random import Generator, default_generator
+from tracejit.serialization import load, save
 from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 from tracejit.tensor.dlpack import asarray, from_dlpack, frombuffer
@@ -87,6 +109,7 @@ __all__ = [
     "data",
     "default_generator",
     "device",
+    "distributions",
     "double",
     "dtype",
     "e",
@@ -98,6 +121,7 @@ __all__ = [
     "from_dlpack",
     "from_numpy",
     "frombuffer",
+    "func",
     "functional",
     "get_default_device",
     "get_default_dtype",
@@ -116,6 +140,7 @@ __all__ = [
     "is_tensor",
     "layout",
     "linalg",
+    "load",
     "long",
     "memory_format",
     "nan",
@@ -127,6 +152,8 @@ __all__ = [
     "preserve_format",
     "promote_types",
     "random",
+    "save",
+    "serialization",
     "set_default_device",
     "set_default_dtype",
     "set_default_tensor_type",
@@ -138,10 +165,14 @@ __all__ = [
     "set_printoptions",
     "shadow",
     "short",
+    "special",
     "strided",
     "tensor",
     "uint8",
     "use_deterministic_algorithms",
+    "utils",
     "version",
+    "vision",
+    "vmap",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]

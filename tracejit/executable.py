@@ -14,13 +14,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-import numpy as np
-
 from tracejit import backward_call
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, next_sequence
 from tracejit.capture.cell import marks
-from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorOutput
+from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorInput, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.codegen.straight_line import RUN
@@ -35,6 +33,7 @@ from tracejit.ops.movement.views import detach
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
+from tracejit.runtime.layout import laid_out
 from tracejit.runtime.program import Fragment, Program, build
 from tracejit.tensor import Tensor
 
@@ -197,14 +196,19 @@ class Executable:
             lines += [f"mark_written({part})" for part in runs.split(written, "written", "{0}._storage or fresh({0})")]
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self.partition is not None and differentiable
-            layout = _layout(facts)
+            layout = laid_out(facts.shape, facts.strides, facts.dtype)
             if layout is not None:
                 environment[f"layout{i}"] = layout
                 result = f"layout{i}({result})"
             node = "None"
-            if facts.consumed and facts.requires_grad and not on_tape:
+            if facts.consumed is not None and facts.requires_grad and not on_tape:
                 node = "n"
+                environment[f"needs{i}"] = needs = tuple([k in facts.consumed for k in range(len(tensors))])
+                edges = [
+                    _edge(self.inputs[k], t) if need else "None" for k, (t, need) in enumerate(zip(tensors, needs, strict=True))
+                ]
                 lines += ["n = new(ConsumedNode)", "n.hooks = None", "n.sequence = next_sequence()"]
+                lines += [f"n.edges = {runs.whole(edges, f'consumed{i}_')}", f"n.needs = needs{i}"]
             lines += [
                 f"out{i} = new(Tensor)", f"out{i}._array = {result}", f"out{i}._requires_grad = {facts.requires_grad}",
                 f"out{i}._node = {node}", f"out{i}._index = {self._computed.index(i) if on_tape else 0}",
@@ -267,8 +271,7 @@ class Executable:
         """The node of the tape, its edges, and the versions of what eager would have saved."""
         edges = []
         for facts, t in zip(self.inputs, tensors, strict=True):
-            edge = f"({t}, 0)" if facts.is_leaf else f"({t}._node, {t}._index)"
-            edges.append(edge if facts.requires_grad else "None")
+            edges.append(_edge(facts, t) if facts.requires_grad else "None")
         found = runs.whole(edges, "edges")
         if self._leaves:
             found = f"(*{found}, {commas(f'(out{self._computed[i]}, 0)' for i in self._leaves)})"
@@ -300,7 +303,7 @@ class Executable:
 
     def arranged(self, results: Sequence[Any]) -> list[Any]:
         """The arrays of `outputs` among the results of a run, with eager's strides."""
-        layouts = map(_layout, self.outputs)
+        layouts = [laid_out(facts.shape, facts.strides, facts.dtype) for facts in self.outputs]
         return [r if layout is None else layout(r) for r, layout in zip(results, layouts, strict=False)]
 
     def whole_backward(self) -> tuple[Graph, tuple[int, ...]]:
@@ -444,31 +447,14 @@ class _Leaving(dict[int, Any]):
         return Exit(code) if code > 0 else MISS
 
 
-def _layout(facts: TensorOutput) -> Callable[[Any], Any] | None:
-    """What gives a result of the program eager's strides; None where it has them."""
-    shape, strides = facts.shape, facts.strides
-    order = memory_order(shape, strides)
-    steps = tuple([s * facts.dtype.itemsize for s in strides])
-    if order is None:  # gaps, or elements that are one
-        first = sum(-(n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
-        count = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
-
-        def spread(array: Any) -> Any:
-            out = np.lib.stride_tricks.as_strided(np.empty(count, array.dtype)[first:], shape, steps)
-            out[...] = array
-            return out
-
-        return spread
-    made = np.empty([shape[d] for d in order], facts.dtype.numpy)
-    back = tuple([order.index(d) for d in range(len(order))])
-    if made.transpose(back).strides != steps:  # where no element sees it
-        return lambda array: np.ndarray(shape, array.dtype, array, 0, steps)
-    return None if back == tuple(range(len(back))) else lambda array: array.transpose(back)
+def _edge(facts: TensorInput, tensor: str) -> str:
+    """The expression of the place where the gradient of an input goes."""
+    return f"({tensor}, 0)" if facts.is_leaf else f"({tensor}._node, {tensor}._index)"
 
 
 def _goes_on(facts: TensorOutput) -> bool:
     """Whether gradients flow through an output into the program."""
-    return facts.requires_grad and not facts.is_leaf and not facts.consumed
+    return facts.requires_grad and not facts.is_leaf and facts.consumed is None
 
 
 def _view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[[Any, tuple[Any, ...]], Any]:

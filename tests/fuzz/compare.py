@@ -21,8 +21,9 @@ __all__ = ["ERROR", "Difference", "compare", "differences"]
 ERROR = re.compile(r"'raised'\), \('str', '(\w+)'")
 ENDS = re.compile(r"\('str', '(returned|raised)'\)")
 UNSEEN = "strides that no element sees"
+UNSETTLED = 100.0  # where the samples have no digit in common, as beside a pole, their tails are heavy
 FACTOR = 4.0  # a linear model's largest value against the largest of a few samples
-SAMPLES = (3, 24)
+SAMPLES = (3, 24, 250)
 Noisy = Callable[[int], list[Facts]]  # eager's log with the roundings of a seed
 
 
@@ -59,6 +60,8 @@ def compare(eager: list[Facts], other: list[Facts], noisy: Noisy) -> tuple[Diffe
         if mine.skeleton == theirs.skeleton and all(map(_same_bits, mine.leaves, theirs.leaves)):
             continue
         for samples in SAMPLES:
+            if samples == SAMPLES[-1] and not _moves([run[number] for run in runs]):
+                break
             while len(runs) < samples:
                 runs.append(noisy(len(runs)))
             verdict = _explained(mine, theirs, [run[number] for run in runs])
@@ -68,6 +71,16 @@ def compare(eager: list[Facts], other: list[Facts], noisy: Noisy) -> tuple[Diffe
             return next(differences(number, mine, theirs, [run[number] for run in runs])), unstable
         unstable |= verdict == "decision"
     return lesser, unstable
+
+
+def _moves(noisy: list[Facts]) -> bool:
+    """Whether roundings change any number, so that more runs may change others."""
+    first, *others = noisy
+    return any(
+        a.dtype.kind == "f" and a.shape == b.shape and not _same_bits(a, b)
+        for run in others
+        for a, b in zip(first.leaves, run.leaves, strict=False)
+    )
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -83,7 +96,7 @@ def _explained(eager: Facts, other: Facts, noisy: list[Facts]) -> str | None:
     """What explains that two facts are not equal in bits: "spread" of numbers, or a "decision" that roundings change; None if nothing."""
     if eager.skeleton != other.skeleton:
         return "decision" if any(run.skeleton == other.skeleton for run in noisy) else None
-    alike = [run for run in noisy if run.skeleton == eager.skeleton]
+    alike = _alike(eager, noisy)
     decision = len(alike) < len(noisy)
     for i, (a, b) in enumerate(zip(eager.leaves, other.leaves, strict=True)):
         if _same_bits(a, b):
@@ -93,6 +106,12 @@ def _explained(eager: Facts, other: Facts, noisy: list[Facts]) -> str | None:
             return None
         decision |= a.dtype.kind != "f"
     return "decision" if decision else "spread"
+
+
+def _alike(eager: Facts, noisy: list[Facts]) -> list[Facts]:
+    """The runs that differ from eager in numbers alone.  Roundings do not keep strides that no element sees."""
+    skeleton = seen_strides(eager.skeleton)
+    return [run for run in noisy if seen_strides(run.skeleton) == skeleton]
 
 
 def unexplained(eager: np.ndarray, other: np.ndarray, noisy: list[np.ndarray]) -> np.ndarray:
@@ -113,7 +132,8 @@ def unexplained(eager: np.ndarray, other: np.ndarray, noisy: list[np.ndarray]) -
         off = np.abs(wide[1] - wide[0])
         unsettled = np.any([_special(run) != _special(wide[0]) for run in wide[2:]], axis=0)
     signs = np.any([np.signbit(run) != np.signbit(wide[0]) for run in wide[2:]], axis=0)
-    return ~(same | unsettled | ((spread > 0) | signs) & (off <= FACTOR * spread))
+    factor = np.where(spread > np.abs(wide[0]), UNSETTLED, FACTOR)
+    return ~(same | unsettled | ((spread > 0) | signs) & (off <= factor * spread))
 
 
 def _special(values: np.ndarray) -> np.ndarray:
@@ -126,7 +146,7 @@ def differences(number: int, eager: Facts, other: Facts, noisy: list[Facts]) -> 
     if eager.skeleton != other.skeleton:
         path, a, b = _parting(eager.skeleton, other.skeleton, ())
         yield Difference(number, _kind(path, a, b), _spelled(path), _short(a), _short(b))
-    alike = [run for run in noisy if run.skeleton == eager.skeleton]
+    alike = _alike(eager, noisy)
     for i, (a, b) in enumerate(zip(eager.leaves, other.leaves, strict=False)):
         if not _same_bits(a, b):
             samples = [run.leaves[i] for run in alike] if eager.skeleton == other.skeleton else []

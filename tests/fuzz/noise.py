@@ -33,6 +33,7 @@ PRODUCT = 4.0
 ADDED = 1.0
 ROUNDED = 2.0  # units in the last place of an operand
 SENSITIVE = ("erfc", "lgamma", "logaddexp")
+READS_SIGNS = ("copysign", "signbit")  # of their last operand
 Bound = Callable[..., Any]
 
 
@@ -150,6 +151,18 @@ class _Noise:
 
         return _of_the_library(noisy)
 
+    def signed(self, evaluate: Any) -> Any:
+        """The evaluation of a primitive that reads a sign: NaN has either."""
+
+        def noisy(*operands: Any, **attributes: Any) -> Any:
+            *others, x = operands
+            if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+                x = np.array(x, order="K")
+                np.copysign(x, self.generator.uniform(-1, 1, x.shape).astype(x.dtype), out=x, where=np.isnan(x))
+            return evaluate(*others, x, **attributes)
+
+        return _of_the_library(noisy)
+
     def counted(self, run: Any) -> Any:
         """A backward pass that first finds out where gradients are added up."""
 
@@ -204,6 +217,10 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
             op = REGISTRY[name]
             change(op, "evaluate", noise.evaluated(op, op.evaluate, bound))
             change(op, "ufunc", None)  # which eager would call instead
+        for name in READS_SIGNS:
+            op = REGISTRY[name]
+            change(op, "evaluate", noise.signed(op.evaluate))
+            change(op, "ufunc", None)
         change(engine._Pass, "run", noise.counted(engine._Pass.run))
         for kind in (tape.OpNode, views.ViewWriteNode):
             change(kind, "backward", noise.differentiated(kind.backward))

@@ -1,10 +1,16 @@
 """The tape and the backward pass."""
 
+from tracejit.autograd import anomaly, function, functional, graph
+from tracejit.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from tracejit.autograd.api import backward, grad
+from tracejit.autograd.function import Function
 from tracejit.autograd.grad_mode import enable_grad, no_grad, set_grad_enabled
 from tracejit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from tracejit.core.missing import missing_names
 
-__all__ = ["GradcheckError", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "no_grad", "set_grad_enabled"]
+__all__ = [
+    "Function", "GradcheckError", "anomaly", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad", "gradcheck",
+    "gradgradcheck", "graph", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip
 
 __getattr__ = missing_names(__name__)

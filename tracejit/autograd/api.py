@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.compiled import CompiledNode
-from tracejit.autograd.engine import GradientSink, run_backward
+from tracejit.autograd.engine import GradientSink, hooks_after, run_backward
 from tracejit.autograd.tape import Node, edge_of, mark_written
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
@@ -141,6 +141,8 @@ def backward(
             g = sink.received.get((id(x), 0))
             if g is not None:
                 quietly(accumulate, x, g, create_graph, sink.handed)
+                for hook in hooks_after(x):
+                    hook(x)
         return
     sink = GradientSink(lambda leaf, g: accumulate(leaf, g, create_graph, sink.handed))
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
@@ -233,7 +235,8 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` of no tensor is touched.
 
-    create_graph: the results are themselves differentiable.  allow_unused: None instead of an error for an input that plays no part."""
+    The results are row-major.  create_graph: they are themselves differentiable.
+    allow_unused: None instead of an error for an input that plays no part."""
     out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
     wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if not wanted:
@@ -269,7 +272,7 @@ def grad(
         elif isinstance(g, np.ndarray | np.generic):
             results.append(_WRAP[0](_owned(g, sink.handed)))
         elif create_graph:
-            results.append(g)
+            results.append(g.contiguous())
         else:  # while a recording is active
             results.append(g.detach().clone())
     return tuple(results)

@@ -116,7 +116,6 @@ class CompiledNode(SelectiveNode):
     storages: tuple[Any, ...]
     tensors: tuple[tuple[Any, ...], ...]
 
-    @property
     def name(self) -> str:
         return f"CompiledBackward[{self.plan.name}]"
 
@@ -208,14 +207,11 @@ def _as_array(g: Any) -> Any:
 
 class ConsumedNode(Node):
     """The place of a tensor whose graph a backward pass inside the program has used up.  Entries make it without `__init__`, and give it
-    `hooks` and `sequence`."""
+    `edges` to the inputs that this graph led to, so that passes to these enter it, `needs`, `hooks` and `sequence`."""
 
     __slots__ = ()
     count = 1
-    edges = ()
-    needs = ()
 
-    @property
     def name(self) -> str:
         return "CompiledBackward[freed]"
 

@@ -13,18 +13,20 @@ A pass to chosen values enters the nodes that lead to one of them, and no others
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
-from tracejit.autograd.tape import RETAIN, Node, SelectiveNode
+from tracejit.autograd.anomaly import watch
+from tracejit.autograd.tape import AFTER, RETAIN, Node, SelectiveNode
 from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
 from tracejit.ops.elementwise.arithmetic import acc
 
-__all__ = ["GradientSink", "run_backward"]
+__all__ = ["GradientSink", "hooks_after", "run_backward"]
 
 Place = tuple[Any, int]
 
@@ -180,6 +182,7 @@ class _Pass:
                 self.deliver(*root, g)
         heap, pending, allowed, tensors = self.heap, self.pending, self.allowed, self.tensors
         retain, plain, deliver = self.retain_graph, not tensors, self.deliver
+        watched = watch()
         while heap:
             node = heappop(heap)[1]
             slots: Any = pending.pop(node)
@@ -195,7 +198,11 @@ class _Pass:
             if selective is not None and not selective.expanded:
                 handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
-                handed = zip(node.edges, node.backward(slots, tensors))  # noqa: B905  (lengths agree by construction)
+                if watched is None:
+                    gradients = node.backward(slots, tensors)
+                else:
+                    gradients = watched.checked(node, functools.partial(node.backward, slots, tensors))
+                handed = zip(node.edges, gradients)  # noqa: B905  (lengths agree by construction)
                 if not retain:
                     node.release()
             for edge, g in handed:
@@ -230,10 +237,25 @@ class _Pass:
                 g = self.hooked_value(leaf._hooks, g)
             if sink.leaf is not None:
                 sink.leaf(leaf, g)
+                if leaf._hooks:
+                    self.after(leaf)
             else:
                 sink.received[id(leaf), 0] = g
 
     # -- hooks
+    def after(self, leaf: Any) -> None:
+        """Call what waits for the gradient of `leaf` to be in its `.grad`."""
+        previous = state.grad_enabled
+        try:
+            state.grad_enabled = self.create_graph
+            for hook in hooks_after(leaf):
+                if self.tensors:
+                    hook(leaf)
+                else:
+                    with_errors(self.errors, hook, leaf)
+        finally:
+            state.grad_enabled = previous
+
     def run_hooks(self, node: Node, slots: list[Any]) -> None:
         """Call the hooks of the outputs of `node` that have received something."""
         assert node.hooks is not None
@@ -262,7 +284,7 @@ class _Pass:
         array = value._array
         self.sink.handed[id(array)] = array
         last = hooks.get(RETAIN)
-        ordered = [hook for key, hook in hooks.items() if key != RETAIN]
+        ordered = [hook for key, hook in hooks.items() if key >= 0]
         previous = state.grad_enabled
         try:
             state.grad_enabled = self.create_graph
@@ -275,6 +297,11 @@ class _Pass:
             state.grad_enabled = previous
         self.sink.handed[id(value._array)] = value._array
         return value if self.tensors else value._array
+
+
+def hooks_after(leaf: Any) -> list[Callable[[Any], Any]]:
+    """What is to be called when a gradient was added to `leaf.grad`."""
+    return [hook for key, hook in (leaf._hooks or {}).items() if key <= AFTER]
 
 
 def _check_replacement(hook: Any, result: Any, array: Any) -> None:

@@ -77,11 +77,32 @@ def _analytical(outputs: list[Any], wanted: list[Any], k: int) -> list[np.ndarra
 
 
 def gradcheck(
-    func: Function, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True
+    func: Function,
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Whether the gradients of `func` with respect to the inputs that require grad agree with central differences.
 
+    A backward pass that is made twice must give gradients that differ by at most nondet_tol.  Every element is compared, whatever fast_mode
+    says; gradients always have their inputs' dtypes, and there are no batched, undefined or masked ones to check.
+
+    Raises NotImplementedError for check_forward_ad: there is no forward mode.
     Raises ValueError if no input requires grad; GradcheckError (unless `raise_exception` is false) where they do not agree."""
+    if check_forward_ad:
+        raise NotImplementedError("gradcheck(): check_forward_ad=True is not supported; there is no forward mode")
     arguments = list(_as_tuple(inputs))
     places = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
     if not places:
@@ -94,7 +115,18 @@ def gradcheck(
     outputs = _outputs(func, arguments)
     expected = {i: _numerical(func, arguments, i, np.array(arguments[i].detach().numpy()), eps) for i in places}
     for k, y in enumerate(outputs):
-        actual = _analytical(outputs, [arguments[i] for i in places], k)
+        if not check_backward_ad:
+            break
+        wanted_places = [arguments[i] for i in places]
+        actual = _analytical(outputs, wanted_places, k)
+        again = _analytical(outputs, wanted_places, k)
+        if any(not np.allclose(a, b, rtol=0.0, atol=nondet_tol, equal_nan=True) for a, b in zip(actual, again, strict=True)):
+            if not raise_exception:
+                return False
+            raise GradcheckError(
+                "gradcheck(): Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                f"different values, although analytical gradient matches numerical gradient. The tolerance was {nondet_tol}."
+            )
         for i, matrix in zip(places, actual, strict=True):
             if not arguments[i].numel() or not y.numel():
                 continue
@@ -117,11 +149,26 @@ def gradgradcheck(
     eps: float = 1e-6,
     atol: float = 1e-5,
     rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """Whether second derivatives agree with differences of first ones: gradcheck of the gradient as a function of inputs and cotangents.
 
+    The options are those of gradcheck.  Raises NotImplementedError for check_fwd_over_rev.
+
     grad_outputs: the cotangents, one per floating-point output; random ones with a fixed seed if None."""
+    if check_fwd_over_rev:
+        raise NotImplementedError("gradgradcheck(): check_fwd_over_rev=True is not supported; there is no forward mode")
+    if not check_rev_over_rev:
+        return True
     arguments = list(_as_tuple(inputs))
     places = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
     outputs = _outputs(func, arguments)
@@ -139,4 +186,12 @@ def gradgradcheck(
         gradients = grad([y for y, _ in linked], wanted, [g for _, g in linked], create_graph=True, allow_unused=True)
         return tuple(g for g in gradients if g is not None)
 
-    return gradcheck(first_derivative, (*arguments, *cotangents), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(
+        first_derivative,
+        (*arguments, *cotangents),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+    )

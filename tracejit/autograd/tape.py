@@ -22,6 +22,7 @@ from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.movement.copies import clone
 
 __all__ = [
+    "AFTER",
     "RETAIN",
     "AccumulateGrad",
     "DataStorage",
@@ -31,10 +32,13 @@ __all__ = [
     "Storage",
     "edge_of",
     "install",
-    "is_freed",
+    "is_tensor",
+    "leads_elsewhere",
     "make_tensor",
     "mark_written",
     "move_retained",
+    "places_behind_freed",
+    "with_contents",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
@@ -42,6 +46,10 @@ ndarray = np.ndarray
 NOTHING_SAVED: tuple[Any, ...] = (None,)
 RETAIN = -1
 """The key, among the hooks of a value, of what `retain_grad()` does: it comes last, and goes with its tensor."""
+
+
+AFTER = -2
+"""Keys from here downwards, among the hooks of a leaf, are of what is called after its gradient was added to `.grad`."""
 
 
 class Storage:
@@ -70,6 +78,11 @@ def mark_written(storages: Iterable[Storage]) -> None:
     for storage in storages:
         storage.version += 1
         storage.written = now
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` may have a place on the tape."""
+    return hasattr(x, "_requires_grad") and hasattr(x, "_node")
 
 
 def edge_of(tensor: Any) -> tuple[Any, int]:
@@ -108,7 +121,6 @@ class Node:
         self.hooks = None
         self.sequence = next_sequence()
 
-    @property
     def name(self) -> str:
         """The node's name, PyTorch style."""
         return type(self).__name__
@@ -138,7 +150,7 @@ class Node:
         """Drop the values that the last `backward` used; another one that needs them then raises."""
 
     def __repr__(self) -> str:
-        return f"<{self.name} at {id(self):#x}>"
+        return f"<{self.name()} object at {id(self):#x}>"
 
 
 class SelectiveNode(Node):
@@ -182,8 +194,11 @@ class AccumulateGrad:
     def __init__(self, variable: Any) -> None:
         self.variable = variable
 
-    name = "AccumulateGrad"
     next_functions: tuple[Any, ...] = ()
+
+    def name(self) -> str:
+        """AccumulateGrad."""
+        return "AccumulateGrad"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccumulateGrad) and other.variable is self.variable
@@ -192,21 +207,44 @@ class AccumulateGrad:
         return id(self.variable)
 
     def __repr__(self) -> str:
-        return f"<AccumulateGrad at {id(self.variable):#x}>"
+        return f"<AccumulateGrad object at {id(self.variable):#x}>"
 
 
-def is_freed(tensor: Any, since: int) -> bool:
-    """Whether a backward pass from `tensor` would meet a node that was made since sequence number `since` and whose saved values were
-    freed."""
-    stack, seen = [tensor._node], set()
+def leads_elsewhere(tensor: Any, leaves: Sequence[Any]) -> bool:
+    """Whether a backward pass from `tensor` would reach another leaf than these."""
+    known = {id(leaf) for leaf in leaves}
+    seen: set[Node] = set()
+    stack: list[Any] = [edge_of(tensor)[0]]
+    while stack:
+        target = stack.pop()
+        if not isinstance(target, Node):
+            if id(target) not in known:
+                return True
+        elif target not in seen:
+            seen.add(target)
+            stack.extend([edge[0] for edge in target.edges if edge is not None])
+    return False
+
+
+def places_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
+    """Where a backward pass from `tensor` would go on to behind the nodes that were made since sequence number `since`, as (id of the node
+    or leaf, position), if it would meet one whose saved values were freed; else None."""
+    stack = [tensor._node] if tensor._node is not None and tensor._node.sequence >= since else []
+    seen: set[Node] = set()
+    places: set[tuple[int, int]] = set()
+    freed = False
     while stack:
         node = stack.pop()
-        if isinstance(node, Node) and node.sequence >= since and node not in seen:
-            seen.add(node)
-            if getattr(node, "freed", False):
-                return True
-            stack.extend([edge[0] for edge in node.edges if edge is not None])
-    return False
+        if node in seen:
+            continue
+        seen.add(node)
+        freed = freed or bool(getattr(node, "freed", False))
+        for target, index in filter(None, node.edges):
+            if isinstance(target, Node) and target.sequence >= since:
+                stack.append(target)
+            else:
+                places.add((id(target), index))
+    return places if freed else None
 
 
 FREED = (
@@ -285,7 +323,6 @@ class OpNode(Node):
         meta = tuple([(a.shape, a.dtype) if isinstance(a, ndarray) else None for a in arrays])
         self.meta = meta
 
-    @property
     def name(self) -> str:
         return "".join(w.capitalize() for w in self.op.name.split("_")) + "Backward0"
 
@@ -331,7 +368,7 @@ class OpNode(Node):
         """The context over Tensors, through which gradients flow again."""
         tensors = iter([t for t, _ in self.saved])
         storages = iter([s for s, _ in self.storages])
-        inputs = tuple([_with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])
+        inputs = tuple([with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])
         outputs = tuple([None if a is None else make_tensor(a, (self, i), next(storages)) for i, a in enumerate(self.outputs)])
         return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes)
 
@@ -342,7 +379,7 @@ class OpNode(Node):
             self.saved = self.storages = ()
 
 
-def _with_contents(tensor: Any, array: Any) -> Any:
+def with_contents(tensor: Any, array: Any) -> Any:
     """`tensor` with the contents that it had when it was saved: itself, unless other memory was put in their place."""
     if tensor._array is array:
         return tensor

@@ -79,7 +79,6 @@ class ViewWriteNode(Node):
         self.chain = chain
         self.value_shape = value_shape
 
-    @property
     def name(self) -> str:
         return "CopySlices"
 

@@ -47,6 +47,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
 
 __all__ = ["BuiltinCallHandlers"]
@@ -131,7 +132,9 @@ class BuiltinCallHandlers(StandardCallHandlers):
         """A function of numbers, left to the prologue; None where it is not."""
         try:
             known = function in COMPUTED_NUMBERS
-        except TypeError:
+        except TypeError as error:
+            if is_foreign(error):
+                raise
             return None
         if not known or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
             return None

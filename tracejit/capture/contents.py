@@ -11,7 +11,7 @@ import decimal
 import enum
 import math
 import weakref
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,12 @@ def get_past(container: Any, key: Any) -> Any:
 
 def elements_text(cls: type, text: str) -> str:
     return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_python_class(cls) else f"list({text})"
+
+
+def _members(cls: type) -> list[str]:
+    """What exceptions of C code keep besides their arguments, and tell in their text: errno, filename, name ..."""
+    found = (value for base in cls.__mro__ if not is_python_class(base) for value in vars(base).values())
+    return [value.__name__ for value in found if is_a(value, MemberDescriptorType) and not value.__name__.startswith("__")]
 
 
 def has_stable_hash(value: Any) -> bool:
@@ -174,7 +180,11 @@ class ContentHandlers(AttributeHandlers):
             for name in ("start", "stop", "step"):
                 self.read(getattr(value, name), f"{text}.{name}")
         elif is_a(value, BaseException):
-            self.read(value.args, f"{self.sources[id(value)]}.args")
+            text = self.sources[id(value)]
+            self.read(value.args, f"{text}.args")
+            for name in _members(cls):
+                if (id(value), name) not in self.written:
+                    self.read(getattr(value, name), f"{text}.{name}")
         elif hasattr(cls, "__next__"):
             self.stop("external_iterator", f"a {cls.__name__}")
         elif not (

@@ -107,7 +107,7 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
     inner: ast.stmt
     if isinstance(node, ast.Lambda):
         name = "<lambda>"
-        node.body = rewriter.visit(node.body)
+        node.body = rewriter.returned(node.body)
         inner = rewriter.place(ast.Return(node), node)
     elif isinstance(node, ast.FunctionDef):
         node.body = rewriter.function_body(node)

@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from tracejit.capture.recorder import Recorder
+from tracejit.core.interrupts import is_foreign
 
 __all__ = ["dataclass_method"]
 
@@ -61,7 +62,9 @@ class _Initialise:
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         try:
             bound = recorder.unwatched(lambda: _bound(function, arguments, keywords))
-        except TypeError:
+        except TypeError as error:
+            if is_foreign(error):
+                raise
             return function(*arguments, **keywords)  # it raises what is to be raised
         instance = arguments[0]
         passed = []

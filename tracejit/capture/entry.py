@@ -97,8 +97,8 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class TensorOutput:
-    """A new tensor object that the result or an effect needs; facts of the eager run.  strides: in elements.  consumed: a backward pass
-    inside the run used its graph up."""
+    """A new tensor object that the result or an effect needs; facts of the eager run.  strides: in elements.  consumed: positions of the
+    inputs that its graph leads to where a backward pass inside the run has used that up, else None."""
 
     value: int
     shape: tuple[int, ...]
@@ -107,7 +107,7 @@ class TensorOutput:
     requires_grad: bool
     is_leaf: bool
     alias: Alias | None
-    consumed: bool = False
+    consumed: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

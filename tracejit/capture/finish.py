@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.autograd.tape import DataStorage, edge_of, is_freed
+from tracejit.autograd.tape import DataStorage, edge_of, places_behind_freed
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.entry import (
@@ -67,7 +67,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
             )
     if any(type(tensor._storage) is DataStorage for tensor in recipes.outputs):
         recorder.stop("tensor_state", "a tensor from .data that leaves the call")
-    goes_on = any(o.requires_grad and not o.is_leaf and not o.consumed for o in outputs)
+    goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
     if goes_on:
         for fact in written:
@@ -331,12 +331,12 @@ def _outputs(
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
     made = []
-    for position, (tensor, value, (root, chain)) in enumerate(zip(tensors, values, roots, strict=True)):
+    for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
         alias = _alias(position, root, chain, positions, inputs)
-        made.append(_output(tensor, value, alias, interpreter.first_sequence))
+        made.append(_output(interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
-        made.append(_output(owner, interpreter.values[id(owner)], None, interpreter.first_sequence))
+        made.append(_output(interpreter, owner, None, inputs))
     return tuple(made)
 
 
@@ -348,8 +348,12 @@ def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[in
     return None if owner is None or owner == position else Alias("output", owner, steps)
 
 
-def _output(tensor: Tensor, value: int, alias: Alias | None, first_sequence: int) -> TensorOutput:
-    consumed = is_freed(tensor, first_sequence)
-    array = tensor._array
+def _output(interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]) -> TensorOutput:
+    places = places_behind_freed(tensor, interpreter.first_sequence)
+    consumed = None
+    if places is not None:
+        found = [(i, edge_of(interpreter.inputs[v])) for i, v in enumerate(inputs) if interpreter.inputs[v].requires_grad]
+        consumed = tuple([i for i, (target, index) in found if (id(target), index) in places])
+    value, array = interpreter.values[id(tensor)], tensor._array
     dtype = FROM_NUMPY[array.dtype]
     return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, consumed)

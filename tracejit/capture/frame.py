@@ -246,6 +246,11 @@ class Frame:
         settle_closure(value)
         return value
 
+    def resulting(self, value: Any) -> Any:
+        """The value of a display that is returned."""
+        recorder = active()
+        return released(value) if recorder is None else recorder.resulting(value)
+
     def gathered(self, value: Any) -> Any:
         """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
         recorder = active()

@@ -37,6 +37,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.core.dtypes import DType
+from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
 
 __all__ = ["OperatorHandlers"]
@@ -132,7 +133,9 @@ class OperatorHandlers(ContainerMethodHandlers):
                 return compute(concrete(left), concrete(right))
         try:
             return BINARY[symbol](left, right)
-        except TypeError:  # whose text may speak of stand-ins
+        except TypeError as error:  # whose text may speak of stand-ins
+            if is_foreign(error):
+                raise
             left, right = concrete(left), concrete(right)
         return compute(left, right)
 

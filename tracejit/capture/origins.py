@@ -12,12 +12,14 @@ import datetime
 import decimal
 import enum
 import re
+import sys
 from collections.abc import Mapping
 from types import CodeType, GeneratorType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
 
+from tracejit.capture.convert import is_instrumented
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
 from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.core.dtypes import DType
@@ -42,6 +44,16 @@ _PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT
 def _is_shared(value: Any) -> bool:
     """Whether Python has one such object, whoever makes one."""
     return (type(value) is tuple or type(value) is frozenset) and not value
+
+
+def _is_outermost() -> bool:
+    """Whether the instrumented code that calls a handler was not called by other instrumented code."""
+    frame: Any = sys._getframe(2)
+    found = 0
+    while frame is not None and found < 2:
+        found += is_instrumented(frame.f_code)
+        frame = frame.f_back
+    return found < 2
 
 
 class Origins:
@@ -78,6 +90,11 @@ class Origins:
     def gathered(self, value: Any) -> Any:
         """Python has made the tuple, list or dictionary `value` for a starred name; returns it."""
         return self._known_as_made(value)
+
+    def resulting(self, value: Any) -> Any:
+        """Python has made a tuple, list or dictionary that a function returns; returns it.  Nobody but the recording sees what the
+        outermost function returns before the numbers in it are plain."""
+        return self.gathered(value) if _is_outermost() else self.made(value)
 
     def _known_as_made(self, value: Any) -> Any:
         cls = type(value)

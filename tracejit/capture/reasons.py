@@ -58,6 +58,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "tensor_contents": ("tensor contents leave the program: {}", "Keep the values in tensors, or convert them outside"),
     "tensor_origin": ("a tensor of unknown origin is used: {}", "Create it outside the compiled function, or from tensors in it"),
     "tensor_state": ("{} changes or reads the state of a tensor beyond its contents", "Do it outside the compiled function"),
+    "own_backward": (
+        "{} has a backward pass that is Python code of the program",
+        "Write it with operations, whose gradients are known, to compile it",
+    ),
     "outside_graph": (
         "backward() enters a graph that was made outside: {}",
         "Call backward() outside, or record the forward pass too",

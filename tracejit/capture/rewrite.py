@@ -29,8 +29,8 @@ class Rewriter(ExpressionRewriter, ast.NodeTransformer):
     """Rewrites the body of one function."""
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
-        if node.value is not None:  # the result of a generator is an attribute of an exception
-            node.value = self.element(node.value) if self.is_generator else self.visit(node.value)
+        if node.value is not None:
+            node.value = self.returned(node.value)
         return node
 
     # -- definitions: bodies stay as they are

@@ -24,6 +24,7 @@ from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import concrete, is_symbolic
+from tracejit.core.interrupts import is_foreign
 
 __all__ = ["GETTERS", "STANDARD", "StandardCallHandlers"]
 
@@ -152,7 +153,9 @@ class StandardCallHandlers(IterationHandlers):
         """The handler of a function that has one here."""
         try:
             return STANDARD.get(function)
-        except TypeError:  # bound to something without a hash
+        except TypeError as error:  # bound to something without a hash
+            if is_foreign(error):
+                raise
             return None
 
 

@@ -21,6 +21,7 @@ from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plai
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import promote, with_tensor
@@ -187,7 +188,9 @@ class RecordingInterpreter(Interpreter):
             concrete(operand)
         try:
             op.infer(*[x._aval if isinstance(x, Tensor) else plain(x) for x in operands], **attributes)
-        except Exception:
+        except Exception as error:
+            if is_foreign(error):
+                raise
             return
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
@@ -266,7 +269,9 @@ class RecordingInterpreter(Interpreter):
             self.reached.update(reached)
             for node in through:
                 if node.sequence < self.first_sequence:
-                    recorder.stop("outside_graph", node.name)
+                    recorder.stop("outside_graph", node.name())
+        elif event == "own backward":
+            recorder.stop("own_backward", details[0])
         elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
             tensor = details[0]
             recorder.keep.append(tensor)

@@ -285,15 +285,14 @@ class _Partition:
         return homes if len(homes) < 2 else list(dict.fromkeys(homes))
 
     def depends(self, sources: list[Group], target: Group) -> bool:
-        """Whether any of `sources` is, or needs, `target`."""
-        first = target.first
+        """Whether any of `sources` is, or needs, `target`: also by way of a group that has other members after it."""
         seen: set[int] = set()
         stack = list(sources)
         while stack:
             g = stack.pop()
             if g is target:
                 return True
-            if id(g) in seen or g.last < first:
+            if id(g) in seen:
                 continue
             seen.add(id(g))
             for n in g.members:
@@ -475,23 +474,23 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
 
 
 def _ordered(work: _Partition) -> list[Group]:
+    """The groups, those that others need first.  Raises AssertionError where groups need each other."""
     done: set[int] = set()
+    begun: set[int] = set()
     order: list[Group] = []
-
-    def visit(g: Group) -> None:
-        stack: list[tuple[Group, bool]] = [(g, False)]
-        while stack:
-            x, ready = stack.pop()
-            if id(x) in done:
-                continue
-            if ready:
-                done.add(id(x))
-                order.append(x)
-                continue
-            stack.append((x, True))
-            for n in x.members:
-                stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
-
-    for g in sorted(work.groups, key=lambda g: g.first):
-        visit(g)
+    stack = [(g, False) for g in sorted(work.groups, key=lambda g: g.first, reverse=True)]
+    while stack:
+        x, ready = stack.pop()
+        if id(x) in done:
+            continue
+        if ready:
+            done.add(id(x))
+            order.append(x)
+            continue
+        if id(x) in begun:
+            raise AssertionError(f"groups need each other: one of them has the nodes {sorted(x.members)}")
+        begun.add(id(x))
+        stack.append((x, True))
+        for n in x.members:
+            stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
     return order

@@ -20,6 +20,7 @@ from tracejit.codegen.expr import Apply, Const, Var, topological
 from tracejit.codegen.mathlib_more import complete
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.core.interrupts import is_foreign
 
 __all__ = ["Code", "apply", "constant", "lane_type", "splat_constant", "value_type"]
 
@@ -217,7 +218,9 @@ def _constant_operand(text: str) -> int | None:
     body = text[text.index(" ") + 1 :].split(" ", 1)[1][:-1] if text.startswith("splat (") else text
     try:
         return int(body)
-    except ValueError:
+    except ValueError as error:
+        if is_foreign(error):
+            raise
         return None
 
 

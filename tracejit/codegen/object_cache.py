@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tracejit.config import config
+from tracejit.core.interrupts import is_foreign
 
 __all__ = [
     "SUFFIX",
@@ -176,6 +177,8 @@ def take(key: str) -> bytes | None:
         counts.misses += 1
         return None
     except (OSError, Doubt) as error:
+        if is_foreign(error):
+            raise
         counts.failed += 1
         _report(f"not read: {error}")
         return None
@@ -198,6 +201,8 @@ def keep(key: str, content: bytes) -> None:
             if int(key[:8], 16) % _LOOKING == 0 or len(content) > limit_bytes() // (4 * _LOOKING):
                 _evict(at)
     except (OSError, Doubt) as error:
+        if is_foreign(error):
+            raise
         counts.failed += 1
         _report(f"{key[:16]} is not kept: {error}")
 
@@ -273,6 +278,8 @@ def load_or_make(key: str, load: Callable[[bytes], Loaded], make: Callable[[], b
         try:
             return load(kept), False
         except RuntimeError as error:
+            if is_foreign(error):
+                raise
             discard(key, str(error))
     made = make()
     keep(key, made)

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracejit.core.interrupts import is_foreign
+
 __all__ = [
     "ALL",
     "LEGACY",
@@ -83,7 +85,9 @@ def from_numpy_dtype(dtype: Any) -> DType:
     """The `DType` of a NumPy dtype.  Raises TypeError for one that tensors cannot hold (complex, object, big-endian ...)."""
     try:
         return FROM_NUMPY[np.dtype(dtype)]
-    except KeyError:
+    except KeyError as error:
+        if is_foreign(error):
+            raise
         raise TypeError(
             f"tracejit has no dtype for NumPy's {np.dtype(dtype)!r}; supported are {', '.join(d.name for d in ALL)}. "
             "Convert the array first, e.g. with array.astype(numpy.float32)"

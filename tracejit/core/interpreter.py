@@ -24,7 +24,18 @@ from typing import Any
 from tracejit.core.floating import quiet_runner
 from tracejit.core.interrupts import covers_its_entry
 
-__all__ = ["Abstract", "Interpreter", "State", "ask_always", "bind", "pushed", "pushed_anywhere", "set_base", "state"]
+__all__ = [
+    "Abstract",
+    "Interpreter",
+    "State",
+    "ask_always",
+    "bind",
+    "is_recording",
+    "pushed",
+    "pushed_anywhere",
+    "set_base",
+    "state",
+]
 
 
 class Interpreter:
@@ -87,6 +98,11 @@ def set_base(interpreter: Interpreter) -> None:
 def bind(op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
     """Apply a primitive.  Returns its output, or a tuple for a primitive with several."""
     return state.top.bind(op, operands, attributes)
+
+
+def is_recording() -> bool:
+    """Whether operations of this thread go to another interpreter than the eager one."""
+    return state.top is not state.base
 
 
 pushed_anywhere = [0]

@@ -5,19 +5,37 @@ contents of a tensor.  Exported as tracejit.nn.functional.
 """
 
 from tracejit.core.missing import missing_names
-from tracejit.functional import activation, convolution, layer, loss, normalisation, padding, regularisation, resizing
+from tracejit.functional import (
+    activation,
+    attention,
+    convolution,
+    ctc,
+    layer,
+    loss,
+    normalisation,
+    padding,
+    recurrent,
+    regularisation,
+    resizing,
+    sampling,
+    unpooling,
+)
 from tracejit.functional.activation import *  # noqa: F403
+from tracejit.functional.attention import *  # noqa: F403
 from tracejit.functional.convolution import *  # noqa: F403
+from tracejit.functional.ctc import *  # noqa: F403
 from tracejit.functional.layer import *  # noqa: F403
 from tracejit.functional.loss import *  # noqa: F403
 from tracejit.functional.normalisation import *  # noqa: F403
 from tracejit.functional.padding import *  # noqa: F403
 from tracejit.functional.regularisation import *  # noqa: F403
 from tracejit.functional.resizing import *  # noqa: F403
+from tracejit.functional.sampling import *  # noqa: F403
+from tracejit.functional.unpooling import *  # noqa: F403
 
 __all__ = [
-    *activation.__all__, *convolution.__all__, *layer.__all__, *loss.__all__, *normalisation.__all__, *padding.__all__,
-    *regularisation.__all__, *resizing.__all__,
+    *activation.__all__, *attention.__all__, *convolution.__all__, *ctc.__all__, *layer.__all__, *loss.__all__, *normalisation.__all__,
+    *padding.__all__, *regularisation.__all__, *resizing.__all__, *sampling.__all__, *unpooling.__all__,
 ]  # fmt: skip
 
 __getattr__ = missing_names(__name__)

@@ -18,12 +18,13 @@ from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
 from tracejit.ops.elementwise.special import erf
 from tracejit.ops.elementwise.trigonometry import tanh as hyperbolic_tangent
 from tracejit.ops.movement.views import reshape, slice_
-from tracejit.ops.public.softmax import log_softmax, softmax
+from tracejit.ops.public import softmax as softmaxes
+from tracejit.ops.public.random import rand
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax", "logsigmoid", "mish",
-    "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
-    "threshold",
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "leaky_relu",
+    "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid",
+    "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
 ]  # fmt: skip
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -186,6 +187,69 @@ def glu(input: Any, dim: int = -1) -> Any:
     return first * mathematics.sigmoid(second)
 
 
-def softmin(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """softmax(-input)."""
+def _along(input: Any, dim: int | None) -> int:
+    """The dimension meant by None, as in old programs: the second one of matrices and images, otherwise the first."""
+    return dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
+
+
+def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """exp(input) / sum(exp(input)) along `dim`, computed in `dtype` if given."""
+    return softmaxes.softmax(input, _along(input, dim), dtype=dtype)
+
+
+def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """log(softmax(input)) along `dim`."""
+    return softmaxes.log_softmax(input, _along(input, dim), dtype=dtype)
+
+
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    """softmax(-input) along `dim`."""
     return softmax(-input, dim, dtype=dtype)
+
+
+def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Any:
+    """input where positive, slope * input elsewhere; slopes drawn from U(lower, upper) in training, their mean otherwise."""
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
+    return placed(input, where(input > 0, input, input * slope), inplace)
+
+
+def relu_(input: Any) -> Any:
+    """relu in place."""
+    return relu(input, inplace=True)
+
+
+def selu_(input: Any) -> Any:
+    """selu in place."""
+    return selu(input, inplace=True)
+
+
+def elu_(input: Any, alpha: float = 1.0) -> Any:
+    """elu in place."""
+    return elu(input, alpha, inplace=True)
+
+
+def celu_(input: Any, alpha: float = 1.0) -> Any:
+    """celu in place."""
+    return celu(input, alpha, inplace=True)
+
+
+def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:
+    """leaky_relu in place."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """hardtanh in place."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+def threshold_(input: Any, threshold: float, value: float) -> Any:
+    """threshold in place."""
+    return placed(input, where(input <= threshold, value, input), True)
+
+
+def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
+    """rrelu in place."""
+    return rrelu(input, lower, upper, training, inplace=True)

@@ -1,24 +1,22 @@
-"""Linear maps, embeddings, attention."""
+"""Linear maps and embeddings."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
-from tracejit.core.dtypes import bool_, int64
+from tracejit.core.dtypes import int64
 from tracejit.core.shapes import product
-from tracejit.functional.regularisation import dropout
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import arange, full
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.linalg import matmul
-from tracejit.ops.movement.views import detach, expand, permute, reshape
+from tracejit.ops.movement.views import detach, permute, reshape, slice_
 from tracejit.ops.public.norms import vector_norm
 
-__all__ = ["bilinear", "embedding", "linear", "one_hot", "scaled_dot_product_attention"]
+__all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
 
 
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
@@ -94,6 +92,74 @@ def embedding(
     return out
 
 
+def embedding_bag(
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of bags of rows of `weight` (V, D).
+
+    input: (B, N), bags of equal length, or (N,) with `offsets` (B,), the places where the bags begin.  per_sample_weights: factors of the
+    rows, for mode "sum".  padding_idx: indices that count for nothing.  An empty bag gives zeros.  Gradients are dense, whatever `sparse`.
+    Raises ValueError for arguments that do not fit together."""
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(f"embedding_bag: per_sample_weights is supported for mode='sum' only, got mode={mode!r}")
+    if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, then it must have the same shape as the "
+            f"input ({list(input.shape)})"
+        )
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
+            )
+        bags, length = input.shape
+        bag = reshape(arange(0, 1, length=bags, dtype=int64), shape=(bags, 1)).expand(bags, length).reshape(bags * length)
+    elif input.ndim == 1:
+        if offsets is None or offsets.ndim != 1:
+            raise ValueError("offsets has to be a 1D Tensor for an input of one dimension")
+        bags = offsets.shape[0] - bool(include_last_offset)
+        places = reshape(arange(0, 1, length=input.shape[0], dtype=int64), shape=(input.shape[0], 1))
+        started = cast(places >= slice_(offsets, dim=0, start=0, stop=bags, step=1), dtype=int64)
+        bag = primitives.sum_(started, dims=(1,), keepdim=False) - 1
+    else:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    flat = input.reshape(product(input.shape))
+    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    if per_sample_weights is not None:
+        rows = rows * reshape(per_sample_weights, shape=(flat.shape[0], 1))
+    counted = full(1, shape=tuple(flat.shape), dtype=weight.dtype)
+    if padding_idx is not None:
+        kept = flat != padding_idx % weight.shape[0]
+        counted = cast(kept, dtype=weight.dtype)
+        rows = where(reshape(kept, shape=(flat.shape[0], 1)), rows, 0.0)
+    sizes = reshape(indexing.index_add(full(0, shape=(bags,), dtype=weight.dtype), bag, counted, dim=0), shape=(bags, 1))
+    if mode == "max":
+        return _largest_of_bags(rows, bag, counted, sizes, bags)
+    total = indexing.index_add(full(0, shape=(bags, weight.shape[1]), dtype=weight.dtype), bag, rows, dim=0)
+    return total if mode == "sum" else total / where(sizes == 0, 1.0, sizes)
+
+
+def _largest_of_bags(rows: Any, bag: Any, counted: Any, sizes: Any, bags: int) -> Any:
+    """The largest of the rows in each bag, the first of equals getting the gradient."""
+    own = reshape(bag, shape=(1, rows.shape[0])) == reshape(arange(0, 1, length=bags, dtype=int64), shape=(bags, 1))
+    inside = reshape(own & (reshape(counted, shape=(1, rows.shape[0])) > 0), shape=(bags, rows.shape[0], 1))
+    candidates = where(inside, reshape(detach(rows), shape=(1, *rows.shape)), float("-inf"))
+    best = primitives.argmax(candidates, dim=1, keepdim=False)
+    return where(sizes == 0, 0.0, indexing.gather(rows, best, dim=0))
+
+
 def _occurrences(input: Any, weight: Any) -> Any:
     """How often each row is looked up."""
     count = product(input.shape)
@@ -122,65 +188,3 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     zeros = full(0, shape=(*shape, num_classes), dtype=int64)
     ones = full(1, shape=(*shape, 1), dtype=int64)
     return indexing.scatter(zeros, reshape(tensor, shape=(*shape, 1)), ones, dim=len(shape))
-
-
-def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
-    """softmax(query @ key.mT * scale + mask) @ value for query (..., L, E), key (..., S, E), value (..., S, F).
-
-    attn_mask: bool (True takes part) or a float addend, broadcast to (..., L, S).  is_causal: position i sees positions up to i.  scale
-    defaults to 1 / sqrt(E).  A query that sees nothing gives zeros.  enable_gqa: the heads, dimension -3, of query are a multiple of those
-    of key and value."""
-    if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
-        raise RuntimeError(
-            f"scaled_dot_product_attention(): expected at least 2 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
-        )
-    if is_causal and attn_mask is not None:
-        raise RuntimeError("scaled_dot_product_attention(): is_causal=True excludes an explicit attn_mask")
-    if enable_gqa:
-        key, value = _repeated(key, query), _repeated(value, query)
-    length, source = query.shape[-2], key.shape[-2]
-    # half of the scale on each side, as PyTorch does, so that large products do not overflow
-    factor = math.sqrt(1.0 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
-    sign = -1.0 if scale is not None and scale < 0 else 1.0
-    order = (*range(key.ndim - 2), key.ndim - 1, key.ndim - 2)
-    scores = matmul(query * (factor * sign), permute(key * factor, dims=order))
-    if is_causal:
-        row = reshape(arange(0, 1, length=length, dtype=int64), shape=(length, 1))
-        attn_mask = row >= arange(0, 1, length=source, dtype=int64)
-    if attn_mask is not None:
-        scores = where(attn_mask, scores, float("-inf")) if attn_mask.dtype is bool_ else scores + attn_mask
-    weights = _attention_weights(scores)
-    if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p, True)
-    return matmul(weights, value)
-
-
-def _attention_weights(scores: Any) -> Any:
-    """softmax along the last dimension; zeros where every score is -inf."""
-    last = (scores.ndim - 1,)
-    high = detach(primitives.amax(scores, dims=last, keepdim=True))
-    weights = exp(scores - where(high == float("-inf"), 0.0, high))
-    total = primitives.sum_(weights, dims=last, keepdim=True)
-    return weights / where(total == 0.0, 1.0, total)
-
-
-def _repeated(x: Any, query: Any) -> Any:
-    """The heads (dimension -3) of `x`, each repeated so that there are as many as in `query`."""
-    if x.ndim < 3 or query.ndim < 3 or query.shape[-3] % x.shape[-3]:
-        raise RuntimeError(
-            f"scaled_dot_product_attention(): enable_gqa expects the heads of query, {list(query.shape)}, "
-            f"to be a multiple of those of key and value, {list(x.shape)}"
-        )
-    times = query.shape[-3] // x.shape[-3]
-    lead, tail = tuple(x.shape[:-2]), tuple(x.shape[-2:])
-    wide = expand(reshape(x, shape=(*lead, 1, *tail)), shape=(*lead, times, *tail))
-    return wide.reshape(*lead[:-1], lead[-1] * times, *tail)

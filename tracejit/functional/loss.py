@@ -1,7 +1,7 @@
 """Losses.
 
-Reductions are "mean" (the default), "sum" and "none".  PyTorch's long deprecated arguments size_average and reduce do not exist,
-therefore everything after the tensors is given by keyword.
+Reductions are "mean" (the default), "sum" and "none".  Arguments have PyTorch's positions, and its old ones, size_average and reduce, are
+taken as the reductions that they stand for (`support.in_positions`).
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from typing import Any
 
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
-from tracejit.functional.support import reduced, sum_of_all
+from tracejit.functional.support import in_positions, reduced, sum_of_all
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
-from tracejit.ops.creation import arange
+from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p, relu
 from tracejit.ops.movement.views import expand, reshape
 from tracejit.ops.public.reduce import all_
 from tracejit.ops.public.softmax import log_softmax
+from tracejit.ops.scan import cumsum
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "gaussian_nll_loss",
-    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
-    "multi_margin_loss", "nll_loss", "poisson_nll_loss",
-    "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
 
@@ -34,12 +35,14 @@ def _weighted(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
 
+@in_positions("input", "target", "size_average", "reduce", "reduction", "weight")
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """(input - target) ** 2."""
     difference = input - target
     return _averaged("mse_loss", difference * difference, weight, reduction)
 
 
+@in_positions("input", "target", "size_average", "reduce", "reduction", "weight")
 def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """|input - target|."""
     return _averaged("l1_loss", abs_(input - target), weight, reduction)
@@ -55,6 +58,7 @@ def _averaged(name: str, loss: Any, weight: Any, reduction: str) -> Any:
     return sum_of_all(weighted) / sum_of_all(expand(weight, shape=tuple(weighted.shape)))
 
 
+@in_positions("input", "target", "size_average", "reduce", "reduction", "beta")
 def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
     """0.5 * d ** 2 / beta where d = |input - target| < beta, d - 0.5 * beta elsewhere.  Raises RuntimeError for negative beta."""
     if beta < 0:
@@ -65,6 +69,7 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     return reduced("smooth_l1_loss", where(size < beta, size * size * 0.5 / beta, size - 0.5 * beta), reduction)
 
 
+@in_positions("input", "target", "reduction", "delta", "weight")
 def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """0.5 * d ** 2 where d = |input - target| <= delta, delta * (d - 0.5 * delta) elsewhere.  Raises RuntimeError for delta <= 0."""
     if delta <= 0:
@@ -73,6 +78,7 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     return _averaged("huber_loss", where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), weight, reduction)
 
 
+@in_positions("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 def cross_entropy(
     input: Any,
     target: Any,
@@ -145,6 +151,7 @@ def _negative_log_likelihood(name: str, logp: Any, target: Any, weight: Any, axi
     return sum_of_all(loss) / sum_of_all(cast(kept, dtype=logp.dtype) if weight is None else scale)
 
 
+@in_positions("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction")
 def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """-input[target]: the negative log likelihood of class indices, for log-probabilities (C,), (N, C) or (N, C, d1, ...).
 
@@ -182,6 +189,7 @@ def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduc
     return reduced("cross_entropy", loss, reduction)
 
 
+@in_positions("input", "target", "weight", "size_average", "reduce", "reduction", "pos_weight")
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
 ) -> Any:
@@ -208,6 +216,7 @@ def _bounded_log(x: Any, logarithm: Any) -> Any:
     return where(low, -100.0, logarithm(where(low, 0.5 if logarithm is log else -0.5, x)))
 
 
+@in_positions("input", "target", "weight", "size_average", "reduce", "reduction")
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """-(target * log(input) + (1 - target) * log(1 - input)) for probabilities `input`; each logarithm is at least -100.
 
@@ -220,6 +229,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
     return reduced("binary_cross_entropy", _weighted(loss, weight), reduction)
 
 
+@in_positions("input", "target", "size_average", "reduce", "reduction", "log_target")
 def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
     """target * (log(target) - input) for log-probabilities `input`, with 0 * log(0) = 0; `target` holds logarithms too if log_target.
 
@@ -234,6 +244,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     return reduced("kl_div", loss, reduction)
 
 
+@in_positions("input", "target", "log_input", "full", "size_average", "eps", "reduce", "reduction")
 def poisson_nll_loss(
     input: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
 ) -> Any:
@@ -246,6 +257,7 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction)
 
 
+@in_positions("input", "target", "var", "full", "eps", "reduction")
 def gaussian_nll_loss(
     input: Any, target: Any, var: Any, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Any:
@@ -264,17 +276,20 @@ def gaussian_nll_loss(
     return reduced("gaussian_nll_loss", loss, reduction)
 
 
+@in_positions("input", "target", "margin", "size_average", "reduce", "reduction")
 def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1."""
     loss = where(target != 1, relu(margin - input), 0.0) + where(target != -1, input, 0.0)
     return reduced("hinge_embedding_loss", loss, reduction)
 
 
+@in_positions("input", "target", "size_average", "reduce", "reduction")
 def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * input)) for targets 1 and -1."""
     return reduced("soft_margin_loss", log1p(exp(-target * input)), reduction)
 
 
+@in_positions("input1", "input2", "target", "margin", "size_average", "reduce", "reduction")
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """max(0, -target * (input1 - input2) + margin) for targets 1 and -1."""
     return reduced("margin_ranking_loss", _at_least_zero(-target * (input1 - input2) + margin), reduction)
@@ -285,6 +300,7 @@ def _at_least_zero(x: Any) -> Any:
     return where(x < 0, 0.0, x)
 
 
+@in_positions("input", "target", "p", "margin", "weight", "size_average", "reduce", "reduction")
 def multi_margin_loss(
     input: Any, target: Any, *, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
 ) -> Any:
@@ -308,6 +324,7 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", loss, reduction)
 
 
+@in_positions("input1", "input2", "target", "margin", "size_average", "reduce", "reduction")
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1; the vectors lie along the last dimension."""
     cosine = cosine_similarity(input1, input2, dim=-1)
@@ -315,6 +332,7 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: floa
     return reduced("cosine_embedding_loss", loss, reduction)
 
 
+@in_positions("anchor", "positive", "negative", "margin", "p", "eps", "swap", "size_average", "reduce", "reduction")
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -333,3 +351,59 @@ def triplet_margin_loss(
     if swap:
         far = minimum(far, pairwise_distance(positive, negative, p, eps))
     return reduced("triplet_margin_loss", _at_least_zero(near - far + margin), reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """triplet_margin_loss with any distance of two tensors, pairwise_distance by default.  Raises ValueError unless margin is positive."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    distance = pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = minimum(far, distance(positive, negative))
+    return reduced("triplet_margin_with_distance_loss", _at_least_zero(margin + near - far), reduction)
+
+
+@in_positions("input", "target", "weight", "size_average", "reduce", "reduction")
+def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """The binary cross entropy of logits (N, C), averaged over the classes, of targets 0 and 1."""
+    loss = _weighted(-(target * logsigmoid(input) + (1 - target) * logsigmoid(-input)), weight)
+    classes = loss.shape[loss.ndim - 1]
+    loss = primitives.sum_(loss, dims=(loss.ndim - 1,), keepdim=False) / float(classes)
+    return reduced("multilabel_soft_margin_loss", loss, reduction)
+
+
+@in_positions("input", "target", "size_average", "reduce", "reduction")
+def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """The mean over classes of max(0, 1 - (input[y] - input[i])), summed over the labels y and all other classes i.
+
+    input: (C,) or (N, C).
+
+    target: int64 of the shape of `input`, the labels of each sample, ended by -1.  Raises
+    RuntimeError for other shapes."""
+    if input.ndim not in (1, 2) or tuple(target.shape) != tuple(input.shape):
+        raise RuntimeError(
+            f"multilabel_margin_loss(): expected scores (C,) or (N, C) and targets of that shape, got {list(input.shape)} and "
+            f"{list(target.shape)}"
+        )
+    scores, labels = (input, target) if input.ndim == 2 else (input.unsqueeze(0), target.unsqueeze(0))
+    batch, classes = scores.shape
+    counts = cumsum(cast(labels == -1, dtype=labels.dtype), dim=1) == 0
+    places = where(counts, labels, 0)
+    marks = indexing.scatter_add(
+        full(0, shape=(batch, classes), dtype=labels.dtype), places, cast(counts, dtype=labels.dtype), dim=1
+    )
+    others = reshape(marks == 0, shape=(batch, 1, classes)) & reshape(counts, shape=(batch, classes, 1))
+    own = reshape(indexing.gather(scores, places, dim=1), shape=(batch, classes, 1))
+    excess = _at_least_zero(1.0 - (own - reshape(scores, shape=(batch, 1, classes))))
+    loss = primitives.sum_(where(others, excess, 0.0), dims=(1, 2), keepdim=False) / float(classes)
+    return reduced("multilabel_margin_loss", loss if input.ndim == 2 else reshape(loss, shape=()), reduction)

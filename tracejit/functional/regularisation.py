@@ -8,7 +8,7 @@ from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.random import rand
 
-__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d"]
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
 
 def _kept(input: Any, shape: tuple[int, ...], p: float) -> Any:
@@ -63,13 +63,22 @@ def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 _SELU_LIMIT = -1.7580993408473766  # selu(-infinity), the value of dropped elements
 
 
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
-    """Dropout that keeps mean and variance of self-normalising (selu) networks: Klambauer et al. (2017), section "dropout"."""
-    _probability("alpha_dropout", p)
+def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: bool, inplace: bool) -> Any:
+    _probability(name, p)
     if not training or p == 0.0:
         return input
     if p == 1.0:
         return placed(input, input * 0.0, inplace)
     scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
-    mask = cast(_kept(input, tuple(input.shape), p), dtype=input.dtype)
+    mask = cast(_kept(input, shape, p), dtype=input.dtype)
     return placed(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
+
+
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """Dropout that keeps mean and variance of self-normalising (selu) networks: Klambauer et al. (2017), section "dropout"."""
+    return _alpha_dropped("alpha_dropout", input, tuple(input.shape), p, training, inplace)
+
+
+def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """alpha_dropout of whole channels of an (N, C, ...) input."""
+    return _alpha_dropped("feature_alpha_dropout", input, (*input.shape[:2], *(1,) * (input.ndim - 2)), p, training, inplace)

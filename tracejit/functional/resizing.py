@@ -1,4 +1,4 @@
-"""Rearrangements of images: interpolate, unfold into patches, pixel_shuffle."""
+"""Rearrangements of images: interpolate, unfold into patches and back, pixel_shuffle."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from tracejit.core.numbers import settled
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops.creation import ArrayConstant, constant
+from tracejit.ops.movement import views
 from tracejit.ops.movement.views import permute
 from tracejit.ops.public.convolution import padded, per_dimension, windows
 
-__all__ = ["interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold"]
+__all__ = [
+    "channel_shuffle", "fold", "interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold", "upsample", "upsample_bilinear",
+    "upsample_nearest",
+]  # fmt: skip
 
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
@@ -95,6 +99,66 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     batch, channels, rows, columns = patches.shape[:4]
     out = permute(patches, dims=(0, 1, 4, 5, 2, 3)).reshape(batch, channels * product(size), rows * columns)
     return out if input.ndim == 4 else out.reshape(tuple(out.shape[1:]))
+
+
+def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """The adjoint of unfold: columns (N, C * kh * kw, number of patches), or without N, added up at their places in (N, C, *output_size).
+
+    Raises RuntimeError for sizes that do not fit."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(f"fold(): expected an input of 2 or 3 dimensions, got shape {list(input.shape)}")
+    target, size, spread, border, step = (
+        per_dimension("fold", what, value, 2)
+        for what, value in (
+            ("output_size", output_size), ("kernel_size", kernel_size), ("dilation", dilation), ("padding", padding), ("stride", stride),
+        )
+    )  # fmt: skip
+    columns = input.reshape(1, *input.shape) if input.ndim == 2 else input
+    wide = tuple(n + 2 * p for n, p in zip(target, border, strict=True))
+    places = tuple((n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(wide, size, spread, step, strict=True))
+    area = product(size)
+    if columns.shape[1] % area or min(places) < 1 or columns.shape[2] != product(places):
+        raise RuntimeError(
+            f"fold(): expected an input of shape (N, C * {area}, {product(places)}) for output_size {list(target)} and kernel_size "
+            f"{list(size)}, got {list(input.shape)}"
+        )
+    batch, channels = columns.shape[0], columns.shape[1] // area
+    patches = permute(columns.reshape(batch, channels, *size, *places), dims=(0, 1, 4, 5, 2, 3))
+    out = views.fold(patches, dims=(2, 3), lengths=wide, steps=step, dilations=spread)
+    for i in range(2):
+        if border[i]:
+            out = views.slice_(out, dim=2 + i, start=border[i], stop=border[i] + target[i], step=1)
+    return out if input.ndim == 3 else out.reshape(tuple(out.shape[1:]))
+
+
+def channel_shuffle(input: Any, groups: int) -> Any:
+    """The channels (dimension 1), thought of as (groups, n), in the order (n, groups).
+
+    Raises RuntimeError where the channels are no multiple of groups."""
+    if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
+        raise RuntimeError(
+            f"channel_shuffle(): expected (N, C, ...) with C divisible by groups, {groups}, got shape {list(input.shape)}"
+        )
+    batch, channels, *rest = input.shape
+    parts = input.reshape(batch, groups, channels // groups, *rest)
+    return permute(parts, dims=(0, 2, 1, *range(3, parts.ndim))).reshape(tuple(input.shape))
+
+
+def upsample(
+    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Any:
+    """interpolate, under its older name."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """interpolate with mode "nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """interpolate with mode "bilinear" and align_corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import product
 from tracejit.ops import reduce as primitives
 
-__all__ = ["mean_of_all", "placed", "reduced", "sum_of_all", "trailing_dims"]
+__all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "sum_of_all", "trailing_dims"]
 
 
 def placed(input: Any, out: Any, inplace: bool) -> Any:
@@ -37,6 +38,36 @@ def reduced(name: str, loss: Any, reduction: str) -> Any:
     if reduction == "none":
         return loss
     raise ValueError(f"{name}(): {reduction} is not a valid value for reduction; expected 'mean', 'sum' or 'none'")
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction that the two old arguments of losses stand for, where one of them is given."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def in_positions(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A loss that takes its arguments in these positions, as PyTorch's losses do, among them size_average and reduce."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        positional = function.__code__.co_argcount
+
+        @functools.wraps(function)
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > len(names):
+                raise TypeError(f"{function.__name__}(): expected at most {len(names)} arguments, got {len(args)}")
+            if len(args) > positional or "size_average" in kwargs or "reduce" in kwargs:
+                given = dict(zip(names, args, strict=False)) | kwargs
+                old = given.pop("size_average", None), given.pop("reduce", None)
+                return function(**given | {"reduction": reduction_of(*old, given.get("reduction", "mean"))})
+            return function(*args, **kwargs)
+
+        return loss
+
+    return decorate
 
 
 def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:

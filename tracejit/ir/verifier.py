@@ -9,6 +9,7 @@ nodes and to nothing constant; only floating-point tensors require grad.  With `
 from __future__ import annotations
 
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Graph, Literal, Node, operand_aval
 from tracejit.ir.printer import node_text
@@ -57,7 +58,9 @@ def _describe(node: Node, graph: Graph) -> str:
     """The node as printed; if it is too odd to be printed, its parts."""
     try:
         return node_text(node, graph)
-    except TypeError:
+    except TypeError as error:
+        if is_foreign(error):
+            raise
         return f"{node.outputs} = {node.op.name}{node.operands} with attributes {node.attributes}"
 
 
@@ -89,6 +92,8 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
     try:
         hash(node.attributes)
     except TypeError as error:
+        if is_foreign(error):
+            raise
         _fail(graph, position, node, f"attributes are not hashable ({error})")
     for v in node.outputs:
         if v in defined:
@@ -100,6 +105,8 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
     try:
         inferred = node.op.infer_tuple([operand_aval(x, graph.avals) for x in node.operands], node.attrs)
     except Exception as error:
+        if is_foreign(error):
+            raise
         raise VerificationError(
             f"node {position}, `{_describe(node, graph)}`: its shape rule refuses the operands: {error}"
         ) from error

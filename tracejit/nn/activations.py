@@ -11,8 +11,9 @@ from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import full
 
 __all__ = [
-    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "PReLU",
-    "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmin", "Softplus", "Softsign", "Tanh", "Threshold",
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax",
+    "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink", "Softsign",
+    "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
 
 
@@ -201,10 +202,11 @@ class Threshold(_InPlace):
 class PReLU(Module):
     """leaky_relu whose slope is learned: one, or one for each channel."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: DType | None = None) -> None:
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: DType | None = None) -> None:
         super().__init__()
         self.num_parameters = num_parameters
-        self.weight = Parameter(full((num_parameters,), init, dtype=dtype or default_dtype()))
+        self.init = init
+        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype or default_dtype()))
 
     def forward(self, input: Any) -> Any:
         return F.prelu(input, self.weight)
@@ -213,10 +215,66 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
+class RReLU(_InPlace):
+    """leaky_relu with slopes drawn from U(lower, upper) in training, their mean in evaluation."""
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.lower = lower
+        self.upper = upper
+
+    def forward(self, input: Any) -> Any:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
+
+
+class Tanhshrink(Module):
+    """input - tanh(input)."""
+
+    def forward(self, input: Any) -> Any:
+        return F.tanhshrink(input)
+
+
+class _Shrink(Module):
+    """An activation that is zero around zero."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
+
+class Hardshrink(_Shrink):
+    """0 where |input| <= lambd, input elsewhere."""
+
+    def forward(self, input: Any) -> Any:
+        return F.hardshrink(input, self.lambd)
+
+
+class Softshrink(_Shrink):
+    """input moved towards 0 by lambd."""
+
+    def forward(self, input: Any) -> Any:
+        return F.softshrink(input, self.lambd)
+
+
+class Softmax2d(Module):
+    """softmax over the channels of (N, C, H, W) or (C, H, W) inputs."""
+
+    def forward(self, input: Any) -> Any:
+        if input.dim() not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
+        return F.softmax(input, -3)
+
+
 class _AlongDim(Module):
     """An activation along one dimension."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
 
@@ -245,11 +303,15 @@ class Softmin(_AlongDim):
         return F.softmin(input, self.dim)
 
 
-class GLU(_AlongDim):
+class GLU(Module):
     """The first half along `dim` times the sigmoid of the second."""
 
     def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim)
+        super().__init__()
+        self.dim = dim
 
     def forward(self, input: Any) -> Any:
         return F.glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"

@@ -6,6 +6,7 @@ Members are instance attributes as in any module (those of lists named "0", "1",
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -120,6 +121,17 @@ class ModuleList(_ModuleSequence):
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
+
+    def __repr__(self) -> str:
+        """Neighbours that look alike are written once, with their number."""
+        lines, start = [], 0
+        for text, group in itertools.groupby(repr(module) for module in self):
+            count = len(list(group))
+            head = f"({start})" if count == 1 else f"({start}-{start + count - 1})"
+            lines.append(f"{head}: {'' if count == 1 else f'{count} x '}{text}".replace("\n", "\n  "))
+            start += count
+        name = type(self).__name__
+        return f"{name}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{name}()"
 
 
 class ModuleDict(Module):

@@ -1,4 +1,4 @@
-"""Convolutions and pooling as modules."""
+"""Convolutions as modules."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import empty
 
-__all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "MaxPool1d", "MaxPool2d", "PixelShuffle", "Upsample",
-]  # fmt: skip
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 Sizes = int | tuple[int, ...]
+_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
 
-def _each(value: Any, rank: int) -> Any:
+def each(value: Any, rank: int) -> Any:
     """One number per spatial dimension; text ("same", "valid") stays."""
     return value if isinstance(value, str) else (value,) * rank if isinstance(value, int) else tuple(value)
 
@@ -30,7 +28,89 @@ class _Convolution(Module):
 
     _rank = 0
     _transposed = False
-    output_padding: Any = 0
+    output_padding: tuple[int, ...]
+    weight: Any
+    bias: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes,
+        padding: Any,
+        dilation: Sizes,
+        output_padding: Sizes,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: DType | None,
+    ) -> None:
+        super().__init__()
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if in_channels % groups:
+            raise ValueError("in_channels must be divisible by groups")
+        if out_channels % groups:
+            raise ValueError("out_channels must be divisible by groups")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
+        if padding == "same" and any(s != 1 for s in each(stride, self._rank)):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+        if padding_mode not in _MODES:
+            raise ValueError(f"padding_mode must be one of {sorted(_MODES)}, but got padding_mode='{padding_mode}'")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = each(kernel_size, self._rank)
+        self.stride = each(stride, self._rank)
+        self.padding = each(padding, self._rank)
+        self.dilation = each(dilation, self._rank)
+        self.transposed = self._transposed
+        self.output_padding = each(output_padding, self._rank)
+        self.groups = groups
+        self.padding_mode = padding_mode
+        channels = (in_channels, out_channels // groups) if self._transposed else (out_channels, in_channels // groups)
+        self.weight = Parameter(empty(*channels, *self.kernel_size, device=device, dtype=dtype))
+        self.bias = Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        fan_in, _ = init.fans(self.weight)
+        if self.bias is not None and fan_in:
+            bound = 1 / math.sqrt(fan_in)
+            init.uniform_(self.bias, -bound, bound)
+
+    def _edges(self) -> list[int]:
+        """The padding as functional.pad takes it: (before, after), the last dimension first."""
+        sizes: list[int] = []
+        for i in reversed(range(self._rank)):
+            if self.padding == "same":
+                total = self.dilation[i] * (self.kernel_size[i] - 1)
+                sizes += [total // 2, total - total // 2]
+            else:
+                sizes += [0, 0] if self.padding == "valid" else [self.padding[i]] * 2
+        return sizes
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        if isinstance(self.padding, str) or any(self.padding):
+            text += f", padding={self.padding}"
+        if any(d != 1 for d in self.dilation):
+            text += f", dilation={self.dilation}"
+        if any(self.output_padding):
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
+
+
+class _ForwardConvolution(_Convolution):
+    """A convolution whose edges may be continued in four ways."""
 
     def __init__(
         self,
@@ -42,71 +122,46 @@ class _Convolution(Module):
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
-        super().__init__()
-        if groups <= 0 or in_channels % groups or out_channels % groups:
-            raise ValueError(
-                f"in_channels ({in_channels}) and out_channels ({out_channels}) must be divisible by groups ({groups})"
-            )
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = _each(kernel_size, self._rank)
-        self.stride = _each(stride, self._rank)
-        self.padding = _each(padding, self._rank)
-        self.dilation = _each(dilation, self._rank)
-        self.groups = groups
-        channels = (in_channels, out_channels // groups) if self._transposed else (out_channels, in_channels // groups)
-        self.weight = Parameter(empty(*channels, *self.kernel_size, dtype=dtype))
-        self.bias = Parameter(empty(out_channels, dtype=dtype)) if bias else None
-        self.reset_parameters()
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device, dtype
+        )
 
-    def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        fan_in, _ = init.fans(self.weight)
-        if self.bias is not None and fan_in:
-            bound = 1 / math.sqrt(fan_in)
-            init.uniform_(self.bias, -bound, bound)
-
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        if isinstance(self.padding, str) or any(self.padding):
-            text += f", padding={self.padding}"
-        if any(d != 1 for d in self.dilation):
-            text += f", dilation={self.dilation}"
-        if self._transposed and any(self.output_padding):
-            text += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
-        return text if self.bias is not None else text + ", bias=False"
+    def _convolved(self, convolve: Any, input: Any) -> Any:
+        if self.padding_mode == "zeros":
+            return convolve(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        wider = F.pad(input, self._edges(), _MODES[self.padding_mode])
+        return convolve(wider, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
 
-class Conv1d(_Convolution):
+class Conv1d(_ForwardConvolution):
     """Convolution of (N, C, L) inputs."""
 
     _rank = 1
 
     def forward(self, input: Any) -> Any:
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return self._convolved(F.conv1d, input)
 
 
-class Conv2d(_Convolution):
+class Conv2d(_ForwardConvolution):
     """Convolution of (N, C, H, W) inputs."""
 
     _rank = 2
 
     def forward(self, input: Any) -> Any:
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return self._convolved(F.conv2d, input)
 
 
-class Conv3d(_Convolution):
+class Conv3d(_ForwardConvolution):
     """Convolution of (N, C, D, H, W) inputs."""
 
     _rank = 3
 
     def forward(self, input: Any) -> Any:
-        return F.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return self._convolved(F.conv3d, input)
 
 
 class _TransposedConvolution(_Convolution):
@@ -125,10 +180,55 @@ class _TransposedConvolution(_Convolution):
         groups: int = 1,
         bias: bool = True,
         dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype)
-        self.output_padding = _each(output_padding, self._rank)
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _output_padding(self, input: Any, output_size: Any) -> tuple[int, ...]:
+        """The output padding that leads to `output_size`, one size per spatial dimension or for all dimensions of the output.
+
+        Raises ValueError where none does."""
+        if output_size is None:
+            return self.output_padding
+        rank, given = self._rank, list(output_size)
+        if len(given) == input.dim():
+            given = given[-rank:]
+        if len(given) != rank:
+            raise ValueError(
+                f"{type(self).__name__}: for {input.dim()}D input, output_size must have {rank} or {input.dim()} elements, got {len(given)}"
+            )
+        least = [
+            (input.shape[i - rank] - 1) * self.stride[i] - 2 * self.padding[i] + self.dilation[i] * (self.kernel_size[i] - 1) + 1
+            for i in range(rank)
+        ]
+        most = [least[i] + self.stride[i] - 1 for i in range(rank)]
+        if any(not low <= size <= high for low, size, high in zip(least, given, most, strict=True)):
+            raise ValueError(
+                f"requested an output size of {given}, but valid sizes range from {least} to {most} (for an input of "
+                f"{list(input.shape[-rank:])})"
+            )
+        return tuple([size - low for size, low in zip(given, least, strict=True)])
+
+    def _convolved(self, convolve: Any, input: Any, output_size: Any) -> Any:
+        extra = self._output_padding(input, output_size)
+        return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_TransposedConvolution):
@@ -136,10 +236,8 @@ class ConvTranspose1d(_TransposedConvolution):
 
     _rank = 1
 
-    def forward(self, input: Any) -> Any:
-        return F.conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
-        )
+    def forward(self, input: Any, output_size: Any = None) -> Any:
+        return self._convolved(F.conv_transpose1d, input, output_size)
 
 
 class ConvTranspose2d(_TransposedConvolution):
@@ -147,156 +245,14 @@ class ConvTranspose2d(_TransposedConvolution):
 
     _rank = 2
 
-    def forward(self, input: Any) -> Any:
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
-        )
+    def forward(self, input: Any, output_size: Any = None) -> Any:
+        return self._convolved(F.conv_transpose2d, input, output_size)
 
 
-class _MaxPool(Module):
-    """The largest element of each window."""
+class ConvTranspose3d(_TransposedConvolution):
+    """Transposed convolution of (N, C, D, H, W) inputs."""
 
-    def __init__(
-        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.dilation = dilation
-        self.ceil_mode = ceil_mode
+    _rank = 3
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
-
-
-class MaxPool1d(_MaxPool):
-    """The largest element of each window of (N, C, L) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-
-
-class MaxPool2d(_MaxPool):
-    """The largest element of each window of (N, C, H, W) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-
-
-class _AvgPool(Module):
-    """The mean of each window."""
-
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
-class AvgPool1d(_AvgPool):
-    """The mean of each window of (N, C, L) inputs."""
-
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        step = kernel_size if stride is None else stride
-        super().__init__(_each(kernel_size, 1), _each(step, 1), _each(padding, 1), ceil_mode, count_include_pad)
-
-    def forward(self, input: Any) -> Any:
-        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-
-
-class AvgPool2d(_AvgPool):
-    """The mean of each window of (N, C, H, W) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-
-
-class _AdaptivePool(Module):
-    """Pooling to a given size."""
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
-
-
-class AdaptiveAvgPool1d(_AdaptivePool):
-    """Means over output_size bins of (N, C, L) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.adaptive_avg_pool1d(input, self.output_size)
-
-
-class AdaptiveAvgPool2d(_AdaptivePool):
-    """Means over output_size bins of (N, C, H, W) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.adaptive_avg_pool2d(input, self.output_size)
-
-
-class AdaptiveMaxPool2d(_AdaptivePool):
-    """The largest element of each of output_size bins of (N, C, H, W) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size)
-
-
-class PixelShuffle(Module):
-    """(N, C * r * r, H, W) as (N, C, H * r, W * r) with r = upscale_factor."""
-
-    def __init__(self, upscale_factor: int) -> None:
-        super().__init__()
-        self.upscale_factor = upscale_factor
-
-    def forward(self, input: Any) -> Any:
-        return F.pixel_shuffle(input, self.upscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
-
-class Upsample(Module):
-    """Resizes the spatial dimensions; see functional.interpolate."""
-
-    def __init__(
-        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
-    ) -> None:
-        super().__init__()
-        self.size = size
-        self.scale_factor = (
-            tuple(map(float, scale_factor)) if isinstance(scale_factor, tuple) else scale_factor and float(scale_factor)
-        )
-        self.mode = mode
-        self.align_corners = align_corners
-
-    def forward(self, input: Any) -> Any:
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
-
-    def extra_repr(self) -> str:
-        what = f"scale_factor={self.scale_factor!r}" if self.scale_factor is not None else f"size={self.size!r}"
-        return f"{what}, mode={self.mode!r}"
+    def forward(self, input: Any, output_size: Any = None) -> Any:
+        return self._convolved(F.conv_transpose3d, input, output_size)

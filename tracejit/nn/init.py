@@ -19,8 +19,9 @@ from tracejit.ops.public.random import rand, randn, randperm
 from tracejit.tensor import tensor as make_tensor
 
 __all__ = [
-    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_", "sparse_",
-    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "calculate_gain", "constant", "constant_", "dirac", "dirac_", "eye_", "kaiming_normal", "kaiming_normal_", "kaiming_uniform",
+    "kaiming_uniform_", "normal", "normal_", "ones_", "orthogonal", "orthogonal_", "sparse", "sparse_", "trunc_normal_", "uniform",
+    "uniform_", "xavier_normal", "xavier_normal_", "xavier_uniform", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
@@ -183,3 +184,21 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
         with no_grad():
             tensor[chosen, column] = 0
     return tensor
+
+
+_calculate_fan_in_and_fan_out = fans
+
+
+def _calculate_correct_fan(tensor: Any, mode: str) -> int:
+    return fans(tensor)[mode.lower() == "fan_out"]
+
+
+# The names without underscore are older ones of the same functions.
+uniform, normal, constant = uniform_, normal_, constant_
+dirac, orthogonal, sparse = dirac_, orthogonal_, sparse_
+xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = (
+    xavier_uniform_,
+    xavier_normal_,
+    kaiming_uniform_,
+    kaiming_normal_,
+)

@@ -1,9 +1,8 @@
-"""Layers with parameters or state: Linear, Embedding, normalisations, Dropout, and the shape layers."""
+"""Layers that are one product or look-up: Identity, Linear, Bilinear, Embedding, EmbeddingBag; distances."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tracejit import functional as F
@@ -13,13 +12,9 @@ from tracejit.core.dtypes import DType
 from tracejit.nn import init
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
-from tracejit.ops.public.creation import empty, ones, zeros
-from tracejit.tensor import tensor
+from tracejit.ops.public.creation import empty
 
-__all__ = [
-    "AlphaDropout", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Embedding",
-    "Flatten", "GroupNorm", "Identity", "LayerNorm", "Linear", "RMSNorm", "Unflatten",
-]  # fmt: skip
+__all__ = ["Bilinear", "CosineSimilarity", "Embedding", "EmbeddingBag", "Identity", "Linear", "PairwiseDistance"]
 
 
 class Identity(Module):
@@ -42,8 +37,8 @@ class Linear(Module):
         require_cpu("Linear", device)
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
+        self.bias = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -64,14 +59,20 @@ class Bilinear(Module):
     """sum_ij input1_i * weight_kij * input2_j + bias_k."""
 
     def __init__(
-        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, dtype: DType | None = None
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(empty(out_features, in1_features, in2_features, dtype=dtype))
-        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
+        self.bias = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -102,6 +103,10 @@ class Embedding(Module):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Any = None,
+        _freeze: bool = False,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
@@ -115,8 +120,29 @@ class Embedding(Module):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype))
-        self.reset_parameters()
+        self.sparse = sparse  # kept for its name: gradients are dense
+        self.weight = _table(num_embeddings, embedding_dim, _weight, _freeze, device, dtype)
+        if _weight is None:
+            self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """A table that holds `embeddings` (a matrix), without gradients unless freeze is false."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        rows, columns = embeddings.shape
+        return cls(
+            rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight=embeddings, _freeze=freeze
+        )
 
     def reset_parameters(self) -> None:
         """Draw the table anew; the row of padding_idx is zero."""
@@ -139,238 +165,130 @@ class Embedding(Module):
         return text + (", scale_grad_by_freq=True" if self.scale_grad_by_freq else "")
 
 
-class LayerNorm(Module):
-    """Zero mean and unit variance over the trailing dimensions `normalized_shape`, then * weight + bias."""
+def _table(rows: int, columns: int, given: Any, frozen: bool, device: Any, dtype: DType | None) -> Any:
+    """The parameter of a table, `given` or yet to be filled."""
+    if given is None:
+        return Parameter(empty(rows, columns, device=device, dtype=dtype), requires_grad=not frozen)
+    if tuple(given.shape) != (rows, columns):
+        raise AssertionError(
+            f"Shape of weight does not match num_embeddings and embedding_dim: {list(given.shape)}, {[rows, columns]}"
+        )
+    return Parameter(given, requires_grad=not frozen)
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of bags of vectors of a table; see functional.embedding_bag."""
 
     def __init__(
         self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
-        self.bias = Parameter(zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise AssertionError(
+                f"EmbeddingBag: padding_idx must be within [{-num_embeddings}, {num_embeddings}), got {padding_idx}"
+            )
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
+        self.mode = mode
+        self.sparse = sparse  # kept for its name: gradients are dense
+        self.include_last_offset = include_last_offset
+        self.weight = _table(num_embeddings, embedding_dim, _weight, False, device, dtype)
+        if _weight is None:
+            self.reset_parameters()
 
-    def forward(self, input: Any) -> Any:
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """Bags of a table that holds `embeddings` (a matrix), without gradients unless freeze is false."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        rows, columns = embeddings.shape
+        bag = cls(
+            rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx
+        )
+        bag.weight.requires_grad_(not freeze)
+        return bag
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+    def reset_parameters(self) -> None:
+        """Draw the table anew; the row of padding_idx is zero."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight.select(0, self.padding_idx).zero_()
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
         )
 
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq is not False:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += f", mode={self.mode!r}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
 
-class RMSNorm(Module):
-    """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions `normalized_shape`, then * weight."""
 
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        dtype: DType | None = None,
-    ) -> None:
+class PairwiseDistance(Module):
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.norm = p
         self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.keepdim = keepdim
 
-    def forward(self, input: Any) -> Any:
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+    def forward(self, x1: Any, x2: Any) -> Any:
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-class GroupNorm(Module):
-    """Zero mean and unit variance within each of num_groups groups of channels, then * weight + bias by channel."""
+class CosineSimilarity(Module):
+    """The cosine of the angle between x1 and x2 along `dim`."""
 
-    def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        dtype: DType | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        if num_channels % num_groups:
-            raise ValueError(f"GroupNorm: num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
-        self.weight = Parameter(ones(num_channels, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(num_channels, dtype=dtype)) if affine and bias else None
-
-    def forward(self, input: Any) -> Any:
-        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
-
-
-class _BatchNorm(Module):
-    """Zero mean and unit variance of each channel: of the batch in training, running ones in evaluation."""
-
-    _ranks: tuple[int, ...] = ()
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        dtype: DType | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        self.weight = Parameter(ones(num_features, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(num_features, dtype=dtype)) if affine and bias else None
-        self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if track_running_stats else None)
-        self.register_buffer("running_var", ones(num_features, dtype=dtype) if track_running_stats else None)
-        self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)
-
-    running_mean: Any
-    running_var: Any
-    num_batches_tracked: Any
-
-    def reset_running_stats(self) -> None:
-        """Forget the batches seen."""
-        if self.track_running_stats:
-            self.running_mean.zero_()
-            self.running_var.fill_(1)
-            self.num_batches_tracked.zero_()
-
-    def forward(self, input: Any) -> Any:
-        if input.dim() not in self._ranks:
-            raise ValueError(f"expected {' or '.join(f'{r}D' for r in self._ranks)} input (got {input.dim()}D input)")
-        factor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
-            if self.momentum is None:  # the plain average of all batches
-                factor = 1.0 / self.num_batches_tracked.item()
-        by_batch = self.training or self.running_mean is None
-        running = (self.running_mean, self.running_var) if not self.training or self.track_running_stats else (None, None)
-        return F.batch_norm(input, running[0], running[1], self.weight, self.bias, by_batch, factor, self.eps)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
-
-
-class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L) inputs."""
-
-    _ranks = (2, 3)
-
-
-class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W) inputs."""
-
-    _ranks = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W) inputs."""
-
-    _ranks = (5,)
-
-
-class _Dropout(Module):
-    """What the dropouts share: the probability."""
-
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
-
-
-class Dropout(_Dropout):
-    """In training, zeroes each element with probability p and scales the others by 1 / (1 - p)."""
-
-    def forward(self, input: Any) -> Any:
-        return F.dropout(input, self.p, self.training, self.inplace)
-
-
-class Dropout1d(_Dropout):
-    """Dropout of whole channels of (N, C, L) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.dropout1d(input, self.p, self.training, self.inplace)
-
-
-class Dropout2d(_Dropout):
-    """Dropout of whole channels of (N, C, H, W) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.dropout2d(input, self.p, self.training, self.inplace)
-
-
-class Dropout3d(_Dropout):
-    """Dropout of whole channels of (N, C, D, H, W) inputs."""
-
-    def forward(self, input: Any) -> Any:
-        return F.dropout3d(input, self.p, self.training, self.inplace)
-
-
-class AlphaDropout(_Dropout):
-    """Dropout that keeps mean and variance of self-normalising networks."""
-
-    def forward(self, input: Any) -> Any:
-        return F.alpha_dropout(input, self.p, self.training, self.inplace)
-
-
-class Flatten(Module):
-    """Dimensions start_dim ... end_dim as one."""
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
-
-    def forward(self, input: Any) -> Any:
-        return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
-class Unflatten(Module):
-    """Dimension `dim` as dimensions of the sizes `unflattened_size`."""
-
-    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
         self.dim = dim
-        self.unflattened_size = tuple(unflattened_size)
+        self.eps = eps
 
-    def forward(self, input: Any) -> Any:
-        at = self.dim % input.dim()
-        shape = input.shape
-        return input.reshape((*shape[:at], *self.unflattened_size, *shape[at + 1 :]))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+    def forward(self, x1: Any, x2: Any) -> Any:
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit import functional as F
+from tracejit.functional.support import reduction_of
+from tracejit.nn.layers import PairwiseDistance
 from tracejit.nn.module import Module
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss",
-    "KLDivLoss", "L1Loss", "MSELoss", "MarginRankingLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss",
-    "TripletMarginLoss",
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss",
+    "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss", "NLLLoss", "NLLLoss2d", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]  # fmt: skip
 
 
 class _Loss(Module):
-    """A loss with a reduction: "mean", "sum" or "none"."""
+    """A loss with a reduction: "mean", "sum" or "none", which the old arguments size_average and reduce stand for as well."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = reduction
+        self.reduction = reduction_of(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):
@@ -27,8 +30,10 @@ class _WeightedLoss(_Loss):
 
     weight: Any
 
-    def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
+    def __init__(
+        self, weight: Any = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
 
 
@@ -36,9 +41,15 @@ class CrossEntropyLoss(_WeightedLoss):
     """The cross entropy of logits and class indices or probabilities."""
 
     def __init__(
-        self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__(weight, reduction=reduction)
+        super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
@@ -56,12 +67,23 @@ class CrossEntropyLoss(_WeightedLoss):
 class NLLLoss(_WeightedLoss):
     """The negative log likelihood of class indices under log-probabilities."""
 
-    def __init__(self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(weight, reduction=reduction)
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class NLLLoss2d(NLLLoss):
+    """NLLLoss of images, under its older name."""
 
 
 class BCELoss(_WeightedLoss):
@@ -76,8 +98,15 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
     pos_weight: Any
 
-    def __init__(self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> None:
-        super().__init__(weight, reduction=reduction)
+    def __init__(
+        self,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Any = None,
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -103,8 +132,10 @@ class L1Loss(_Loss):
 class SmoothL1Loss(_Loss):
     """Quadratic below beta, linear above."""
 
-    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -114,7 +145,7 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """Quadratic up to delta, linear above."""
 
-    def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
 
@@ -125,8 +156,10 @@ class HuberLoss(_Loss):
 class KLDivLoss(_Loss):
     """target * (log(target) - input) for log-probabilities `input`; reduction may also be "batchmean"."""
 
-    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction=reduction)
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", log_target: bool = False
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -136,8 +169,16 @@ class KLDivLoss(_Loss):
 class PoissonNLLLoss(_Loss):
     """The negative log likelihood of Poisson counts."""
 
-    def __init__(self, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: bool | None = None,
+        eps: float = 1e-8,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.log_input = log_input
         self.full = full
         self.eps = eps
@@ -168,16 +209,18 @@ class SoftMarginLoss(_Loss):
 class _MarginLoss(_Loss):
     """A loss with a margin."""
 
-    def __init__(self, margin: float, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
+    def __init__(self, margin: float, size_average: bool | None, reduce: bool | None, reduction: str) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
 
 class HingeEmbeddingLoss(_MarginLoss):
     """input where target is 1, max(0, margin - input) where it is -1."""
 
-    def __init__(self, margin: float = 1.0, *, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction=reduction)
+    def __init__(
+        self, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, size_average, reduce, reduction)
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
@@ -186,8 +229,10 @@ class HingeEmbeddingLoss(_MarginLoss):
 class MarginRankingLoss(_MarginLoss):
     """max(0, -target * (input1 - input2) + margin)."""
 
-    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction=reduction)
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, size_average, reduce, reduction)
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
@@ -196,8 +241,10 @@ class MarginRankingLoss(_MarginLoss):
 class CosineEmbeddingLoss(_MarginLoss):
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
 
-    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction=reduction)
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, size_average, reduce, reduction)
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
@@ -207,9 +254,16 @@ class TripletMarginLoss(_MarginLoss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
     def __init__(
-        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean"
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
     ) -> None:
-        super().__init__(margin, reduction=reduction)
+        super().__init__(margin, size_average, reduce, reduction)
         self.p = p
         self.eps = eps
         self.swap = swap
@@ -218,3 +272,76 @@ class TripletMarginLoss(_MarginLoss):
         return F.triplet_margin_loss(
             anchor, positive, negative, margin=self.margin, p=self.p, eps=self.eps, swap=self.swap, reduction=self.reduction
         )
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """TripletMarginLoss with any distance of two tensors."""
+
+    def __init__(
+        self, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ValueError(f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead")
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
+        self.margin = margin
+        self.swap = swap
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class MultiMarginLoss(_WeightedLoss):
+    """The mean over the other classes i of max(0, margin - input[target] + input[i]) ** p."""
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Any = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError("only p == 1 and p == 2 supported")
+        self.p = p
+        self.margin = margin
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return F.multi_margin_loss(input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction)
+
+
+class MultiLabelMarginLoss(_Loss):
+    """max(0, 1 - (input[y] - input[i])) for the labels y and all other classes i."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """The binary cross entropy of logits, averaged over the classes."""
+
+    def forward(self, input: Any, target: Any) -> Any:
+        return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+
+
+class CTCLoss(_Loss):
+    """Connectionist temporal classification; see functional.ctc_loss."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.devices import device, require_cpu
 from tracejit.core.dtypes import DType, float32, float64
-from tracejit.nn.parameter import Parameter
+from tracejit.nn.backward_hooks import BackwardHooks
+from tracejit.nn.members import Members
+from tracejit.nn.parameter import Parameter, UninitializedParameter
 from tracejit.tensor import RemovableHandle, Tensor
 
 __all__ = ["IncompatibleKeys", "Module"]
@@ -102,13 +104,19 @@ class Module:
                     args, kwargs = changed
                 else:
                     args = changed if isinstance(changed, tuple) else (changed,)
+        backward = [
+            [hook for moment, hook, _ in self._hooks.values() if moment == when] for when in ("before backward", "after backward")
+        ]
+        watched = BackwardHooks(self, *backward) if any(backward) else None
+        if watched is not None:
+            args = watched.mark_inputs(args)
         out = self.forward(*args, **kwargs)
         for when, hook, with_kwargs in list(self._hooks.values()):
             if when == "after":
                 changed = hook(self, args, kwargs, out) if with_kwargs else hook(self, args, out)
                 if changed is not None:
                     out = changed
-        return out
+        return out if watched is None else watched.mark_outputs(out)
 
     def _register_hook(self, when: str, hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> RemovableHandle:
         if self._hooks is None:
@@ -137,6 +145,18 @@ class Module:
 
         A result other than None replaces the arguments."""
         return self._register_hook("before", hook, prepend, with_kwargs)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call hook(module, grad_output) when the gradients of the outputs are known; a result other than None replaces them."""
+        return self._register_hook("before backward", hook, prepend, False)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known.
+
+        There is an entry for each positional argument, None for those without a gradient.  A result other than None replaces grad_input."""
+        return self._register_hook("after backward", hook, prepend, False)
+
+    register_backward_hook = register_full_backward_hook
 
     # ---- members ----------------------------------------------------------------------------------------------------
     def _check_name(self, kind: str, name: str) -> None:
@@ -179,11 +199,26 @@ class Module:
 
     register_module = add_module
 
+    @property
+    def _parameters(self) -> Members:
+        return Members(self, "parameter")
+
+    @property
+    def _buffers(self) -> Members:
+        return Members(self, "buffer")
+
+    @property
+    def _modules(self) -> Members:
+        return Members(self, "module")
+
+    def _own_modules(self) -> list[tuple[str, Module]]:
+        return [(name, value) for name, value in self.__dict__.items() if isinstance(value, Module)]
+
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """(name, module) of the direct submodules, each module once."""
         seen: set[int] = set()
-        for name, value in list(self.__dict__.items()):
-            if isinstance(value, Module) and id(value) not in seen:
+        for name, value in self._own_modules():
+            if id(value) not in seen:
                 seen.add(id(value))
                 yield name, value
 
@@ -203,9 +238,8 @@ class Module:
         if remove_duplicate:
             seen.add(self)
         yield prefix, self
-        for name, value in list(self.__dict__.items()):
-            if isinstance(value, Module):
-                yield from value.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+        for name, value in self._own_modules():
+            yield from value.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
         """This module and all below it."""
@@ -263,6 +297,18 @@ class Module:
                 raise AttributeError(f"{type(module).__name__} has no submodule `{name}` (in {target!r})")
             module = found
         return module  # type: ignore[no-any-return]
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at a dotted name; with `strict` only where there is one.  Raises AttributeError, ValueError or TypeError."""
+        path, _, name = target.rpartition(".")
+        if not name:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module).__name__}")
+        parent = self.get_submodule(path)
+        if strict and not isinstance(parent.__dict__.get(name), Module):
+            raise AttributeError(f"{type(parent).__name__} has no submodule `{name}` (in {target!r})")
+        parent.add_module(name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted name.  Raises AttributeError where there is none."""
@@ -380,6 +426,8 @@ class Module:
         for key, target in own.items():
             if key in state_dict:
                 source = state_dict[key]
+                if isinstance(target, UninitializedParameter) and isinstance(source, Tensor):
+                    target.materialize(source.shape)
                 if not isinstance(source, Tensor):
                     errors.append(
                         f'While copying the parameter named "{key}", expected a Tensor but received {type(source).__name__}'
@@ -401,6 +449,9 @@ class Module:
         return IncompatibleKeys(missing, unexpected)
 
     # ---- printing ---------------------------------------------------------------------------------------------------
+    def _get_name(self) -> str:
+        return type(self).__name__
+
     def extra_repr(self) -> str:
         """What stands between the parentheses beside the submodules."""
         return ""
@@ -408,10 +459,9 @@ class Module:
     def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
-        children = [(name, value) for name, value in self.__dict__.items() if isinstance(value, Module)]
-        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in children]
+        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in self._own_modules()]
         lines = extra_lines + child_lines
-        name = type(self).__name__
+        name = self._get_name()
         if len(extra_lines) == 1 and not child_lines:
             return f"{name}({extra})"
         return f"{name}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{name}()"

@@ -10,9 +10,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracejit.ops.public.creation import zeros
-from tracejit.optim.optimizer import Optimizer, require
+from tracejit.optim.optimizer import Optimizer, execution, require
 
-__all__ = ["Adam", "AdamW"]
+__all__ = ["Adam", "AdamW", "require_adam"]
+
+
+def require_adam(group: dict[str, Any]) -> None:
+    """Raises ValueError for negative rates and for betas outside [0, 1)."""
+    require(group["lr"] >= 0.0, f"Invalid learning rate: {group['lr']}")
+    require(group["eps"] >= 0.0, f"Invalid epsilon value: {group['eps']}")
+    for i in (0, 1):
+        require(0.0 <= group["betas"][i] < 1.0, f"Invalid beta parameter at index {i}: {group['betas'][i]}")
+    require(group["weight_decay"] >= 0.0, f"Invalid weight_decay value: {group['weight_decay']}")
 
 
 class Adam(Optimizer):
@@ -24,28 +33,26 @@ class Adam(Optimizer):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 1e-3,
+        lr: Any = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
         amsgrad: bool = False,
         *,
+        foreach: bool | None = None,
         maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        how = execution(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
+        rates = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize}
+        super().__init__(params, {**rates, "fused": None, **how, "decoupled_weight_decay": decoupled_weight_decay})
 
     def check(self, group: dict[str, Any]) -> None:
         """Raises ValueError for negative rates and for betas outside [0, 1)."""
-        require(group["lr"] >= 0.0, f"Invalid learning rate: {group['lr']}")
-        require(group["eps"] >= 0.0, f"Invalid epsilon value: {group['eps']}")
-        for i in (0, 1):
-            require(0.0 <= group["betas"][i] < 1.0, f"Invalid beta parameter at index {i}: {group['betas'][i]}")
-        require(group["weight_decay"] >= 0.0, f"Invalid weight_decay value: {group['weight_decay']}")
+        require_adam(group)
 
     def initial_state(self, parameter: Any, group: dict[str, Any]) -> dict[str, Any]:
         """No steps, and running means of zeros."""
@@ -101,12 +108,17 @@ class AdamW(Adam):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 1e-3,
+        lr: Any = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)
+        how = execution(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, **how, decoupled_weight_decay=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracejit.ops.public.creation import zeros
-from tracejit.optim.optimizer import Optimizer, require
+from tracejit.optim.optimizer import Optimizer, execution, require
 
 __all__ = ["SGD"]
 
@@ -19,19 +19,20 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 1e-3,
+        lr: Any = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
         weight_decay: float = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize,
-        }  # fmt: skip
-        super().__init__(params, defaults)
+        rates = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov}
+        how = execution(foreach=foreach, differentiable=differentiable, fused=fused)
+        super().__init__(params, {**rates, "maximize": maximize, "fused": None, **how})
 
     def check(self, group: dict[str, Any]) -> None:
         """Raises ValueError for negative rates, and for nesterov without momentum or with dampening."""

@@ -130,16 +130,17 @@ def _full(scope: _Scope, node: Node, value: Operand) -> Node:
 
 def _fold(scope: _Scope, node: Node) -> Node | None:
     """A node whose tensor operands are all uniform, evaluated now by the op itself; not if the result is infinite or NaN."""
-    numbers: list[Any] = []
+    values: list[tuple[Any, DType | None]] = []
     for x in node.operands:
         if isinstance(x, Literal):
-            numbers.append(x.value)
+            values.append((x.value, None))
             continue
         made = scope.made_by(x, "full")
         if made is None or not isinstance(made.operands[0], Literal):
             return None
-        numbers.append(np.full((), made.operands[0].value, made.attrs["dtype"].numpy))
+        values.append((made.operands[0].value, made.attrs["dtype"]))
     with np.errstate(all="ignore"):
+        numbers = [value if dtype is None else np.full((), value, dtype.numpy) for value, dtype in values]
         value = np.asarray(node.op.evaluate(*numbers, **node.attrs)).item()
     return _full(scope, node, Literal(value)) if math.isfinite(value) else None
 

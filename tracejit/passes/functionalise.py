@@ -6,8 +6,10 @@ regenerated from the newest version.  Values whose storage is never written stay
 
 Gradients.  The output of a `write` is in `requires_grad` if and only if the write was differentiable (grad mode on, and target or
 value requires grad).  A write that was not, of a value that requires grad, goes through `detach`; onto a target that requires grad, through
-`replace_data`, because such a write changes contents while gradients still flow to where they flowed before.  A differentiable write to
-a view of a tensor that requires grad goes through `overwrite`: as through the base, a gradient reaches what was there before, and is zero.
+`replace_data`, because such a write changes contents while gradients still flow to where they flowed before.  A view of a tensor that
+requires grad is looked at again after every write, so its place on the tape is where eager mode has it.  A differentiable write
+through a view of all elements goes through `overwrite`: what was there before gets a gradient, of zeros, as it does outside of a
+smaller view.
 
 Eager mode refuses to go backward through a node whose saved values were overwritten; such nodes are marked in `Graph.stale`.
 
@@ -184,9 +186,6 @@ class _Functionaliser:
         previous = self._read(target)
         contents = self._fresh_contents(value, self.builder.avals[target], differentiable)
         self.same_tensor[out] = target
-        view = self.views.get(target)
-        if differentiable and view is not None and view.op.name != "detach" and previous in self.builder.requires_grad:
-            contents = self._emit("overwrite", (previous, contents), (), True)
         self._store(target, previous, contents, differentiable)
 
     def _fresh_contents(self, value: Operand, aval: Aval | ScalarAval, differentiable: bool) -> int:
@@ -210,44 +209,42 @@ class _Functionaliser:
 
     def _store(self, target: int, previous: int, contents: int, differentiable: bool) -> None:
         """Make `contents` what the tensor `target` holds in the place of `previous`: a new version of its root."""
-        if not differentiable and previous in self.builder.requires_grad:
+        marks, root, view = self.builder.requires_grad, self.root[target], self.views.get(target)
+        if (view is None or view.op.name == "detach") and not differentiable and previous in marks:
             contents = self._emit("replace_data", (previous, contents), (), True)
-        root = self.root[target]
-        if target != root:
-            view = self.views[target]
-            base = self._read_differentiably(view.base) if differentiable else self._read(view.base)
-            if view.op.name == "detach":  # the detached tensor has a place of its own on the tape: only contents are shared
-                plain = self._emit("detach", (contents,), (), False) if contents in self.builder.requires_grad else contents
-                self._store(view.base, base, plain, False)
-            else:
-                self._store(view.base, base, self._into_base(view, base, contents, differentiable), differentiable)
-            marks = self.builder.requires_grad
-            if view.op.name != "detach" and contents not in marks and self._read(view.base) in marks:
-                return  # a view made under no_grad: from now on gradients flow through it as through its base
+        if view is None:
+            self.version[root] += 1
+        elif view.op.name == "detach":  # the detached tensor has a place of its own on the tape: only contents are shared
+            plain = self._emit("detach", (contents,), (), False) if contents in marks else contents
+            self._store(view.base, self._read(view.base), plain, False)
             self.seen[target] = self.version[root]
         else:
-            self.version[root] += 1
+            base = self._read_differentiably(view.base) if differentiable else self._read(view.base)
+            self._store(view.base, base, self._into_base(view, base, contents, differentiable), differentiable)
+            if self._read(view.base) in marks:
+                return  # as in eager mode, it is looked at again, and its place on the tape is a new one
+            self.seen[target] = self.version[root]
         self.current[target] = contents
 
     def _into_base(self, view: _View, base: int, contents: int, differentiable: bool) -> int:
         """The contents of the base of `view` when the view holds `contents`."""
         marks = self.builder.requires_grad
-        marked = differentiable and contents in marks
         name, attributes = view.op.name, dict(view.attributes)
         aval = self.builder.avals[base]
         assert isinstance(aval, Aval)
-        if name == "reshape":
-            return self._emit("reshape", (contents,), (("shape", aval.shape),), marked)
-        if name == "permute":
-            dims = attributes["dims"]
-            assert isinstance(dims, tuple)
-            return self._emit("permute", (contents,), (("dims", tuple(dims.index(i) for i in range(len(dims)))),), marked)
         if name in ("slice", "select", "diagonal"):
             marked = differentiable and (contents in marks or base in marks)
             return self._emit(f"{name}_scatter", (base, contents, *view.operands), view.attributes, marked)
-        if name == "expand" and aval == self.builder.avals[contents]:
-            return contents
-        raise RuntimeError(
-            f"functionalise: {view.line or 'a write'} writes to a view made by {name}(), whose elements share memory; "
-            "clone() it before writing"
-        )
+        marked = differentiable and contents in marks
+        if name == "reshape":
+            contents = self._emit("reshape", (contents,), (("shape", aval.shape),), marked)
+        elif name == "permute":
+            dims = attributes["dims"]
+            assert isinstance(dims, tuple)
+            contents = self._emit("permute", (contents,), (("dims", tuple(dims.index(i) for i in range(len(dims)))),), marked)
+        elif name != "expand" or aval != self.builder.avals[contents]:
+            raise RuntimeError(
+                f"functionalise: {view.line or 'a write'} writes to a view made by {name}(), whose elements share memory; "
+                "clone() it before writing"
+            )
+        return self._emit("overwrite", (base, contents), (), True) if marked and base in marks else contents

@@ -288,6 +288,20 @@ class Tensor:
         rebound()
         return self
 
+    def _place(self, node: tape.Node, index: int, written: bool) -> None:
+        """Become output `index` of `node`, which is new; written: since the contents were changed in place.
+
+        Raises RuntimeError for what cannot: leaves that require gradients, and views."""
+        if written and self._base is not None:
+            raise RuntimeError("mark_dirty(): a view was changed in place by a Function; pass it a clone()")
+        if written and self._node is None and self._requires_grad:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if written:
+            move_retained(self, node, index)
+        self._base = None
+        self._node, self._index, self._requires_grad = node, index, True
+        rebound()
+
     # ---- contents leave ---------------------------------------------------------------------------------------------
     def item(self) -> Any:
         """The Python number in a tensor of one element.  Raises RuntimeError for any other number of elements."""
@@ -445,6 +459,20 @@ def shield(x: Tensor) -> None:
         rebound()
 
 
+def leaf_of_views(x: Tensor) -> Tensor | None:
+    """The view that `x` is, or is a view of, which is a leaf of its own: somebody has asked for its gradients, not for those of its root.
+    Its elements are its own whatever is written through the root."""
+    step: Any = x
+    for _ in range(len(x._chain) + 1):
+        node = step._node if isinstance(step, Tensor) else step
+        if node is None:
+            return step if step._base is not None and step._requires_grad else None
+        if not node.edges or node.edges[0] is None:
+            return None
+        step = node.edges[0][0]
+    return None
+
+
 def refresh(x: Tensor) -> None:
     """Bring a view's place on the tape up to date with its root."""
     base = x._base
@@ -453,7 +481,9 @@ def refresh(x: Tensor) -> None:
     if x._seen == version:
         return
     if base._node is None and not base._requires_grad:
-        x._node, x._requires_grad, x._seen = None, False, version
+        if x._node is not None and leaf_of_views(x) is None:
+            x._node, x._requires_grad = None, False
+        x._seen = version
         return
     source: Tensor = base
     evaluate, previous = state.base.bind, state.grad_enabled

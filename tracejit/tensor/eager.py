@@ -23,7 +23,7 @@ from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ops.movement.views import detach
-from tracejit.tensor.base import Tensor, refresh, storage_of, wrap
+from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
 
 __all__ = ["EagerInterpreter", "overlaps_itself"]
@@ -425,7 +425,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     grad = state.grad_enabled and (target._requires_grad or value._requires_grad)
     if grad and target._requires_grad and target._node is None and target._base is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()")
-    if grad and target._base is not None and target._base._requires_grad and target._base._node is None:
+    if grad and target._base is not None and _is_leafs(target):
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
@@ -448,6 +448,15 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     if base is not None:
         refresh(target)
     return target  # type: ignore[no-any-return]
+
+
+def _is_leafs(view: Tensor) -> bool:
+    """Whether a view is of a leaf that requires gradients, or is such a leaf."""
+    base = view._base
+    assert base is not None
+    if base._requires_grad:
+        return base._node is None
+    return view._requires_grad and leaf_of_views(view) is not None
 
 
 def _written(op: Op, target: Tensor, value: Tensor, attributes: Mapping[str, Any]) -> tape.Node:

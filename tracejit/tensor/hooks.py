@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.autograd import api
-from tracejit.autograd.tape import RETAIN, edge_of
+from tracejit.autograd.tape import AFTER, RETAIN, edge_of
 from tracejit.core.interpreter import state
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["RemovableHandle", "backward", "register_hook", "retain_grad"]
+__all__ = ["RemovableHandle", "backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"]
 
 _handle_ids = itertools.count()
 
@@ -31,6 +31,20 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandl
         raise RuntimeError("register_hook(): cannot register a hook on a tensor that doesn't require gradient")
     state.top.note("hook registered", self)
     hooks, key = _hooks_of(self), next(_handle_ids)
+    hooks[key] = hook
+    return RemovableHandle(hooks, key)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
+    """Call `hook(tensor)` after a backward pass has added to the `.grad` of this leaf.  The handle removes it.
+
+    Raises RuntimeError for a tensor that is no leaf, or has no gradient."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    state.top.note("hook registered", self)
+    hooks, key = _hooks_of(self), AFTER - next(_handle_ids)
     hooks[key] = hook
     return RemovableHandle(hooks, key)
 
@@ -79,3 +93,9 @@ class RemovableHandle:
     def remove(self) -> None:
         """Take the hook away; harmless when done twice."""
         self._hooks.pop(self._key, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()

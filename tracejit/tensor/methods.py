@@ -15,7 +15,7 @@ from tracejit.ops.public.indexing import getitem
 from tracejit.tensor.base import Tensor, wrap
 from tracejit.tensor.construction import tensor
 from tracejit.tensor.dlpack import dlpack, dlpack_device
-from tracejit.tensor.hooks import backward, register_hook, retain_grad
+from tracejit.tensor.hooks import backward, register_hook, register_post_accumulate_grad_hook, retain_grad
 from tracejit.tensor.shell import shell
 from tracejit.tensor.ufuncs import applied, array_ufunc, array_wrap
 from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
@@ -85,7 +85,7 @@ def install() -> None:
         setattr(Tensor, name, in_place(function))
     for name, member in shell.items():
         setattr(Tensor, name, member)
-    for function in (backward, register_hook, retain_grad, copy_, fill_, zero_):
+    for function in (backward, register_hook, register_post_accumulate_grad_hook, retain_grad, copy_, fill_, zero_):
         setattr(Tensor, function.__name__, function)
     primitives = {
         "add": "add", "sub": "sub", "mul": "mul", "truediv": "div",

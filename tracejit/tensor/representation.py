@@ -131,7 +131,7 @@ def representation(tensor: Any, array: np.ndarray[Any, Any]) -> str:
     if tensor.dtype not in usual:
         extra.append(f"dtype={tensor.dtype!r}")
     if tensor.grad_fn is not None:
-        extra.append(f"grad_fn=<{_name(tensor.grad_fn)}>")
+        extra.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         extra.append("requires_grad=True")
     text = prefix + body

@@ -30,17 +30,20 @@ _NO_ATTRIBUTES: dict[str, Any] = {}
 
 def write_into(target: Tensor, value: Any) -> Tensor:
     """target[...] = value: broadcast to the target's shape and converted to its dtype.  Raises RuntimeError where either is impossible."""
-    value = settled(value)
-    if isinstance(value, Tensor):
-        value = _fitted(value, target)
-    elif isinstance(value, int | float):
-        value = full_scalar(value, target)
-    elif isinstance(value, ndarray | list | tuple):
-        return write_into(target, tensor(value))
-    else:
-        raise TypeError(f"in-place: expected a Tensor or a number, got {type(value).__name__}")
-    bind(write, (target, value), _NO_ATTRIBUTES)
+    bind(write, (target, _contents(value, target)), _NO_ATTRIBUTES)
     return target
+
+
+def _contents(value: Any, target: Tensor) -> Tensor:
+    """What is written to `target`, as a tensor of its dtype that broadcasts to its shape."""
+    if isinstance(value, Tensor):
+        return _fitted(value, target)
+    number = settled(value)
+    if isinstance(number, int | float):
+        return full_scalar(number, target)
+    if isinstance(value, ndarray | list | tuple):
+        return _fitted(tensor(value), target)
+    raise TypeError(f"in-place: expected a Tensor or a number, got {type(value).__name__}")
 
 
 def _fitted(value: Tensor, target: Tensor) -> Tensor:
@@ -73,14 +76,9 @@ def replace_contents(target: Tensor, value: Any) -> Tensor:
     (Through a view it gets them anyway.)"""
     if not (state.grad_enabled and target.requires_grad) or target._base is not None or target._node is None:
         return write_into(target, value)
-    value = settled(value)
-    if isinstance(value, int | float):
-        value = full_scalar(value, target)
-    elif not isinstance(value, Tensor):
-        value = tensor(value) if isinstance(value, ndarray | list | tuple) else value
-    if isinstance(value, Tensor):
-        value = overwrite(target, _fitted(value, target))
-    return write_into(target, value)
+    contents = overwrite(target, _fitted(_contents(value, target), target))
+    bind(write, (target, contents), _NO_ATTRIBUTES)
+    return target
 
 
 def set_item(self: Tensor, key: Any, value: Any) -> None:

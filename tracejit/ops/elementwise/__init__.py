@@ -1,5 +1,15 @@
 """Primitives whose output element depends on one element of each operand."""
 
-from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
+from tracejit.ops.elementwise import (
+    arithmetic,
+    bessel,
+    bitwise,
+    comparison,
+    incomplete,
+    mathematics,
+    rounding,
+    special,
+    trigonometry,
+)
 
-__all__ = ["arithmetic", "bitwise", "comparison", "mathematics", "rounding", "special", "trigonometry"]
+__all__ = ["arithmetic", "bessel", "bitwise", "comparison", "incomplete", "mathematics", "rounding", "special", "trigonometry"]

@@ -298,13 +298,13 @@ def _(c: Any, g: Any) -> Any:
     x, y = c.inputs
     gx = gy = None
     if c.needs[0]:
-        if type(y) in (bool, int, float):
+        if isinstance(y, bool | int | float):  # stand-ins of numbers, too
             gx = zero_gradient(c, g, 0) if y == 0 else (g * (x * 2.0) if y == 2 else g * (_raised(x, y - 1) * y))
         else:
             gx = where.of(y == 0, 0.0, g * (y * pow_.of(x, y - 1.0)))
     if c.needs[1]:
         (out,) = c.outputs
-        if type(x) in (bool, int, float):
+        if isinstance(x, bool | int | float):
             slope = g * (out * (math.log(x) if x > 0 else -math.inf if x == 0 else math.nan))
             gy = where.of(y >= 0, 0.0, slope) if x == 0 else slope
         else:

@@ -56,7 +56,8 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x: b.libm("lgamma", x), promotion=FLOAT, samples=unary(0.3, 4.0))
 def lgamma(x: Any) -> Any:
     """Elementwise logarithm of the absolute value of the gamma function."""
-    return scipy.special.gammaln(x)
+    known = np.where(x == -np.inf, np.inf, scipy.special.gammaln(x))  # as in C; SciPy's answer is -inf
+    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, -np.log(np.abs(x)), known)  # and inf for subnormal numbers
 
 
 @lgamma.vjp(saves="0")

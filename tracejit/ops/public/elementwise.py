@@ -215,7 +215,10 @@ def xlogy(input: Any, other: Any) -> Any:
     """input * log(other), 0 where input is 0 (NaN where other is)."""
     if not is_tensor(other):
         other = full(other, shape=(), dtype=common_dtype((input, other), Promotion.FLOAT))
-    safe = comparison.where(comparison.eq(input, 0) & ~rounding.isnan(other), 1.0, other)
+    # where log(other) is finite the product is 0 by itself, and its derivative by `input` the logarithm
+    usual = comparison.logical_and(comparison.gt(other, 0), comparison.lt(other, math.inf))
+    unused = comparison.eq(input, 0) & ~(usual | rounding.isnan(other))
+    safe = comparison.where(unused, 1.0, other)
     return input * mathematics.log(safe)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import plain_number, settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
@@ -100,11 +101,21 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         elif isinstance(k, list | tuple | range):
             advanced.append((dim, indexing.constant_index(list(k))))
             dim += 1
-        elif hasattr(k, "__index__"):
-            x = _select(x, k.__index__(), dim)
         else:
-            raise _no_index(k)
+            x = _select(x, _position(k), dim)
     return x, advanced
+
+
+def _position(k: Any) -> int:
+    """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
+    if type(k) is int:
+        return k
+    try:
+        return k.__index__()  # type: ignore[no-any-return]
+    except (AttributeError, TypeError) as error:
+        if is_foreign(error):
+            raise
+        raise _no_index(k) from None
 
 
 _ALL = slice(None)

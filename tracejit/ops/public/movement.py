@@ -8,6 +8,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, normalise_dims, product
@@ -24,7 +25,9 @@ def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
         sizes = tuple(sizes[0])
     try:
         return tuple([s.__index__() for s in sizes])
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError) as error:
+        if is_foreign(error):
+            raise
         raise TypeError(f"{name}(): sizes must be integers, got {sizes!r}") from None
 
 

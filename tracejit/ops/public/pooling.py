@@ -174,12 +174,16 @@ def _window_sums(x: Any, rank: int, size: tuple[int, ...], step: tuple[int, ...]
 def lp_pool(
     name: str, rank: int, input: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
 ) -> Any:
-    """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
+    """(sum of x ** norm_type) ** (1 / norm_type) over each window.  A window that reaches over the end (ceil_mode) stands for a full one
+    of the same mean, as in PyTorch."""
     _check(name, rank, input)
     size = per_dimension(name, "kernel_size", kernel_size, rank)
     step = size if stride is None else per_dimension(name, "stride", stride, rank)
     outputs, high = _extents(name, input, size, step, (0,) * rank, (1,) * rank, ceil_mode)
     total = _window_sums(padded(input**norm_type, (0,) * rank, high, 0.0), rank, size, step, outputs)
+    if any(high):
+        counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False)
+        total = total * constant(array=ArrayConstant((product(size) / counts).astype(input.dtype.numpy)))
     return total ** (1.0 / norm_type)
 
 

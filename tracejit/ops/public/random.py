@@ -26,7 +26,8 @@ Shape = tuple[int, ...]
 
 
 class Generator:
-    """A stream of random numbers: a seed and a counter, held in a tensor (ops/random.py).  Draws from several threads do not overlap."""
+    """A stream of random numbers: a seed and a counter, held in a tensor (ops/random.py).  Draws from several threads do not
+    overlap."""
 
     __slots__ = ("__weakref__", "_lock", "_state")
 
@@ -139,7 +140,7 @@ for _function in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state)
     public(method=False)(_function)
 
 
-def _floating(name: str, dtype: dtypes.DType | None) -> dtypes.DType:
+def floating(name: str, dtype: dtypes.DType | None) -> dtypes.DType:
     out = dtype or dtypes.default_dtype()
     if not out.is_floating_point:
         raise RuntimeError(
@@ -155,7 +156,7 @@ def _sizes(name: str, size: tuple[Any, ...]) -> Shape:
     return shape
 
 
-def _uniform(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> Any:
+def uniform_of(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> Any:
     return (generator or default_generator).draw(primitives.random_uniform, shape, dtype is dtypes.float64, dtype=dtype)
 
 
@@ -186,7 +187,7 @@ def rand(
 ) -> Any:
     """Numbers drawn uniformly from [0, 1)."""
     require_cpu("rand", device)
-    return _finish(_uniform(_sizes("rand", size), _floating("rand", dtype), generator), requires_grad)
+    return _finish(uniform_of(_sizes("rand", size), floating("rand", dtype), generator), requires_grad)
 
 
 @public(method=False)
@@ -199,14 +200,15 @@ def randn(
 ) -> Any:
     """Numbers drawn from the standard normal distribution."""
     require_cpu("randn", device)
-    return _finish(_normal(_sizes("randn", size), _floating("randn", dtype), generator), requires_grad)
+    return _finish(_normal(_sizes("randn", size), floating("randn", dtype), generator), requires_grad)
 
 
 @public(method=False)
 def randint(
     *bounds: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, **named: Any
 ) -> Any:
-    """randint(high, size) or randint(low, high, size): integers drawn uniformly from [low, high), int64 unless `dtype` is given."""
+    """randint(high, size) or randint(low, high, size): integers drawn uniformly from [low, high), int64 unless `dtype` is
+    given."""
     require_cpu("randint", device)
     arguments = [*bounds]
     arguments += [named[k] for k in ("low", "high", "size") if k in named]
@@ -230,13 +232,13 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType 
 @public(method=False)
 def rand_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
     """Numbers drawn uniformly from [0, 1), of the shape and dtype of `input`."""
-    return _finish(_uniform(tuple(input.shape), _floating("rand_like", dtype or input.dtype), None), requires_grad)
+    return _finish(uniform_of(tuple(input.shape), floating("rand_like", dtype or input.dtype), None), requires_grad)
 
 
 @public(method=False)
 def randn_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
     """Standard normal numbers of the shape and dtype of `input`."""
-    return _finish(_normal(tuple(input.shape), _floating("randn_like", dtype or input.dtype), None), requires_grad)
+    return _finish(_normal(tuple(input.shape), floating("randn_like", dtype or input.dtype), None), requires_grad)
 
 
 @public(method=False)
@@ -254,9 +256,9 @@ def normal(
     if isinstance(std := settled(std), int | float) and std < 0:
         raise RuntimeError(f"normal(): expects std >= 0.0, but found std {std}")
     if size is not None:
-        return _normal(_sizes("normal", (size,)), _floating("normal", dtype), generator) * float(std) + float(mean)
+        return _normal(_sizes("normal", (size,)), floating("normal", dtype), generator) * float(std) + float(mean)
     like = mean + std
-    return _normal(tuple(like.shape), _floating("normal", dtype or like.dtype), generator) * std + mean
+    return _normal(tuple(like.shape), floating("normal", dtype or like.dtype), generator) * std + mean
 
 
 @public(aliases=())
@@ -265,10 +267,10 @@ def bernoulli(input: Any, p: float | None = None, *, generator: Generator | None
     probability = input if p is None else p
     dtype = input.dtype if input.dtype.is_floating_point else dtypes.float32
     if p is None:
-        _floating("bernoulli", input.dtype)
+        floating("bernoulli", input.dtype)
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli(): expects p to be in [0, 1], but got p={p}")
-    drawn = comparison.lt(_uniform(tuple(input.shape), dtype, generator), detach(probability) if p is None else probability)
+    drawn = comparison.lt(uniform_of(tuple(input.shape), dtype, generator), detach(probability) if p is None else probability)
     return arithmetic.cast(drawn, dtype=input.dtype)
 
 
@@ -276,18 +278,19 @@ def _uniform_in(input: Any, from_: float = 0.0, to: float = 1.0, *, generator: G
     """Uniform numbers in [from, to) of the shape and dtype of `input`."""
     if from_ > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
-    return _uniform(tuple(input.shape), _floating("uniform_", input.dtype), generator) * (to - from_) + from_
+    return uniform_of(tuple(input.shape), floating("uniform_", input.dtype), generator) * (to - from_) + from_
 
 
 def _normal_in(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Normal numbers of the shape and dtype of `input`."""
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
-    return _normal(tuple(input.shape), _floating("normal_", input.dtype), generator) * std + mean
+    return _normal(tuple(input.shape), floating("normal_", input.dtype), generator) * std + mean
 
 
 def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Any:
-    """Integers in [from, to) of the shape and dtype of `input`; random_(to) starts at 0; without `to`, all that the dtype can hold."""
+    """Integers in [from, to) of the shape and dtype of `input`; random_(to) starts at 0; without `to`, all that the dtype can
+    hold."""
     dtype = input.dtype
     if to is None and from_:
         from_, to = 0, from_
@@ -299,7 +302,7 @@ def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: 
 
 def _exponential_in(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Exponential numbers with the rate `lambd`."""
-    u = _uniform(tuple(input.shape), _floating("exponential_", input.dtype), generator)
+    u = uniform_of(tuple(input.shape), floating("exponential_", input.dtype), generator)
     return mathematics.log1p(-u) * (-1.0 / lambd)
 
 

@@ -1,0 +1,129 @@
+"""Hooks of modules and tensors during the backward pass, beside PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from against_torch import numbers
+
+import tracejit
+
+
+def both(program: Any) -> None:
+    torch = pytest.importorskip("torch")
+    ours, theirs = program(tracejit), program(torch)
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        if hasattr(b, "detach"):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12)
+        else:
+            assert a == b
+
+
+def layer(f: Any) -> Any:
+    net = f.nn.Linear(3, 2).double()
+    with f.no_grad():
+        net.weight.copy_(f.tensor(numbers(2, 3)))
+        net.bias.copy_(f.tensor(numbers(2, seed=1)))
+    return net
+
+
+def test_full_backward_hooks_see_and_replace_gradients() -> None:
+    def program(f: Any) -> list[Any]:
+        net, seen = layer(f), []
+
+        def after(module: Any, grad_input: Any, grad_output: Any) -> Any:
+            assert module is net
+            seen.extend([*grad_input, *grad_output])
+            return tuple(None if g is None else g * 2 for g in grad_input)
+
+        handles = [
+            net.register_full_backward_hook(after),
+            net.register_full_backward_pre_hook(lambda module, grad_output: (grad_output[0] * 3,)),
+        ]
+        x = f.tensor(numbers(4, 3, seed=2), requires_grad=True)
+        (net(x) ** 2).sum().backward()
+        first = x.grad.clone()
+        for handle in handles:
+            handle.remove()
+        (net(x) ** 2).sum().backward()
+        return [*seen, first, x.grad, net.weight.grad]
+
+    both(program)
+
+
+def test_full_backward_hooks_run_for_inputs_without_gradients() -> None:
+    def program(f: Any) -> list[Any]:
+        net, seen = layer(f), []
+        net.register_full_backward_hook(lambda module, gi, go: seen.extend([gi[0] is None, go[0]]))
+        net(f.tensor(numbers(4, 3))).sum().backward()
+        return seen
+
+    both(program)
+
+
+def test_hooks_after_accumulation_find_the_gradient_in_its_place() -> None:
+    def program(f: Any) -> list[Any]:
+        x, seen = f.tensor(numbers(3), requires_grad=True), []
+
+        def step(p: Any) -> None:
+            seen.append(p.grad.clone())
+            with f.no_grad():
+                p.sub_(p.grad * 0.1)
+            p.grad = None
+
+        handle = x.register_post_accumulate_grad_hook(step)
+        x.register_hook(lambda g: g * 2)
+        for _ in range(2):
+            (x * x).sum().backward()
+        assert x.grad is None
+        (x * x).sum().backward(inputs=[x])
+        handle.remove()
+        (x * x).sum().backward()
+        for wrong in (x * 2, x.detach()):
+            with pytest.raises(RuntimeError):
+                wrong.register_post_accumulate_grad_hook(step)
+        return [*seen, x, x.grad]
+
+    both(program)
+
+
+def test_compiled_functions_see_hooks_that_were_registered_since() -> None:
+    x = tracejit.tensor(numbers(3), requires_grad=True)
+
+    @tracejit.compile
+    def loss(x: Any) -> Any:
+        return (x * x).sum()
+
+    @tracejit.compile
+    def step(x: Any) -> Any:
+        y = (x * x).sum()
+        y.backward()
+        return y
+
+    for function in (loss, step):
+        for _ in range(3):
+            x.grad = None
+            y = function(x)
+            if function is loss:
+                y.backward()
+        seen: list[Any] = []
+        handle = x.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+        x.grad = None
+        for _ in range(2):
+            y = function(x)
+            if function is loss:
+                y.backward()
+        np.testing.assert_allclose(seen, [(2 * x).tolist(), (4 * x).tolist()])
+        handle.remove()
+    net = tracejit.nn.Linear(2, 2)
+    compiled = tracejit.compile(lambda a: net(a).sum())
+    counted: list[Any] = []
+    for _ in range(3):
+        compiled(tracejit.ones(1, 2)).backward()
+    net.register_full_backward_hook(lambda module, gi, go: counted.append(go[0].tolist()))
+    for _ in range(2):
+        compiled(tracejit.ones(1, 2)).backward()
+    assert counted == [[[1.0, 1.0]]] * 2

@@ -1,0 +1,177 @@
+"""Recurrent networks: steps of cells, loops over time, layers and directions.
+
+A layer multiplies all its inputs with its input weights at once; a step is one product of the hidden state with the fused gates'
+weights.  Sequences of different lengths are those of packed sequences: step t has as many rows as sequences are longer than t, the
+longest first, so that a step's state is the beginning of the one before.
+
+nn.RNN, nn.LSTM, nn.GRU and their cells are these functions with their parameters kept as attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracejit.functional.layer import linear
+from tracejit.functional.regularisation import dropout
+from tracejit.ops.elementwise.mathematics import relu, sigmoid
+from tracejit.ops.elementwise.trigonometry import tanh
+from tracejit.ops.linalg import matmul
+from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.views import permute, select, slice_
+from tracejit.ops.public.movement import stack
+
+__all__ = ["gru_cell", "lstm_cell", "recurrent", "rnn_relu_cell", "rnn_tanh_cell"]
+
+State = tuple[Any, ...]
+Weights = tuple[Any, ...]
+"""w_ih, w_hh, b_ih, b_hh, w_hr of one layer and direction; None for those that it does not have."""
+
+
+def _columns(x: Any, start: int, stop: int) -> Any:
+    return slice_(x, dim=1, start=start, stop=stop, step=1)
+
+
+def _rows(x: Any, start: int, stop: int) -> Any:
+    return slice_(x, dim=0, start=start, stop=stop, step=1)
+
+
+def _elman(activation: Any) -> Callable[[Any, Any, State, Any], State]:
+    def step(projected: Any, recurrent: Any, state: State, w_hr: Any) -> State:
+        return (activation(projected + recurrent),)
+
+    return step
+
+
+def _lstm(projected: Any, recurrent: Any, state: State, w_hr: Any) -> State:
+    gates = projected + recurrent
+    n = gates.shape[1] // 4
+    both = sigmoid(_columns(gates, 0, 2 * n))  # input and forget gates
+    cell = _columns(both, n, 2 * n) * state[1] + _columns(both, 0, n) * tanh(_columns(gates, 2 * n, 3 * n))
+    hidden = sigmoid(_columns(gates, 3 * n, 4 * n)) * tanh(cell)
+    return (hidden if w_hr is None else matmul(hidden, permute(w_hr, dims=(1, 0)))), cell
+
+
+def _gru(projected: Any, recurrent: Any, state: State, w_hr: Any) -> State:
+    (hidden,) = state
+    n = hidden.shape[1]
+    both = sigmoid(_columns(projected, 0, 2 * n) + _columns(recurrent, 0, 2 * n))  # reset and update gates
+    new = tanh(_columns(projected, 2 * n, 3 * n) + _columns(both, 0, n) * _columns(recurrent, 2 * n, 3 * n))
+    return (new + _columns(both, n, 2 * n) * (hidden - new),)
+
+
+_STEPS: dict[str, Callable[[Any, Any, State, Any], State]] = {
+    "RNN_TANH": _elman(tanh),
+    "RNN_RELU": _elman(relu),
+    "LSTM": _lstm,
+    "GRU": _gru,
+}
+"""mode -> (input times its weights, hidden state times its weights, state, projection) -> state, whose first part is the output."""
+
+
+def _unbound(x: Any) -> list[Any]:
+    """x[0], x[1], ..., taken in halves: so the gradients of all of them are put together in log(n) passes and not in n."""
+    size = x.shape[0]
+    if size <= 4:
+        return [select(x, i, dim=0) for i in range(size)]
+    return [*_unbound(_rows(x, 0, size // 2)), *_unbound(_rows(x, size // 2, size))]
+
+
+def _pieces(x: Any, sizes: Sequence[int]) -> list[Any]:
+    """The rows of x in pieces of these sizes, taken in halves as by `_unbound`."""
+    if len(sizes) == 1:
+        return [x]
+    middle = len(sizes) // 2
+    border = sum(sizes[:middle])
+    return [
+        *_pieces(_rows(x, 0, border), sizes[:middle]),
+        *_pieces(_rows(x, border, x.shape[0]), sizes[middle:]),
+    ]
+
+
+def _through_time(mode: str, steps: list[Any], state: State, weights: Weights, backwards: bool) -> tuple[list[Any], State]:
+    """The outputs of all steps, in the order of `steps`, and the last state of every sequence."""
+    step, (_, w_hh, _, b_hh, w_hr) = _STEPS[mode], weights
+    columns = permute(w_hh, dims=(1, 0))
+    late_bias = b_hh if mode == "GRU" else None  # others have it in their projected inputs
+    outputs: list[Any] = [None] * len(steps)
+    finished: list[State] = []
+    current = tuple([_rows(s, 0, steps[-1].shape[0]) for s in state]) if backwards else state
+    for t in reversed(range(len(steps))) if backwards else range(len(steps)):
+        have, want = current[0].shape[0], steps[t].shape[0]
+        if have > want:
+            finished.append(tuple([_rows(s, want, have) for s in current]))
+            current = tuple([_rows(s, 0, want) for s in current])
+        elif have < want:
+            current = tuple([cat(c, _rows(s, have, want), dim=0) for c, s in zip(current, state, strict=True)])
+        recurrent = matmul(current[0], columns)
+        current = step(steps[t], recurrent if late_bias is None else recurrent + late_bias, current, w_hr)
+        outputs[t] = current[0]
+    if finished:
+        current = tuple([cat(*parts, dim=0) for parts in zip(current, *reversed(finished), strict=True)])
+    return outputs, current
+
+
+def _projected(mode: str, x: Any, weights: Weights) -> Any:
+    """All inputs times the input weights, with the biases that may be added at once."""
+    w_ih, _, b_ih, b_hh, _ = weights
+    bias = b_ih if b_ih is None or mode == "GRU" else b_ih + b_hh
+    return linear(x, w_ih, bias)
+
+
+def recurrent(
+    mode: str,
+    input: Any,
+    batch_sizes: Sequence[int] | None,
+    state: State,
+    weights: Sequence[Sequence[Weights]],
+    dropout_p: float,
+    training: bool,
+) -> tuple[Any, State]:
+    """A network of layers, each of one or two directions: (output of the last layer, last states).
+
+    mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".  input: (T, N, inputs), or for packed sequences (sum of batch_sizes, inputs).  state:
+    tensors (layers * directions, N, ...).  weights: by layer and direction.  dropout_p: between layers, in training."""
+    if input.shape[0] == 0:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    last: list[State] = []
+    x = input
+    for number, directions in enumerate(weights):
+        if number and dropout_p and training:
+            x = dropout(x, dropout_p, True)
+        parts = []
+        for backwards, own in enumerate(directions):
+            initial = tuple([select(s, len(last), dim=0) for s in state])
+            projected = _projected(mode, x, own)
+            steps = _unbound(projected) if batch_sizes is None else _pieces(projected, batch_sizes)
+            outputs, final = _through_time(mode, steps, initial, own, bool(backwards))
+            parts.append(stack(outputs) if batch_sizes is None else cat(*outputs, dim=0))
+            last.append(final)
+        x = parts[0] if len(parts) == 1 else cat(*parts, dim=parts[0].ndim - 1)
+    return x, tuple([stack(list(s)) for s in zip(*last, strict=True)])
+
+
+def _cell(mode: str, input: Any, state: State, weights: Weights) -> State:
+    """One step of one cell."""
+    _, finals = _through_time(mode, [_projected(mode, input, weights)], state, weights, False)
+    return finals
+
+
+def rnn_tanh_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)."""
+    return _cell("RNN_TANH", input, (hx,), (w_ih, w_hh, b_ih, b_hh, None))[0]
+
+
+def rnn_relu_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """relu(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)."""
+    return _cell("RNN_RELU", input, (hx,), (w_ih, w_hh, b_ih, b_hh, None))[0]
+
+
+def lstm_cell(input: Any, hx: State, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> State:
+    """One step of an LSTM: (hidden, cell) after hx = (hidden, cell)."""
+    return _cell("LSTM", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh, None))
+
+
+def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """One step of a GRU: the hidden state after hx."""
+    return _cell("GRU", input, (hx,), (w_ih, w_hh, b_ih, b_hh, None))[0]

@@ -1,0 +1,166 @@
+"""Sequences of different lengths: padded into one tensor, or packed.
+
+A packed sequence holds the elements of all sequences step by step, the longest sequence first: `batch_sizes[t]` of them are longer
+than t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tracejit.core.dtypes import int64
+from tracejit.ops.public.creation import full
+from tracejit.ops.public.movement import cat, stack
+from tracejit.tensor import Tensor, tensor
+
+__all__ = [
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
+    "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
+
+
+class _Packed(NamedTuple):
+    data: Any
+    batch_sizes: Any
+    sorted_indices: Any
+    unsorted_indices: Any
+
+
+class PackedSequence(_Packed):
+    """The data of sequences of different lengths.  sorted_indices lead to the order by length, unsorted_indices back (None for none)."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None
+    ) -> PackedSequence:
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """With the data converted as by Tensor.to."""
+        return type(self)(self.data.to(*args, **kwargs), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
+    def cpu(self) -> PackedSequence:
+        """Itself."""
+        return self
+
+    def double(self) -> PackedSequence:
+        """With the data as float64."""
+        return type(self)(self.data.double(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
+    def float(self) -> PackedSequence:
+        """With the data as float32."""
+        return type(self)(self.data.float(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
+    @property
+    def is_cuda(self) -> bool:
+        """False."""
+        return False
+
+
+def invert_permutation(permutation: Any) -> Any:
+    """The permutation that undoes this one; None for None."""
+    return None if permutation is None else permutation.argsort()
+
+
+def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> PackedSequence:
+    """Pack sequences (T, N, ...) that were padded; lengths: a tensor or numbers, descending unless enforce_sorted is false.
+
+    Raises RuntimeError for lengths that are not sorted, not positive or too long."""
+    sizes = np.array(lengths.tolist() if isinstance(lengths, Tensor) else list(lengths), np.int64)
+    order = None
+    if not enforce_sorted:
+        places = np.argsort(-sizes, kind="stable")
+        order, sizes = tensor(places), sizes[places]
+        input = input.index_select(0 if batch_first else 1, order)
+    if batch_first:
+        input = input.transpose(0, 1)
+    if sizes.ndim != 1 or len(sizes) != input.shape[1]:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.size} (batch_size={input.shape[1]})"
+        )
+    if not len(sizes) or sizes.min() <= 0:
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+    if (np.diff(sizes) > 0).any():
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to "
+            "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
+        )
+    if sizes[0] > input.shape[0]:
+        raise RuntimeError(f"pack_padded_sequence(): expected lengths of at most {input.shape[0]}, got {sizes[0]}")
+    batch_sizes = [int((sizes > t).sum()) for t in range(int(sizes[0]))]
+    steps = [input[t, :n] for t, n in enumerate(batch_sizes)]
+    return PackedSequence(cat(steps), tensor(batch_sizes, dtype=int64), order)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Any, Any]:
+    """The inverse of pack_padded_sequence: (padded sequences, lengths)."""
+    batch_sizes = sequence.batch_sizes.tolist()
+    length = len(batch_sizes)
+    if total_length is not None:
+        if total_length < length:
+            raise ValueError(
+                "Expected total_length to be at least the length of the longest sequence in input, but got total_length="
+                f"{total_length} and max sequence length being {length}"
+            )
+        length = total_length
+    data, batch, start, steps = sequence.data, batch_sizes[0], 0, []
+    rest = tuple(data.shape[1:])
+    for size in batch_sizes:
+        step = data[start : start + size]
+        if size < batch:
+            step = cat([step, full((batch - size, *rest), padding_value, dtype=data.dtype)])
+        steps.append(step)
+        start += size
+    steps += [full((batch, *rest), padding_value, dtype=data.dtype)] * (length - len(batch_sizes))
+    padded = stack(steps, 1 if batch_first else 0)
+    lengths = tensor([sum(1 for size in batch_sizes if size > i) for i in range(batch)], dtype=int64)
+    if sequence.unsorted_indices is not None:
+        padded = padded.index_select(0 if batch_first else 1, sequence.unsorted_indices)
+        lengths = lengths[sequence.unsorted_indices]
+    return padded, lengths
+
+
+def pad_sequence(
+    sequences: Iterable[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Any:
+    """Sequences (length, ...) as one tensor (T, N, ...), the shorter ones filled up with padding_value."""
+    items = list(sequences)
+    if padding_side not in ("right", "left"):
+        raise RuntimeError(f"Expected padding_side to be 'left' or 'right', but got {padding_side!r}")
+    if not items:
+        raise RuntimeError("received an empty list of sequences")
+    longest = max(x.shape[0] for x in items)
+    filled = []
+    for x in items:
+        if x.shape[0] < longest:
+            gap = full((longest - x.shape[0], *x.shape[1:]), padding_value, dtype=x.dtype)
+            x = cat([x, gap] if padding_side == "right" else [gap, x])
+        filled.append(x)
+    return stack(filled, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
+    """The inverse of pad_sequence: a list of sequences."""
+    if not batch_first:
+        padded_sequences = padded_sequences.transpose(0, 1)
+    sizes = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    return [padded_sequences[i, :size] for i, size in enumerate(sizes)]
+
+
+def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
+    """Pack a list of sequences, the longest first unless enforce_sorted is false."""
+    lengths = [x.shape[0] for x in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+    """The inverse of pack_sequence: a list of sequences."""
+    return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)

@@ -1,0 +1,89 @@
+"""Draws from distributions other than the uniform and the normal one: multinomial, and the in-place samplers of a tensor.
+
+All are functions of uniform or normal draws (ops/public/random.py), so eager and compiled runs draw the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracejit.core import dtypes
+from tracejit.ops.elementwise import arithmetic, comparison, mathematics, rounding
+from tracejit.ops.movement.views import detach
+from tracejit.ops.public.derive import FUNCTIONS, public
+from tracejit.ops.public.random import Generator, floating, uniform_of
+
+_tiny = {dtypes.float32: 2.0**-25, dtypes.float64: 2.0**-54}
+
+
+def _open_uniform(shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator | None) -> Any:
+    """Uniform numbers in (0, 1): neither end."""
+    return uniform_of(shape, dtype, generator) + _tiny[dtype]
+
+
+@public()
+def multinomial(input: Any, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Any:
+    """Positions drawn from each row of `input` (one or two dimensions) with probabilities in proportion to its elements, int64.
+
+    Without replacement no position comes twice, in the order in which they were drawn.  Raises RuntimeError for rows that are no
+    weights: negative or not finite numbers, a sum of 0, or fewer positions than wanted."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"multinomial(): prob_dist must be 1 or 2 dim, got {input.ndim}")
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"multinomial(): multinomial only supports floating-point dtypes for input, got: {input.dtype.name}")
+    categories = input.shape[-1]
+    if num_samples <= 0:
+        raise RuntimeError(f"multinomial(): cannot sample n_sample <= 0 samples, got {num_samples}")
+    if not replacement and num_samples > categories:
+        raise RuntimeError(
+            f"multinomial(): cannot sample n_sample > prob_dist.size(-1) samples without replacement, got {num_samples} of {categories}"
+        )
+    weights = arithmetic.cast(detach(input), dtype=dtypes.float64)
+    if not bool(FUNCTIONS["all"](rounding.isfinite(weights) & comparison.ge(weights, 0))):
+        raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
+    if replacement:
+        ends = FUNCTIONS["cumsum"](weights, -1)
+        total = ends[..., -1:]
+        if not bool(FUNCTIONS["all"](comparison.gt(total, 0))):
+            raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
+        drawn = uniform_of((*input.shape[:-1], num_samples), dtypes.float64, generator) * total
+        return FUNCTIONS["searchsorted"](ends, drawn, right=True)
+    possible = FUNCTIONS["sum"](comparison.gt(weights, 0), -1)
+    if not bool(FUNCTIONS["all"](comparison.ge(possible, num_samples))):
+        raise RuntimeError(
+            "multinomial(): invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
+        )
+    # the first of independent exponential clocks with these rates to ring, then the second ...
+    clocks = -mathematics.log(_open_uniform(tuple(input.shape), dtypes.float64, generator)) / weights
+    return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples]
+
+
+def _cauchy_in(input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Any:
+    """Numbers of the Cauchy distribution around `median` of width `sigma`."""
+    if sigma <= 0.0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    u = _open_uniform(tuple(input.shape), floating("cauchy_", input.dtype), generator)
+    return FUNCTIONS["tan"]((u - 0.5) * math.pi) * sigma + median
+
+
+def _log_normal_in(input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Any:
+    """exp of normal numbers with the given mean and standard deviation."""
+    if std <= 0.0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    normal = FUNCTIONS["randn"](tuple(input.shape), dtype=floating("log_normal_", input.dtype), generator=generator)
+    return mathematics.exp(normal * std + mean)
+
+
+def _geometric_in(input: Any, p: float, *, generator: Generator | None = None) -> Any:
+    """How many trials of probability `p` it takes to the first success: 1, 2, ..."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    wide = dtypes.float32 if input.dtype is dtypes.float32 else dtypes.float64
+    u = _open_uniform(tuple(input.shape), wide, generator)
+    return arithmetic.cast(rounding.ceil(mathematics.log(u) * (1 / math.log1p(-p))), dtype=input.dtype)
+
+
+for _name, _body in (("cauchy", _cauchy_in), ("log_normal", _log_normal_in), ("geometric", _geometric_in)):
+    _body.__name__ = _name
+    public(_name, function=False, method=False, in_place=True)(_body)

@@ -1,0 +1,80 @@
+"""Special functions that PyTorch keeps in torch.special; tracejit.special exports them.  Those that it has in torch as well are public."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, rounding, special
+from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public
+from tracejit.ops.public.elementwise import as_floating
+
+erfcx = incomplete.erfcx
+ndtri = incomplete.ndtri
+log_ndtr = incomplete.log_ndtr
+i0e = bessel.i0e
+i1 = bessel.i1
+i1e = bessel.i1e
+i0 = derive_unary(bessel.i0, "i0")
+
+
+def _pair(input: Any, other: Any) -> tuple[Any, Any]:
+    """Two tensors, the one that is a number made like the other."""
+    if not hasattr(input, "dtype"):
+        return FUNCTIONS["full_like"](as_floating(other), input), other
+    return (input, other) if hasattr(other, "dtype") else (input, FUNCTIONS["full_like"](as_floating(input), other))
+
+
+@public("igamma")
+def gammainc(input: Any, other: Any) -> Any:
+    """The regularised lower incomplete gamma function of shape `input` at `other`."""
+    return incomplete.gammainc(*_pair(input, other))
+
+
+@public("igammac")
+def gammaincc(input: Any, other: Any) -> Any:
+    """The regularised upper incomplete gamma function of shape `input` at `other`."""
+    return incomplete.gammaincc(*_pair(input, other))
+
+
+def ndtr(input: Any) -> Any:
+    """The distribution function of the standard normal distribution."""
+    return special.erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
+
+
+def entr(input: Any) -> Any:
+    """-x * log(x): 0 at 0, minus infinity below."""
+    x = as_floating(input)
+    inside = comparison.gt(x, 0)
+    outside = comparison.where(comparison.lt(x, 0), -math.inf, comparison.where(rounding.isnan(x), x, 0.0))
+    return comparison.where(inside, -x * mathematics.log(comparison.where(inside, x, 1.0)), outside)
+
+
+def xlog1py(input: Any, other: Any) -> Any:
+    """input * log1p(other), 0 where input is 0 (NaN where other is)."""
+    if not hasattr(other, "dtype"):
+        return FUNCTIONS["xlogy"](input, other + 1.0)
+    input, other = _pair(input, other)
+    usual = comparison.logical_and(comparison.gt(other, -1), comparison.lt(other, math.inf))
+    unused = comparison.eq(input, 0) & ~(usual | rounding.isnan(other))
+    return input * mathematics.log1p(comparison.where(unused, 0.0, other))
+
+
+@public()
+def polygamma(n: int, input: Any) -> Any:
+    """The n-th derivative of digamma."""
+    if hasattr(n, "ndim"):
+        n, input = input, n  # as a method: input.polygamma(n)
+    if n < 0:
+        raise RuntimeError(f"polygamma(): n must not be negative, got {n}")
+    return special.digamma(input) if n == 0 else special.polygamma(input, n=int(n))
+
+
+@public("mvlgamma")
+def multigammaln(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p.  Its argument must be above (p - 1) / 2."""
+    x = as_floating(input)
+    out = special.lgamma(x)
+    for i in range(1, p):
+        out = out + special.lgamma(x - i / 2)
+    return arithmetic.add(out, p * (p - 1) / 4 * math.log(math.pi))

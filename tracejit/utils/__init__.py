@@ -1,0 +1,5 @@
+"""What PyTorch keeps under utils."""
+
+from tracejit.utils import checkpoint, data
+
+__all__ = ["checkpoint", "data"]

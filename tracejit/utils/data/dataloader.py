@@ -1,0 +1,5 @@
+"""DataLoader where PyTorch has it; it is written in tracejit.data.loader."""
+
+from tracejit.data import DataLoader, default_collate, default_convert, get_worker_info
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
