@@ -35,6 +35,7 @@ ROUNDED = 2.0  # units in the last place of an operand
 SENSITIVE = ("erfc", "lgamma", "logaddexp")
 READS_SIGNS = ("copysign", "signbit")  # of their last operand
 Bound = Callable[..., Any]
+_WIDER = {"e": np.float64, "f": np.float64}  # so that what bounds a result does not overflow before it does
 
 
 def _relative(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
@@ -60,7 +61,8 @@ def _of_absolute_values(factor: float) -> Bound:
     """A bound by the sum of absolute values.  A sum that is zero may have either sign: which depends on what the addition begins with."""
 
     def bound(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
-        return factor * evaluate(*(np.abs(x) if isinstance(x, np.ndarray) else x for x in operands), **attributes)
+        wide = [np.abs(x, dtype=_WIDER.get(x.dtype.char, x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
+        return factor * evaluate(*wide, **attributes)
 
     return bound
 
@@ -145,7 +147,7 @@ class _Noise:
                 return result
             with np.errstate(all="ignore"):
                 size = bound(op, evaluate, result, operands, attributes)
-                if size is not None and not np.isfinite(size).all():
+                if size is not None and not (np.abs(size) <= np.finfo(result.dtype).max).all():
                     result = self.overflowing(op, evaluate, result, operands, attributes)
             return result if size is None else self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
 
