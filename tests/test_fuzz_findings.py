@@ -19,6 +19,26 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "an index of rows without elements is out of range": """
+        w = T.zeros(3, 0)
+        def target(i):
+            taken = w[i], w.index_select(0, i), T.nn.functional.embedding(i, w)
+            w[i] = 1.0
+            w.index_add_(0, i, T.zeros(len(i), 0))
+            return taken
+        def call(f):
+            f(T.tensor([2, 1]))
+            try:
+                return f(T.tensor([3, 1]))
+            except IndexError as error:
+                return str(error)
+    """,
+    "rounded results near the largest number": """
+        def target(x):
+            return x.exp2()
+        def call(f):
+            return f(T.tensor([0, 1, 127, 126, 3], dtype=T.uint8))
+    """,
     "what a gradient needs of an input is what was there before the call changes it": """
         w = T.tensor(0.472)
         def target(x):

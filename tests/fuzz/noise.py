@@ -38,11 +38,16 @@ Bound = Callable[..., Any]
 _WIDER = {"e": np.float64, "f": np.float64}  # so that what bounds a result does not overflow before it does
 
 
+def _magnitude(x: Any) -> Any:
+    """The absolute value, in a dtype that has room for multiples of it."""
+    return np.abs(x, dtype=_WIDER.get(x.dtype.char, x.dtype))
+
+
 def _relative(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
     """Units in the last place; of results that underflow, eager's may be anything below the normal numbers."""
     facts = np.finfo(result.dtype)
     underflow = (np.abs(result) < facts.smallest_normal) & np.all([x != 0 for x in np.broadcast_arrays(*operands)], axis=0)
-    return ULP * np.abs(result) + np.where(underflow, facts.smallest_normal / facts.eps, 0)
+    return ULP * _magnitude(result) + np.where(underflow, facts.smallest_normal / facts.eps, 0)
 
 
 def _of_rounded_operands(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
@@ -61,7 +66,7 @@ def _of_absolute_values(factor: float) -> Bound:
     """A bound by the sum of absolute values.  A sum that is zero may have either sign: which depends on what the addition begins with."""
 
     def bound(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
-        wide = [np.abs(x, dtype=_WIDER.get(x.dtype.char, x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
+        wide = [_magnitude(x) if isinstance(x, np.ndarray) else x for x in operands]
         return factor * evaluate(*wide, **attributes)
 
     return bound
@@ -74,7 +79,7 @@ def _of_equal_zeros(op: Op, evaluate: Any, result: Any, operands: Any, attribute
 
 
 def _per_factor(op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
-    return np.abs(result) * max(operands[0].shape, default=1)
+    return _magnitude(result) * max(operands[0].shape, default=1)
 
 
 @cache

@@ -210,6 +210,8 @@ def is_host(values: Values, node: Node) -> bool:
     """Whether the node must be evaluated on the host."""
     if node.op.kind is Kind.VIEW or node.op.name == "constant":
         return False
+    if node.op.may_exit and 0 in values.aval(node.outputs[0]).shape:  # no loop over its elements would look at the indices
+        return True
     if is_member(values, node):
         return False
     if node.op.name == "fold" and values.aval(node.outputs[0]).dtype is bool_:
