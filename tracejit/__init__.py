@@ -28,7 +28,20 @@ from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
 from tracejit.core.devices import device
 from tracejit.core.dtypes import DType as dtype
-from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
+from tracejit.core.dtypes import (
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+)  # fmt: skip
 from tracejit.core.dtypes import default_dtype as get_default_dtype
 from tracejit.core.missing import missing_names
 from tracejit.core.number_info import finfo, iinfo
@@ -52,11 +65,13 @@ from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 from tracejit.tensor.dlpack import asarray, from_dlpack, frombuffer
 from tracejit.tensor.legacy import (
+    BFloat16Tensor,
     BoolTensor,
     ByteTensor,
     CharTensor,
     DoubleTensor,
     FloatTensor,
+    HalfTensor,
     IntTensor,
     LongTensor,
     ShortTensor,
@@ -70,6 +85,7 @@ from tracejit.version import __version__
 bool = bool_  # PyTorch's names of the dtypes
 float = float32
 double = float64
+half = float16
 int = int32
 short = int16
 long = int64
@@ -79,6 +95,7 @@ channels_last, channels_last_3d = memory_format("channels_last"), memory_format(
 __getattr__ = missing_names(__name__)
 
 __all__ = [
+    "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
@@ -86,6 +103,7 @@ __all__ = [
     "DoubleTensor",
     "FloatTensor",
     "Generator",
+    "HalfTensor",
     "IntTensor",
     "LongTensor",
     "ShortTensor",
@@ -97,6 +115,7 @@ __all__ = [
     "asarray",
     "autograd",
     "backends",
+    "bfloat16",
     "bool",
     "bool_",
     "cache",
@@ -116,6 +135,7 @@ __all__ = [
     "enable_grad",
     "finfo",
     "float",
+    "float16",
     "float32",
     "float64",
     "from_dlpack",

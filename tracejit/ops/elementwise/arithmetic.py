@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import DType
+from tracejit.core.dtypes import DType, converted
 from tracejit.core.interrupts import is_foreign
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool, require_one_dtype
@@ -26,14 +26,15 @@ def _cast_rule(x: Any, dtype: DType) -> Aval:
     lambda b, x, dtype: b.cast(x, dtype),
     promotion=NONE,
     rule=_cast_rule,
+    traits=("moves",),
     samples=cases(
         (floats(2, 3).T, {"dtype": dtypes.float32}), (floats(4), {"dtype": dtypes.int64}), (integers(3), {"dtype": dtypes.float64}),
         (integers(0, 2), {"dtype": dtypes.bool_}), (floats(), {"dtype": dtypes.float64}),
     ),
 )  # fmt: skip
 def cast(x: Any, dtype: DType) -> Any:
-    """Convert the elements to `dtype`, as numpy.ndarray.astype does.  Gradients are cast back."""
-    return (x if isinstance(x, np.ndarray) else np.asarray(x)).astype(dtype.numpy)
+    """Convert the elements to `dtype`, as numpy.ndarray.astype does; float16 and bfloat16 by way of float32.  Gradients are cast back."""
+    return converted(x if isinstance(x, np.ndarray) else np.asarray(x), dtype)
 
 
 @cast.vjp()
