@@ -51,9 +51,11 @@ class HostProgram:
         layouts: Mapping[int, tuple[int, ...]],
         slab_inputs: tuple[int, ...],
         slab_outputs: tuple[int, ...],
+        raises: bool,
         compile_segment: Callable[[Lowered], Any],
     ) -> None:
         self.graph = graph
+        self.raises = raises
         self.slab_inputs = slab_inputs
         self.residuals = slab_outputs
         self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
@@ -130,7 +132,7 @@ class HostProgram:
         try:
             arrays = quietly(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
         except NodeFailed as failure:
-            return exit_number(self.codes, failure)
+            return exit_number(self.codes, failure, self.raises)
         for v, array in zip(node.outputs, arrays, strict=True):
             known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
         return 0

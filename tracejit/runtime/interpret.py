@@ -31,9 +31,15 @@ class InterpretedProgram:
     seconds = 0.0
 
     def __init__(
-        self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...]
+        self,
+        graph: Graph,
+        layouts: Mapping[int, tuple[int, ...]],
+        slab_inputs: tuple[int, ...],
+        slab_outputs: tuple[int, ...],
+        raises: bool,
     ) -> None:
         self.graph = graph
+        self.raises = raises
         self.slab_inputs = slab_inputs
         self.residuals = [graph.avals[v] for v in slab_outputs]
         self.codes = exit_codes(graph)
@@ -59,7 +65,7 @@ class InterpretedProgram:
         try:
             outputs = run_nodes(self.graph, [given[v] for v in self.graph.inputs])
         except NodeFailed as failure:
-            return exit_number(self.codes, failure)
+            return exit_number(self.codes, failure, self.raises)
         results = [
             given[v] if isinstance(v, int) and v in given else self._own(a)
             for v, a in zip(self.graph.outputs, outputs, strict=True)
