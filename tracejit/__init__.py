@@ -3,6 +3,7 @@
 from math import e, inf, nan, pi
 
 from tracejit import (
+    amp,
     autograd,
     backends,
     cache,
@@ -23,6 +24,7 @@ from tracejit import (
     version,
     vision,
 )
+from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
@@ -110,9 +112,11 @@ __all__ = [
     "Size",
     "Tensor",
     "__version__",
+    "amp",
     "are_deterministic_algorithms_enabled",
     "as_tensor",
     "asarray",
+    "autocast",
     "autograd",
     "backends",
     "bfloat16",
@@ -143,11 +147,13 @@ __all__ = [
     "frombuffer",
     "func",
     "functional",
+    "get_autocast_dtype",
     "get_default_device",
     "get_default_dtype",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "get_num_threads",
+    "half",
     "iinfo",
     "inf",
     "inference_mode",
@@ -156,6 +162,8 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_autocast_available",
+    "is_autocast_enabled",
     "is_grad_enabled",
     "is_tensor",
     "layout",

@@ -23,6 +23,7 @@ __all__ = [
     "LEGACY",
     "DType",
     "as_dtype",
+    "autocast_was_made",
     "bfloat16",
     "bool_",
     "converted",
@@ -35,6 +36,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "note_autocast",
     "promote_types",
     "set_default_dtype",
     "uint8",
@@ -110,6 +112,10 @@ FLOATING_KINDS: Final = "fV"
 """NumPy's `kind` of the floating-point dtypes: bfloat16 is an extension type there, the only one that tensors hold."""
 _NAMES: Final = {d.name: d for d in ALL}
 _default = float32
+_autocast_was_made = False
+_without_autocast: DType | None = _default
+"""The default dtype as long as there was no autocast in the process, None from then on: guards of recordings that were made before need
+not ask for two things."""
 
 
 def _by_name(name: str) -> DType:
@@ -167,10 +173,25 @@ def default_dtype() -> DType:
 
 def set_default_dtype(dtype: DType) -> None:
     """Set the dtype of tensors made from Python floats.  Raises TypeError unless `dtype` is one of floating point."""
-    global _default
+    global _default, _without_autocast
     if not isinstance(dtype, DType) or not dtype.is_floating_point:
         raise TypeError(f"set_default_dtype(): dtype must be one of floating point such as float32 or float64, got {dtype!r}")
     _default = dtype
+    _without_autocast = dtype
+    if _autocast_was_made:  # also where another thread has made one meanwhile
+        _without_autocast = None
+
+
+def autocast_was_made() -> bool:
+    """Whether there was an autocast in the process."""
+    return _autocast_was_made
+
+
+def note_autocast() -> None:
+    """Somebody has made an autocast: from now on recordings ask for the mode of the thread."""
+    global _autocast_was_made, _without_autocast
+    _autocast_was_made = True
+    _without_autocast = None
 
 
 def _promote(a: DType, b: DType) -> DType:
