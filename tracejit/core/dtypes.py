@@ -217,6 +217,14 @@ def promote_types(type1: DType, type2: DType) -> DType:
     return _PROMOTION[type1, type2]
 
 
+EPSILON: Final = {float16: 2.0**-10, bfloat16: 2.0**-7, float32: 2.0**-23, float64: 2.0**-52}
+"""The step from 1 to the next number."""
+LARGEST: Final = {
+    float16: 65504.0, bfloat16: 2.0**128 - 2.0**120, float32: 2.0**128 - 2.0**104, float64: float(np.finfo(np.float64).max),
+}  # fmt: skip
+"""The largest finite number."""
+
+
 def of_scalar(value: object) -> DType:
     """The dtype that a Python scalar brings to promotion."""
     kind = type(value)

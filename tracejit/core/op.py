@@ -218,12 +218,13 @@ class Op:
         """The primitive of operands of the dtype `reduced`: of their values as float32, its results rounded.  All of it are operations
         like any other, on the tape and in graphs, so gradients are computed in float32 and rounded as well.
 
-        Numbers are operands in float32, as in PyTorch's kernels, but numbers that elements are compared with are rounded as they are."""
+        Numbers are operands in float32, as in PyTorch's kernels; with the trait "rounds numbers" (comparisons, remainders) they are rounded
+        like the tensors."""
         cast = REGISTRY["cast"]
         first = next(x for x in operands if hasattr(x, "dtype"))
         wide: list[Any] = []
         for x in operands:
-            if isinstance(x, (bool, int, float)) and "compares" in self.traits:
+            if isinstance(x, (bool, int, float)) and "rounds numbers" in self.traits:
                 x = REGISTRY["full"].beside(first, x, shape=(), dtype=reduced)
             dtype = getattr(x, "dtype", None)
             floating = dtype is not None and (dtype is reduced or dtype == reduced.numpy)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
-from tracejit.core.dtypes import float32
+from tracejit.core.dtypes import EPSILON
 from tracejit.core.op import Promotion
 from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
@@ -60,7 +59,7 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
     """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions; eps defaults to the machine epsilon of the dtype."""
     dims = trailing_dims("rms_norm", input, normalized_shape, weight, None)
     if eps is None:
-        eps = 2.0**-23 if input.dtype is float32 else sys.float_info.epsilon
+        eps = EPSILON[input.dtype]
     square = primitives.sum_(input * input, dims=dims, keepdim=True) / float(product(input.shape[d] for d in dims))
     return _affine(input * rsqrt(square + eps), weight, None)
 

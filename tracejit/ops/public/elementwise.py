@@ -266,7 +266,7 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
     """Replace NaN by `nan` (0) and infinities by `posinf`, `neginf` (the largest and smallest finite numbers)."""
     if not input.dtype.is_floating_point:
         return clone(input)
-    largest = 3.4028234663852886e38 if input.dtype is dtypes.float32 else 1.7976931348623157e308
+    largest = dtypes.LARGEST[input.dtype]
     out = comparison.where(rounding.isnan(input), 0.0 if nan is None else nan, input)
     out = comparison.where(input == math.inf, largest if posinf is None else posinf, out)
     return comparison.where(input == -math.inf, -largest if neginf is None else neginf, out)
