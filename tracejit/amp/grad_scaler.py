@@ -170,9 +170,11 @@ class GradScaler:
                     raise AssertionError("No inf checks were recorded prior to update.")
                 successful = tracker + 1
                 enough = successful == self._growth_interval
-                grown = scale * self._growth_factor
+                exact = cast(scale, dtype=float64)  # factors are numbers of this precision
+                grown = cast(exact * self._growth_factor, dtype=float32)
+                shrunk = cast(exact * self._backoff_factor, dtype=float32)
                 grows = logical_and(enough, isfinite(grown))
-                scale.copy_(where(found, scale * self._backoff_factor, where(grows, grown, scale)))
+                scale.copy_(where(found, shrunk, where(grows, grown, scale)))
                 tracker.copy_(where(logical_or(found, enough), tracker * 0, successful))
         self._stages = []
 

@@ -62,7 +62,7 @@ def mv(input: Any, vec: Any) -> Any:
     """Product of a matrix and a vector."""
     _exactly("mv", 2, input)
     _exactly("mv", 1, vec)
-    return matmul(input, vec)
+    return reshape(linalg.matmul(input, reshape(vec, shape=(*vec.shape, 1))), shape=(input.shape[0],))
 
 
 @public(aliases=("vdot",))
