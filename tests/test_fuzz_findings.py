@@ -19,6 +19,32 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "what a gradient needs of an input is what was there before the call changes it": """
+        w = T.tensor(0.472)
+        def target(x):
+            y = w * x
+            w.atanh_()
+            return y
+        def call(f):
+            x = made('float64', (5,), 1).requires_grad_()
+            with T.no_grad():
+                w.fill_(0.4)
+            total(f(x)).backward()
+            return x.grad, w
+    """,
+    "and beside a step of the host, too": """
+        w, m = T.tensor(0.472), T.eye(2) * 2
+        def target(x):
+            y = w * x + T.linalg.inv(m).sum()
+            w.atanh_()
+            return y
+        def call(f):
+            x = made('float64', (5,), 1).requires_grad_()
+            with T.no_grad():
+                w.fill_(0.4)
+            total(f(x)).backward()
+            return x.grad, w
+    """,
     "what a step of the host raises in a backward pass is what eager raises": """
         def target(x):
             return [x.logdet()]
