@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.core.precision import lowered, rounds_once
+from tracejit.core.interpreter import state
+from tracejit.core.precision import as_autocast_has_them, lowered, rounds_once
 from tracejit.ops import linalg, reduce
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
 
 
 @public()
-@lowered
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right).
     Leading dimensions broadcast."""
-    a, b = input, other
+    a, b = (input, other) if state.autocast is None else as_autocast_has_them(input, other)
     if a.ndim == 0 or b.ndim == 0:
         raise RuntimeError(f"matmul(): both arguments need at least 1 dimension, got {a.ndim} and {b.ndim}")
     if a.ndim > 1 and b.ndim > 1:
@@ -39,21 +39,19 @@ def _exactly(name: str, ndim: int, *tensors: Any) -> None:
 
 
 @public()
-@lowered
 def mm(input: Any, mat2: Any) -> Any:
     """Product of two matrices; no broadcasting."""
     _exactly("mm", 2, input, mat2)
-    return linalg.matmul(input, mat2)
+    return matmul(input, mat2)
 
 
 @public()
-@lowered
 def bmm(input: Any, mat2: Any) -> Any:
     """Batched product of (B, n, m) and (B, m, p)."""
     _exactly("bmm", 3, input, mat2)
     if input.shape[0] != mat2.shape[0]:
         raise RuntimeError(f"bmm(): expected equal batch sizes, got {input.shape[0]} and {mat2.shape[0]}")
-    return linalg.matmul(input, mat2)
+    return matmul(input, mat2)
 
 
 @public()
