@@ -20,7 +20,7 @@ def run(name: str) -> dict[str, Any]:
 
 
 def test_no_example_is_left_out() -> None:
-    tested = {"first_steps", "digits_training", "conditional_net", "rnn_loop", "gradient_accumulation"}
+    tested = {"first_steps", "digits_training", "conditional_net", "rnn_loop", "gradient_accumulation", "mixed_precision"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 
 
@@ -56,4 +56,11 @@ def test_the_rnn_loop_learns() -> None:
 def test_gradient_accumulation_equals_the_whole_batch() -> None:
     facts = run("gradient_accumulation")
     assert facts["worst"] < 1e-5
+    assert facts["compiled_calls"] >= facts["calls"] - 4
+
+
+def test_mixed_precision_reaches_its_loss_with_compiled_steps() -> None:
+    facts = run("mixed_precision")
+    assert facts["last"] < 1e-3 < facts["first"]
+    assert facts["scale"] < 2.0**24  # which was too large: updates were left out until it was not
     assert facts["compiled_calls"] >= facts["calls"] - 4

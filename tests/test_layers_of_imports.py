@@ -15,7 +15,7 @@ EAGER_COLUMN = [
     {"core"},
     {"ops"},
     {"autograd"},
-    {"tensor", "random", "functions", "cuda", "backends", "version"},
+    {"tensor", "random", "functions", "amp", "cuda", "backends", "version"},
     {"functional", "linalg", "special"},
 ]
 EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "vision", "utils", "serialization"}]

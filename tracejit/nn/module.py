@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.devices import device, require_cpu
-from tracejit.core.dtypes import DType, float32, float64
+from tracejit.core.dtypes import DType, bfloat16, float16, float32, float64
 from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.members import Members
 from tracejit.nn.parameter import Parameter, UninitializedParameter
@@ -390,6 +390,14 @@ class Module:
     def float(self: M) -> M:
         """Convert floating-point parameters and buffers to float32."""
         return self.to(float32)
+
+    def half(self: M) -> M:
+        """Convert floating-point parameters and buffers to float16."""
+        return self.to(float16)
+
+    def bfloat16(self: M) -> M:
+        """Convert floating-point parameters and buffers to bfloat16."""
+        return self.to(bfloat16)
 
     def double(self: M) -> M:
         """Convert floating-point parameters and buffers to float64."""

@@ -134,9 +134,16 @@ def _checkpointed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     arguments, shape = flatten([list(args), kwargs])
     structures: list[Any] = []
 
+    autocast = state.autocast
+
     def run(values: list[Any]) -> list[Any]:
         given, named = unflatten(shape, values)
-        outputs, structure = flatten(function(*given, **named))
+        previous = state.autocast
+        try:
+            state.autocast = autocast  # also in the backward pass, which is outside
+            outputs, structure = flatten(function(*given, **named))
+        finally:
+            state.autocast = previous
         structures[:] = [structure]
         return outputs
 

@@ -10,6 +10,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.op import Promotion
+from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import product
 from tracejit.ops.creation import full
@@ -182,6 +183,7 @@ def square(input: Any) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def sinc(input: Any) -> Any:
     """sin(pi x) / (pi x), 1 at 0."""
     angle = as_floating(input) * math.pi
@@ -202,6 +204,7 @@ def rad2deg(input: Any) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def logit(input: Any, eps: float | None = None) -> Any:
     """log(x / (1 - x)); `eps` clamps x to [eps, 1 - eps] first."""
     x = as_floating(input)
@@ -227,6 +230,7 @@ def _isnan(x: Any) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
     """input + value * tensor1 * tensor2."""
     product = tensor1 * tensor2
@@ -234,6 +238,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
     """input + value * tensor1 / tensor2.  Raises RuntimeError for integers, as PyTorch does."""
     if not common_dtype((tensor1, tensor2)).is_floating_point:
@@ -244,6 +249,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def lerp(input: Any, end: Any, weight: Any) -> Any:
     """input + weight * (end - input), exact at both ends."""
     for name, x in (("end", end), ("weight", weight)):
@@ -260,7 +266,7 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
     """Replace NaN by `nan` (0) and infinities by `posinf`, `neginf` (the largest and smallest finite numbers)."""
     if not input.dtype.is_floating_point:
         return clone(input)
-    largest = 3.4028234663852886e38 if input.dtype is dtypes.float32 else 1.7976931348623157e308
+    largest = dtypes.LARGEST[input.dtype]
     out = comparison.where(rounding.isnan(input), 0.0 if nan is None else nan, input)
     out = comparison.where(input == math.inf, largest if posinf is None else posinf, out)
     return comparison.where(input == -math.inf, -largest if neginf is None else neginf, out)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.core.interpreter import state
+from tracejit.core.precision import as_autocast_has_them, lowered, rounds_once
 from tracejit.ops import linalg, reduce
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
@@ -13,7 +15,7 @@ from tracejit.ops.public.derive import public
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right).
     Leading dimensions broadcast."""
-    a, b = input, other
+    a, b = (input, other) if state.autocast is None else as_autocast_has_them(input, other)
     if a.ndim == 0 or b.ndim == 0:
         raise RuntimeError(f"matmul(): both arguments need at least 1 dimension, got {a.ndim} and {b.ndim}")
     if a.ndim > 1 and b.ndim > 1:
@@ -40,7 +42,7 @@ def _exactly(name: str, ndim: int, *tensors: Any) -> None:
 def mm(input: Any, mat2: Any) -> Any:
     """Product of two matrices; no broadcasting."""
     _exactly("mm", 2, input, mat2)
-    return linalg.matmul(input, mat2)
+    return matmul(input, mat2)
 
 
 @public()
@@ -49,18 +51,20 @@ def bmm(input: Any, mat2: Any) -> Any:
     _exactly("bmm", 3, input, mat2)
     if input.shape[0] != mat2.shape[0]:
         raise RuntimeError(f"bmm(): expected equal batch sizes, got {input.shape[0]} and {mat2.shape[0]}")
-    return linalg.matmul(input, mat2)
+    return matmul(input, mat2)
 
 
 @public()
+@rounds_once
 def mv(input: Any, vec: Any) -> Any:
     """Product of a matrix and a vector."""
     _exactly("mv", 2, input)
     _exactly("mv", 1, vec)
-    return matmul(input, vec)
+    return reshape(linalg.matmul(input, reshape(vec, shape=(*vec.shape, 1))), shape=(input.shape[0],))
 
 
 @public(aliases=("vdot",))
+@rounds_once
 def dot(input: Any, tensor: Any) -> Any:
     """Inner product of two vectors of one length."""
     _exactly("dot", 1, input, tensor)
@@ -77,6 +81,7 @@ def outer(input: Any, vec2: Any) -> Any:
 
 
 @public()
+@lowered
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2)."""
     return combined(input, mm(mat1, mat2), beta, alpha)
