@@ -9,11 +9,13 @@ from tracejit import (
     config,
     cuda,
     data,
+    distributed,
     distributions,
     func,
     functional,
     functions,
     linalg,
+    multiprocessing,
     nn,
     optim,
     random,
@@ -64,7 +66,7 @@ from tracejit.tensor.legacy import (
 from tracejit.tensor.representation import set_printoptions
 from tracejit.tensor.shell import Layout as layout
 from tracejit.tensor.shell import MemoryFormat as memory_format
-from tracejit.tensor.shell import is_tensor, strided
+from tracejit.tensor.shell import is_tensor, strided, typename
 from tracejit.version import __version__
 
 bool = bool_  # PyTorch's names of the dtypes
@@ -109,6 +111,7 @@ __all__ = [
     "data",
     "default_generator",
     "device",
+    "distributed",
     "distributions",
     "double",
     "dtype",
@@ -143,6 +146,7 @@ __all__ = [
     "load",
     "long",
     "memory_format",
+    "multiprocessing",
     "nan",
     "newaxis",
     "nn",
@@ -168,6 +172,7 @@ __all__ = [
     "special",
     "strided",
     "tensor",
+    "typename",
     "uint8",
     "use_deterministic_algorithms",
     "utils",
