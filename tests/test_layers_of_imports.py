@@ -15,7 +15,7 @@ EAGER_COLUMN = [
     {"core"},
     {"ops"},
     {"autograd"},
-    {"tensor", "random", "functions", "cuda", "backends", "distributed", "multiprocessing", "version"},
+    {"tensor", "random", "functions", "accelerator", "cuda", "backends", "distributed", "multiprocessing", "onnx", "version"},
     {"functional", "linalg", "special"},
 ]
 EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "vision", "utils", "serialization"}]

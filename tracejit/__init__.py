@@ -3,6 +3,7 @@
 from math import e, inf, nan, pi
 
 from tracejit import (
+    accelerator,
     autograd,
     backends,
     cache,
@@ -17,6 +18,7 @@ from tracejit import (
     linalg,
     multiprocessing,
     nn,
+    onnx,
     optim,
     random,
     serialization,
@@ -94,6 +96,7 @@ __all__ = [
     "Size",
     "Tensor",
     "__version__",
+    "accelerator",
     "are_deterministic_algorithms_enabled",
     "as_tensor",
     "asarray",
@@ -151,6 +154,7 @@ __all__ = [
     "newaxis",
     "nn",
     "no_grad",
+    "onnx",
     "optim",
     "pi",
     "preserve_format",
