@@ -284,7 +284,7 @@ FINDINGS = {
             Model.k = 0.0
             try:
                 return r, f(T.ones(3, 2))
-            except TypeError as error:
+            except IndexError as error:
                 return r, str(error)
     """,
     "the largest of zeros of either sign": """

@@ -4,6 +4,7 @@ from math import e, inf, nan, pi
 
 from tracejit import (
     accelerator,
+    amp,
     autograd,
     backends,
     cache,
@@ -27,12 +28,26 @@ from tracejit import (
     version,
     vision,
 )
+from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
 from tracejit.compile import CompiledFunction, compile
 from tracejit.core.devices import device
 from tracejit.core.dtypes import DType as dtype
-from tracejit.core.dtypes import bool_, float32, float64, int8, int16, int32, int64, promote_types, set_default_dtype, uint8
+from tracejit.core.dtypes import (
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+)  # fmt: skip
 from tracejit.core.dtypes import default_dtype as get_default_dtype
 from tracejit.core.missing import missing_names
 from tracejit.core.number_info import finfo, iinfo
@@ -56,11 +71,13 @@ from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 from tracejit.tensor.dlpack import asarray, from_dlpack, frombuffer
 from tracejit.tensor.legacy import (
+    BFloat16Tensor,
     BoolTensor,
     ByteTensor,
     CharTensor,
     DoubleTensor,
     FloatTensor,
+    HalfTensor,
     IntTensor,
     LongTensor,
     ShortTensor,
@@ -74,6 +91,7 @@ from tracejit.version import __version__
 bool = bool_  # PyTorch's names of the dtypes
 float = float32
 double = float64
+half = float16
 int = int32
 short = int16
 long = int64
@@ -83,6 +101,7 @@ channels_last, channels_last_3d = memory_format("channels_last"), memory_format(
 __getattr__ = missing_names(__name__)
 
 __all__ = [
+    "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
@@ -90,6 +109,7 @@ __all__ = [
     "DoubleTensor",
     "FloatTensor",
     "Generator",
+    "HalfTensor",
     "IntTensor",
     "LongTensor",
     "ShortTensor",
@@ -97,11 +117,14 @@ __all__ = [
     "Tensor",
     "__version__",
     "accelerator",
+    "amp",
     "are_deterministic_algorithms_enabled",
     "as_tensor",
     "asarray",
+    "autocast",
     "autograd",
     "backends",
+    "bfloat16",
     "bool",
     "bool_",
     "cache",
@@ -122,6 +145,7 @@ __all__ = [
     "enable_grad",
     "finfo",
     "float",
+    "float16",
     "float32",
     "float64",
     "from_dlpack",
@@ -129,11 +153,13 @@ __all__ = [
     "frombuffer",
     "func",
     "functional",
+    "get_autocast_dtype",
     "get_default_device",
     "get_default_dtype",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "get_num_threads",
+    "half",
     "iinfo",
     "inf",
     "inference_mode",
@@ -142,6 +168,8 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_autocast_available",
+    "is_autocast_enabled",
     "is_grad_enabled",
     "is_tensor",
     "layout",

@@ -27,6 +27,7 @@ from numpy.lib.array_utils import byte_bounds
 from tracejit.capture.entry import Recording, calling
 from tracejit.compile import CompiledFunction, compared
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import ask_always
 from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.ir.interpreter import GuardFailed, SizeChanged, interpret
@@ -37,7 +38,8 @@ from tracejit.runtime.program import build
 __all__ = ["Difference", "shadow"]
 
 Array = np.ndarray[Any, Any]
-_TOLERANCE = {"float32": (1e-4, 1e-5), "float64": (1e-8, 1e-10)}  # relative, absolute; sums of many terms may differ by as much
+_TOLERANCE = {"float16": (1e-2, 1e-2), "bfloat16": (5e-2, 5e-2), "float32": (1e-4, 1e-5), "float64": (1e-8, 1e-10)}
+"""Relative, absolute; sums of many terms may differ by as much."""
 _NO_FAULT = ("profiler_active", "interrupted")  # why an eager call could not be recorded although nothing is missing
 
 
@@ -218,7 +220,7 @@ class shadow:  # noqa: N801  (named like no_grad)
     def _close(self, actual: Array, expected: Array) -> bool:
         if actual.shape != expected.shape or actual.dtype != expected.dtype:
             return False
-        if actual.dtype.kind != "f":
+        if actual.dtype.kind not in FLOATING_KINDS:
             return bool(np.array_equal(actual, expected))
         usual = _TOLERANCE[actual.dtype.name]
         relative, absolute = (b if a is None else a for a, b in zip(self._tolerance, usual, strict=True))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import Node
+from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import Interpreter, is_recording, pushed, state
 
 __all__ = ["Watch", "detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly", "watch"]
@@ -54,7 +55,7 @@ class Watch(Interpreter):
         if self.check_nan:
             for i, g in enumerate(gradients):
                 array = getattr(g, "_array", g)
-                if array is not None and np.asarray(array).dtype.kind == "f" and np.isnan(array).any():
+                if array is not None and np.asarray(array).dtype.kind in FLOATING_KINDS and np.isnan(array).any():
                     self._show(node)
                     raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
         return gradients

@@ -98,7 +98,15 @@ class CallHandlers(TypeCallHandlers):
 
     @staticmethod
     def _runs_natively(function: FunctionType) -> bool:
-        return is_library_module(function.__globals__.get("__name__")) and not hasattr(function, "__wrapped__")
+        """Whether it is the library's, and where it wraps another one, so is that."""
+        while is_library_module(function.__globals__.get("__name__")):
+            wrapped = function.__dict__.get("__wrapped__")
+            if wrapped is None:
+                return True
+            if type(wrapped) is not FunctionType:
+                return False
+            function = wrapped
+        return False
 
     def inlined(self, compiled: Any) -> Any:
         """The function that a compiled function stands for."""

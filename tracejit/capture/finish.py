@@ -42,8 +42,8 @@ from tracejit.tensor.eager import overlaps_itself
 __all__ = ["finish"]
 
 
-def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: Any, grad_enabled: bool) -> Recording:
-    """The recording of a run that returned `result`; `grad_enabled` is the mode it began in."""
+def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: Any, modes: tuple[bool, Any]) -> Recording:
+    """The recording of a run that returned `result`; `modes`, of grad and autocast, are those it began in."""
     if recorder.stopped:
         return Recording(recorder.reason)
     recipes = Recipes(recorder, interpreter)
@@ -51,8 +51,11 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         statement = effect.statement(recipes)  # may add lines that build its value
         recipes.lines.append(statement)
     text = recipes.text(result)
+    grad_enabled, autocast = modes
     if state.grad_enabled != grad_enabled:
         recipes.lines.append(f"state.grad_enabled = {state.grad_enabled}")
+    if state.autocast is not autocast:
+        recipes.lines.append(f"state.autocast = {recorder.constant(state.autocast)}")
     views = _Views(interpreter.nodes)
     inputs = list(interpreter.inputs)
     written = _written_inputs(interpreter, views, inputs)

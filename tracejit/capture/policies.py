@@ -186,14 +186,22 @@ SWAPPED: dict[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==
 INLINED_TYPES: set[type] = set()
 """Callables that stand for the function in their `__wrapped__`: compile.py registers its CompiledFunction here."""
 
-_CONVERTED_PACKAGES = ("tracejit.nn.", "tracejit.optim.", "tracejit.data.", "tracejit.utils.", "tracejit.func.")
+_CONVERTED_PACKAGES = (
+    "tracejit.amp.grad_scaler.",
+    "tracejit.nn.",
+    "tracejit.optim.",
+    "tracejit.data.",
+    "tracejit.utils.",
+    "tracejit.func.",
+)
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE_TYPE = 1 << 8
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def is_library_module(name: str | None) -> bool:
-    """Whether functions of this module run natively: the eager library without the layers from nn upwards, which are ordinary Python."""
+    """Whether functions of this module run natively: the eager library without the layers from nn upwards and
+    GradScaler, which are ordinary Python."""
     if name is None:
         return False
     dotted = name + "."  # asked for every call of Python code during a recording: no generator, no loop

@@ -159,7 +159,12 @@ class Session(CallHandlers):
         self.namespace["default_names"] = dtypes.__dict__
         self.miss_if(f"len(args) != {len(args)} or {f'list(kwargs) != {list(kwargs)!r}' if kwargs else 'kwargs'}")
         self.miss_if(f"state.grad_enabled is not {state.grad_enabled}")
-        self.miss_if(f"default_names['_default'] is not {self.constant(dtypes.default_dtype())}")
+        default = self.constant(dtypes.default_dtype())
+        if dtypes.autocast_was_made():
+            self.miss_if(f"state.autocast is not {self.constant(state.autocast)}")
+            self.miss_if(f"default_names['_default'] is not {default}")
+        else:
+            self.miss_if(f"default_names['_without_autocast'] is not {default}")
         positional = tuple(self.read(a, f"args[{i}]", symbolic=True, argument=True) for i, a in enumerate(args))
         return positional, {k: self.read(a, f"kwargs[{k!r}]", symbolic=True, argument=True) for k, a in kwargs.items()}
 
@@ -292,7 +297,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: 
 
 
 def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None) -> tuple[Recording, Any]:
-    grad_enabled = state.grad_enabled
+    modes = state.grad_enabled, state.autocast
     hold = held_back()
     session = Session(hold)
     try:
@@ -309,7 +314,7 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
             run.pop()
             session.unhook()
             session.let_go()
-            recording = finish(session, interpreter, result, grad_enabled)
+            recording = finish(session, interpreter, result, modes)
             call_hook.forget()
         return recording, released(result, session.is_outside)
     finally:

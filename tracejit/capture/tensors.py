@@ -19,7 +19,7 @@ from tracejit.capture.effects import EffectHandlers, GradStore
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.dtypes import ALL, FROM_NUMPY
+from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
@@ -35,9 +35,11 @@ _STATIC_SCALARS = "static scalars"
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
 _BOUNDS: dict[str, tuple[int, int]] = {
     "bool": (-(2**63), 2**63 - 1),
+    "float16": (-(2**24), 2**24),  # by way of float32, which holds these
+    "bfloat16": (-(2**24), 2**24),
     "float32": (-(2**53), 2**53),  # NumPy converts by way of float64: larger ones would be rounded twice
     "float64": (-(2**63), 2**63 - 1),
-    **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.numpy.kind in "iu"},
+    **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.category == INTEGER},
 }
 
 
@@ -154,6 +156,9 @@ class RecordingInterpreter(Interpreter):
         operands = tuple(map(settled, operands))
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, with_tensor(op, operands))
+            reduced = op.reduced(operands)
+            if reduced is not None:
+                return op.in_float32(operands, attributes, reduced)
         if op.kind is Kind.RANDOM:
             recorder.stop("random_operation", f"{op.name}()")
         if _STATIC_SCALARS in op.traits:

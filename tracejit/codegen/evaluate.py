@@ -23,7 +23,12 @@ __all__ = ["OPERATIONS", "apply", "cast", "evaluate"]
 
 
 def cast(x: Any, dtype: DType) -> Any:
-    """astype.  A float that an integer cannot hold gives what x86 gives: the least int32 (int64 for int64), then narrowed."""
+    """astype.  A float that an integer cannot hold gives what x86 gives: the least int32 (int64 for int64), then narrowed.
+    Reduced dtypes are converted by way of float32."""
+    if x.dtype.itemsize == 2 and x.dtype.kind in dtypes.FLOATING_KINDS:
+        x = x.astype(np.float32)
+    if dtype.is_reduced:
+        return x.astype(np.float32).astype(dtype.numpy)
     if x.dtype.kind != "f" or dtype.category != dtypes.INTEGER:
         return x.astype(dtype.numpy)
     wide = np.int64 if dtype is dtypes.int64 else np.int32

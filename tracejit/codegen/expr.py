@@ -271,7 +271,7 @@ class Builder:
                 number -= 1 << bits
             return Const(dtype.numpy.type(number), dtype)
         with np.errstate(all="ignore"):
-            return Const(np.asarray(value).astype(dtype.numpy)[()], dtype)
+            return Const(dtypes.converted(np.asarray(value), dtype)[()], dtype)
 
     def cast(self, x: Expr, dtype: DType) -> Expr:
         """NumPy's astype: floats truncate to integers (out of range as on x86: the least integer, narrowed), anything

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tracejit.codegen.expr import Apply, Const, Var, topological
+from tracejit.codegen.llvm_reduced import narrow, reduced_constant, widen
 from tracejit.codegen.mathlib_more import complete
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
@@ -31,6 +32,8 @@ _SCALAR_TYPES: Final = {
     dtypes.int16: "i16",
     dtypes.int32: "i32",
     dtypes.int64: "i64",
+    dtypes.float16: "i16",  # bits, see llvm_reduced.py: computed with is float32
+    dtypes.bfloat16: "i16",
     dtypes.float32: "float",
     dtypes.float64: "double",
 }
@@ -68,6 +71,8 @@ def constant(value: Any, dtype: DType) -> str:
     """A constant of one lane."""
     if dtype is dtypes.bool_:
         return "true" if value else "false"
+    if dtype.is_reduced:
+        return reduced_constant(value, dtype)
     if dtype.is_floating_point:
         number = float(value)
         if math.isnan(number):
@@ -225,6 +230,12 @@ def _constant_operand(text: str) -> int | None:
 
 
 def _cast(code: Code, source: DType, target: DType, lanes: int, x: str) -> str:
+    if source.is_reduced:
+        x, source = widen(code, source, lanes, x), dtypes.float32
+    if target.is_reduced:
+        return narrow(code, target, lanes, _cast(code, source, dtypes.float32, lanes, x))
+    if source is target:
+        return x
     s = _site(code, source, lanes)
     to = value_type(target, lanes)
     if target is dtypes.bool_:

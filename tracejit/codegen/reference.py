@@ -149,7 +149,9 @@ def _converter(dtype: DType) -> Callable[[Any], Any]:
     """The function that a rendering calls by the dtype's name: of a Python number, a constant; of a NumPy scalar, astype."""
 
     def convert(value: Any) -> Any:
-        return evaluate.cast(value, dtype) if isinstance(value, np.generic | np.ndarray) else dtype.numpy.type(value)
+        if isinstance(value, np.generic | np.ndarray):
+            return evaluate.cast(value, dtype)
+        return dtype.numpy.type(np.float32(value) if dtype.is_reduced else value)
 
     return convert
 

@@ -75,12 +75,14 @@ class Abstract:
 class State(threading.local):
     """Per-thread state of the door.
 
-    `top` is the innermost interpreter; `grad_enabled` whether operations go on the tape; `run_quietly` see core/floating.py."""
+    `top` is the innermost interpreter; `grad_enabled` whether operations go on the tape; `autocast` see
+    core/precision.py; `run_quietly` see core/floating.py."""
 
     def __init__(self) -> None:
         self.base = _BASE[0]
         self.top: Interpreter = self.base
         self.grad_enabled = True
+        self.autocast: Any = None
         self.run_quietly = quiet_runner()
 
 

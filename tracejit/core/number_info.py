@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,11 @@ class finfo:  # noqa: N801  (PyTorch's name)
         dtype = dtypes.default_dtype() if type is None else dtypes.as_dtype(type, "finfo")
         if not dtype.is_floating_point:
             raise TypeError(f"finfo(): expected a floating-point dtype, got {dtype.name}; use iinfo()")
-        limits = np.finfo(dtype.numpy)
         self.dtype = dtype.name
         self.bits = dtype.itemsize * 8
-        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
-        self.tiny = self.smallest_normal = float(limits.tiny)
-        self.resolution = float(limits.resolution)
+        self.eps, self.max, self.min = dtypes.EPSILON[dtype], dtypes.LARGEST[dtype], -dtypes.LARGEST[dtype]
+        self.tiny = self.smallest_normal = 2.0 ** {"float16": -14, "float64": -1022}.get(dtype.name, -126)
+        self.resolution = 10.0 ** -int(-math.log10(self.eps))
 
     def __repr__(self) -> str:
         numbers = ", ".join(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import DType, float32, from_numpy_dtype
 from tracejit.core.interpreter import Abstract, state
 from tracejit.core.numbers import PLAIN
 
@@ -36,6 +37,9 @@ class Kind(enum.Enum):
     WRITE = "write"  # copies operand 1 into the memory of operand 0
     GUARD = "guard"  # takes a Python value out of a tensor
     OPAQUE = "opaque"  # evaluated by NumPy or SciPy on the host
+
+
+_COMPUTING = (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION, Kind.SCATTER, Kind.OPAQUE)
 
 
 class Effect(enum.Enum):
@@ -82,6 +86,7 @@ class VjpContext:
 VjpRule = Callable[..., Any]
 REGISTRY: dict[str, Op] = {}
 _ARRAYS = (np.ndarray, np.generic)
+_F32 = np.dtype(np.float32)
 
 
 class Op:
@@ -94,6 +99,7 @@ class Op:
     """
 
     __slots__ = (
+        "computes",
         "doc",
         "effect",
         "evaluate",
@@ -158,6 +164,8 @@ class Op:
             and promotion in (Promotion.COMMON, Promotion.FLOAT)
             and "condition first" not in self.traits
         )
+        # Of float16 and bfloat16 it computes in float32 and rounds the result; the others only move elements.
+        self.computes = kind in _COMPUTING and "moves" not in self.traits
         self.keeps_dtype = promotion is not Promotion.NONE  # operands have the dtype of a floating-point output (cast's do not)
         self.doc = doc or evaluate.__doc__
         self.vjp_rule: VjpRule | None = None
@@ -179,6 +187,8 @@ class Op:
         and by that of the thread on Tensors.  The first operand that is no number says which."""
         for x in operands:
             if isinstance(x, _ARRAYS):
+                if x.dtype is not _F32 and self.computes and (reduced := self.reduced(operands)) is not None:
+                    return self.in_float32(operands, attributes, reduced)
                 return self.evaluate(*operands, **attributes)
             if type(x) not in PLAIN and x is not None:
                 return (x.interpreter if isinstance(x, Abstract) else state.top).bind(self, operands, attributes)
@@ -189,6 +199,40 @@ class Op:
         if isinstance(reference, _ARRAYS):
             return self.evaluate(*operands, **attributes)
         return (reference.interpreter if isinstance(reference, Abstract) else state.top).bind(self, operands, attributes)
+
+    def reduced(self, operands: Iterable[Any]) -> DType | None:
+        """float16 or bfloat16 where that is the dtype of all floating-point operands, and the primitive computes with them."""
+        found = None
+        if self.computes:
+            for x in operands:
+                dtype = getattr(x, "dtype", None)
+                if isinstance(dtype, np.dtype):
+                    dtype = from_numpy_dtype(dtype)
+                if dtype is not None and dtype.is_floating_point:
+                    if not dtype.is_reduced or (found is not None and dtype is not found):
+                        return None  # of two dtypes, which promotion has not made one: the primitive itself refuses
+                    found = dtype
+        return found
+
+    def in_float32(self, operands: tuple[Any, ...], attributes: Mapping[str, Any], reduced: DType) -> Any:
+        """The primitive of operands of the dtype `reduced`: of their values as float32, its results rounded.  All of it are operations
+        like any other, on the tape and in graphs, so gradients are computed in float32 and rounded as well.
+
+        Numbers are operands in float32, as in PyTorch's kernels; with the trait "rounds numbers" (comparisons, remainders) they are rounded
+        like the tensors."""
+        cast = REGISTRY["cast"]
+        first = next(x for x in operands if hasattr(x, "dtype"))
+        wide: list[Any] = []
+        for x in operands:
+            if isinstance(x, (bool, int, float)) and "rounds numbers" in self.traits:
+                x = REGISTRY["full"].beside(first, x, shape=(), dtype=reduced)
+            dtype = getattr(x, "dtype", None)
+            floating = dtype is not None and (dtype is reduced or dtype == reduced.numpy)
+            wide.append(cast.of(x, dtype=float32) if floating else x)
+        result = self.of(*wide, **attributes)
+        if self.multiple:
+            return tuple([_rounded(cast, x, reduced) for x in result])
+        return _rounded(cast, result, reduced)
 
     def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
         """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2:` for all from the
@@ -219,6 +263,10 @@ class Op:
         """The avals of all outputs, as the shape rule gives them."""
         result = self.infer(*avals, **attributes)
         return result if self.multiple else (result,)
+
+
+def _rounded(cast: Op, x: Any, reduced: DType) -> Any:
+    return cast.of(x, dtype=reduced) if x.dtype is float32 or x.dtype == _F32 else x
 
 
 def _positions(word: str, count: int) -> Iterable[int]:

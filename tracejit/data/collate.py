@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.ops.public.movement import stack
 from tracejit.tensor import Tensor, as_tensor, tensor
 
@@ -22,7 +23,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         return stack(list(batch))
     if isinstance(first, np.ndarray):
-        if first.dtype.kind not in "biuf":
+        if first.dtype.kind not in "biuf" and first.dtype not in FROM_NUMPY:
             raise TypeError(f"default_collate(): batch must contain arrays of numbers; found dtype {first.dtype}")
         return stack([as_tensor(array) for array in batch])
     if isinstance(first, bool | int | float | np.generic):
@@ -49,7 +50,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
 def default_convert(data: Any) -> Any:
     """A sample whose arrays have become tensors; all else as it is."""
     if isinstance(data, np.ndarray | np.generic):
-        return as_tensor(data) if data.dtype.kind in "biuf" else data
+        return as_tensor(data) if data.dtype.kind in "biuf" or data.dtype in FROM_NUMPY else data
     if isinstance(data, Mapping):
         return {key: default_convert(member) for key, member in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):

@@ -23,7 +23,7 @@ _validates = [True]
 
 def tiny(like: Tensor) -> float:
     """The least step from 1 in the dtype of a tensor: what probabilities keep from 0 and 1."""
-    return 2.0**-23 if like.dtype is dtypes.float32 else 2.0**-52
+    return dtypes.EPSILON[like.dtype]
 
 
 def broadcast(*values: Any) -> list[Tensor]:

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from tracejit.core.numbers import settled
+from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import normalise_dim
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise import mathematics
@@ -62,11 +63,13 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     return placed(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
 
 
+@rounds_once
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """input where positive, negative_slope * input elsewhere."""
     return placed(input, where(input > 0, input, input * negative_slope), inplace)
 
 
+@lowered
 def prelu(input: Any, weight: Any) -> Any:
     """leaky_relu with a learned slope: `weight` has one element, or one for each channel (dimension 1 of `input`)."""
     if weight.ndim > 1:
@@ -80,12 +83,14 @@ def prelu(input: Any, weight: Any) -> Any:
     return where(input > 0, input, input * reshape(weight, shape=shape))
 
 
+@rounds_once
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input) - 1) elsewhere."""
     negative = input <= 0
     return placed(input, where(negative, expm1(where(negative, input, 0.0)) * alpha, input), inplace)
 
 
+@rounds_once
 def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
     negative = input <= 0
@@ -93,6 +98,7 @@ def selu(input: Any, inplace: bool = False) -> Any:
     return placed(input, where(negative, curve, input * _SELU_SCALE), inplace)
 
 
+@rounds_once
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere.  Raises RuntimeError for alpha == 0."""
     if alpha == 0:
@@ -101,6 +107,7 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     return placed(input, where(negative, expm1(where(negative, input, 0.0) / alpha) * alpha, input), inplace)
 
 
+@rounds_once
 def gelu(input: Any, approximate: str = "none") -> Any:
     """input times the normal distribution function of input, exactly ("none", by erf) or by the "tanh" approximation.
 
@@ -113,16 +120,19 @@ def gelu(input: Any, approximate: str = "none") -> Any:
     raise RuntimeError(f"gelu(): approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
+@rounds_once
 def silu(input: Any, inplace: bool = False) -> Any:
     """input * sigmoid(input), also known as swish."""
     return placed(input, input * mathematics.sigmoid(input), inplace)
 
 
+@rounds_once
 def mish(input: Any, inplace: bool = False) -> Any:
     """input * tanh(softplus(input))."""
     return placed(input, input * hyperbolic_tangent(softplus(input)), inplace)
 
 
+@rounds_once
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
     scaled = input * beta
@@ -130,21 +140,25 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(linear, input, log1p(exp(where(linear, 0.0, scaled))) / beta)
 
 
+@rounds_once
 def softsign(input: Any) -> Any:
     """input / (1 + |input|)."""
     return input / (abs_(input) + 1)
 
 
+@rounds_once
 def logsigmoid(input: Any) -> Any:
     """log(sigmoid(input)), which neither overflows nor loses accuracy."""
     return minimum(input, 0.0) - log1p(exp(-abs_(input)))
 
 
+@rounds_once
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """min(max(input + 3, 0), 6) / 6."""
     return placed(input, hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
+@rounds_once
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """input * min(max(input + 3, 0), 6) / 6."""
     return placed(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
@@ -156,6 +170,7 @@ def hardshrink(input: Any, lambd: float = 0.5) -> Any:
     return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
+@rounds_once
 def softshrink(input: Any, lambd: float = 0.5) -> Any:
     """input moved towards 0 by lambd, and 0 where |input| <= lambd.  Raises RuntimeError for negative lambd."""
     lambd = settled(lambd)
@@ -164,6 +179,7 @@ def softshrink(input: Any, lambd: float = 0.5) -> Any:
     return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))
 
 
+@rounds_once
 def tanhshrink(input: Any) -> Any:
     """input - tanh(input)."""
     return input - hyperbolic_tangent(input)
@@ -174,6 +190,7 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
     return placed(input, where(input <= threshold, value, input), inplace)
 
 
+@rounds_once
 def glu(input: Any, dim: int = -1) -> Any:
     """The first half of `input` along `dim` times the sigmoid of the second.  Raises RuntimeError for an odd size."""
     if input.ndim == 0:

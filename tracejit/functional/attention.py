@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tracejit.core.dtypes import bool_, int64
+from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops import reduce as primitives
@@ -20,6 +21,7 @@ from tracejit.ops.public.softmax import softmax
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
 
+@lowered
 def scaled_dot_product_attention(
     query: Any,
     key: Any,

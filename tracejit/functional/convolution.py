@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracejit.core.precision import in_float32, rounds_once
 from tracejit.ops.public import FUNCTIONS, pooling
 from tracejit.ops.public.convolution import Sizes
 
@@ -21,6 +22,7 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = (FUNCTIONS[f"conv_transpo
 def _max_pool(rank: int) -> Callable[..., Any]:
     name = f"max_pool{rank}d"
 
+    @(in_float32 if rank == 3 else rounds_once)
     def max_pool(
         input: Any,
         kernel_size: Sizes,
@@ -42,6 +44,7 @@ def _max_pool(rank: int) -> Callable[..., Any]:
 def _avg_pool(rank: int) -> Callable[..., Any]:
     name = f"avg_pool{rank}d"
 
+    @(in_float32 if rank == 3 else rounds_once)
     def avg_pool(
         input: Any,
         kernel_size: Sizes,
@@ -59,6 +62,7 @@ def _avg_pool(rank: int) -> Callable[..., Any]:
 def _adaptive_avg_pool(rank: int) -> Callable[..., Any]:
     name = f"adaptive_avg_pool{rank}d"
 
+    @(in_float32 if rank == 3 else rounds_once)
     def adaptive_avg_pool(input: Any, output_size: Any) -> Any:
         return pooling.adaptive_avg_pool(name, rank, input, output_size)
 
@@ -77,6 +81,7 @@ def _adaptive_max_pool(rank: int) -> Callable[..., Any]:
 def _lp_pool(rank: int) -> Callable[..., Any]:
     name = f"lp_pool{rank}d"
 
+    @rounds_once
     def lp_pool(input: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False) -> Any:
         return pooling.lp_pool(name, rank, input, norm_type, kernel_size, stride, ceil_mode)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import int64
+from tracejit.core.precision import in_float32
 from tracejit.functional.support import reduced
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
@@ -69,6 +70,7 @@ def _shifted(alpha: Any, by: int) -> Any:
     return pad(moved, _NEVER, low=(0, by), high=(0, 0))
 
 
+@in_float32
 def ctc_loss(
     log_probs: Any,
     targets: Any,

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import int64
+from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
@@ -19,6 +20,7 @@ from tracejit.ops.public.norms import vector_norm
 __all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
 
 
+@lowered
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """input @ weight.T + bias for input (*, in), weight (out, in) or (in,), bias (out,) or ().  Raises RuntimeError where sizes differ."""
     if input.ndim == 0 or weight.ndim not in (1, 2):
@@ -42,6 +44,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None else out + bias
 
 
+@rounds_once
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """sum_ij input1_i * weight_kij * input2_j + bias_k for inputs (*, in1) and (*, in2), weight (out, in1, in2)."""
     lead = tuple(input1.shape[:-1])

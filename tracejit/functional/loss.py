@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.precision import in_float32, rounds_once
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
@@ -35,6 +36,7 @@ def _weighted(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
 
+@in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction", "weight")
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """(input - target) ** 2."""
@@ -42,6 +44,7 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = 
     return _averaged("mse_loss", difference * difference, weight, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction", "weight")
 def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
     """|input - target|."""
@@ -58,6 +61,7 @@ def _averaged(name: str, loss: Any, weight: Any, reduction: str) -> Any:
     return sum_of_all(weighted) / sum_of_all(expand(weight, shape=tuple(weighted.shape)))
 
 
+@in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction", "beta")
 def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
     """0.5 * d ** 2 / beta where d = |input - target| < beta, d - 0.5 * beta elsewhere.  Raises RuntimeError for negative beta."""
@@ -69,6 +73,7 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     return reduced("smooth_l1_loss", where(size < beta, size * size * 0.5 / beta, size - 0.5 * beta), reduction)
 
 
+@in_float32
 @in_positions("input", "target", "reduction", "delta", "weight")
 def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0, weight: Any = None) -> Any:
     """0.5 * d ** 2 where d = |input - target| <= delta, delta * (d - 0.5 * delta) elsewhere.  Raises RuntimeError for delta <= 0."""
@@ -78,6 +83,7 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     return _averaged("huber_loss", where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), weight, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 def cross_entropy(
     input: Any,
@@ -151,6 +157,7 @@ def _negative_log_likelihood(name: str, logp: Any, target: Any, weight: Any, axi
     return sum_of_all(loss) / sum_of_all(cast(kept, dtype=logp.dtype) if weight is None else scale)
 
 
+@in_float32
 @in_positions("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction")
 def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> Any:
     """-input[target]: the negative log likelihood of class indices, for log-probabilities (C,), (N, C) or (N, C, d1, ...).
@@ -189,6 +196,7 @@ def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduc
     return reduced("cross_entropy", loss, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "weight", "size_average", "reduce", "reduction", "pos_weight")
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
@@ -216,6 +224,7 @@ def _bounded_log(x: Any, logarithm: Any) -> Any:
     return where(low, -100.0, logarithm(where(low, 0.5 if logarithm is log else -0.5, x)))
 
 
+@in_float32
 @in_positions("input", "target", "weight", "size_average", "reduce", "reduction")
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """-(target * log(input) + (1 - target) * log(1 - input)) for probabilities `input`; each logarithm is at least -100.
@@ -229,6 +238,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reducti
     return reduced("binary_cross_entropy", _weighted(loss, weight), reduction)
 
 
+@in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction", "log_target")
 def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
     """target * (log(target) - input) for log-probabilities `input`, with 0 * log(0) = 0; `target` holds logarithms too if log_target.
@@ -244,6 +254,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     return reduced("kl_div", loss, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "log_input", "full", "size_average", "eps", "reduce", "reduction")
 def poisson_nll_loss(
     input: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
@@ -257,6 +268,7 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction)
 
 
+@rounds_once
 @in_positions("input", "target", "var", "full", "eps", "reduction")
 def gaussian_nll_loss(
     input: Any, target: Any, var: Any, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
@@ -276,6 +288,7 @@ def gaussian_nll_loss(
     return reduced("gaussian_nll_loss", loss, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "margin", "size_average", "reduce", "reduction")
 def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1."""
@@ -283,12 +296,14 @@ def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduct
     return reduced("hinge_embedding_loss", loss, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction")
 def soft_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * input)) for targets 1 and -1."""
     return reduced("soft_margin_loss", log1p(exp(-target * input)), reduction)
 
 
+@in_float32
 @in_positions("input1", "input2", "target", "margin", "size_average", "reduce", "reduction")
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """max(0, -target * (input1 - input2) + margin) for targets 1 and -1."""
@@ -300,6 +315,7 @@ def _at_least_zero(x: Any) -> Any:
     return where(x < 0, 0.0, x)
 
 
+@in_float32
 @in_positions("input", "target", "p", "margin", "weight", "size_average", "reduce", "reduction")
 def multi_margin_loss(
     input: Any, target: Any, *, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
@@ -324,6 +340,7 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", loss, reduction)
 
 
+@in_float32
 @in_positions("input1", "input2", "target", "margin", "size_average", "reduce", "reduction")
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1; the vectors lie along the last dimension."""
@@ -332,6 +349,7 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, *, margin: floa
     return reduced("cosine_embedding_loss", loss, reduction)
 
 
+@in_float32
 @in_positions("anchor", "positive", "negative", "margin", "p", "eps", "swap", "size_average", "reduce", "reduction")
 def triplet_margin_loss(
     anchor: Any,
@@ -353,6 +371,7 @@ def triplet_margin_loss(
     return reduced("triplet_margin_loss", _at_least_zero(near - far + margin), reduction)
 
 
+@rounds_once
 def triplet_margin_with_distance_loss(
     anchor: Any,
     positive: Any,
@@ -373,6 +392,7 @@ def triplet_margin_with_distance_loss(
     return reduced("triplet_margin_with_distance_loss", _at_least_zero(margin + near - far), reduction)
 
 
+@rounds_once
 @in_positions("input", "target", "weight", "size_average", "reduce", "reduction")
 def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """The binary cross entropy of logits (N, C), averaged over the classes, of targets 0 and 1."""
@@ -382,6 +402,7 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, *, 
     return reduced("multilabel_soft_margin_loss", loss, reduction)
 
 
+@in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction")
 def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The mean over classes of max(0, 1 - (input[y] - input[i])), summed over the labels y and all other classes i.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
-from tracejit.core.dtypes import float32
+from tracejit.core.dtypes import EPSILON
 from tracejit.core.op import Promotion
+from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.functional.support import trailing_dims
@@ -44,6 +44,7 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + bias
 
 
+@like_first()
 def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Zero mean and unit variance over the trailing dimensions `normalized_shape`; then * weight + bias (each of that shape, or None).
 
@@ -53,15 +54,17 @@ def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = 
     return _affine(deviation * rsqrt(variance + eps), weight, bias)
 
 
+@like_first()
 def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions; eps defaults to the machine epsilon of the dtype."""
     dims = trailing_dims("rms_norm", input, normalized_shape, weight, None)
     if eps is None:
-        eps = 2.0**-23 if input.dtype is float32 else sys.float_info.epsilon
+        eps = EPSILON[input.dtype]
     square = primitives.sum_(input * input, dims=dims, keepdim=True) / float(product(input.shape[d] for d in dims))
     return _affine(input * rsqrt(square + eps), weight, None)
 
 
+@like_first()
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Zero mean and unit variance within each of `num_groups` groups of channels of an (N, C, ...) input; weight and bias of shape (C,)."""
     if input.ndim < 2:
@@ -90,6 +93,7 @@ def _channelwise(vector: Any, ndim: int) -> Any:
     return None if vector is None else reshape(vector, shape=(1, vector.shape[0], *(1,) * (ndim - 2)))
 
 
+@like_first("running_mean", "running_var")
 def batch_norm(
     input: Any,
     running_mean: Any,
@@ -134,6 +138,7 @@ def _update(running: Any, batch: Any, momentum: float) -> None:
             running.copy_(running * (1.0 - momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
 
 
+@like_first("running_mean", "running_var")
 def instance_norm(
     input: Any,
     running_mean: Any = None,
@@ -165,6 +170,7 @@ def instance_norm(
     return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 
+@rounds_once
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """input / (k + alpha * mean of squares over `size` neighbouring channels) ** beta; channels are dimension 1."""
     if input.ndim < 3:
@@ -179,12 +185,14 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
     return input / (total / float(size) * alpha + k) ** beta
 
 
+@rounds_once
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
     """input / max(its p-norm along `dim`, eps)."""
     dims = (normalise_dim("normalize", dim, input.ndim),) if input.ndim else ()
     return input / maximum(vector_norm(input, p, dims, True), eps)
 
 
+@rounds_once
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between x1 and x2 (which broadcast) along `dim`; each norm is at least eps."""
     shape = broadcast_shapes("cosine_similarity", tuple(x1.shape), tuple(x2.shape))
@@ -195,6 +203,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     return primitives.sum_(cosine, dims=dims, keepdim=False)
 
 
+@rounds_once
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
     """The p-norm of x1 - x2 + eps along the last dimension."""
     difference = x1 - x2 + eps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracejit.core.precision import in_float32
 from tracejit.ops import indexing
 from tracejit.ops.movement import copies
 from tracejit.ops.movement.views import slice_
@@ -29,6 +30,10 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         raise NotImplementedError(f"pad(): unknown mode {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'")
     if value is not None and value != 0:
         raise ValueError(f"pad(): mode {mode!r} takes no value, got {value}")
+    return (_repeated if mode == "circular" else _repeated_in_float32)(input, pairs, mode)
+
+
+def _repeated(input: Any, pairs: list[tuple[int, int]], mode: str) -> Any:
     out = input
     for i, (before, after) in enumerate(pairs):
         if before or after:
@@ -36,6 +41,9 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
             positions = _positions(mode, input.shape[dim], before, after)
             out = indexing.index_select(out, indexing.constant_index(positions), dim=dim)
     return out
+
+
+_repeated_in_float32 = in_float32(_repeated)
 
 
 def _constant(x: Any, pairs: list[tuple[int, int]], value: float) -> Any:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
-from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, select, slice_
+from tracejit.ops.public.linalg import matmul
 from tracejit.ops.public.movement import stack
 
 __all__ = ["gru_cell", "lstm_cell", "recurrent", "rnn_relu_cell", "rnn_tanh_cell"]
@@ -104,7 +105,9 @@ def _through_time(mode: str, steps: list[Any], state: State, weights: Weights, b
             current = tuple([_rows(s, 0, want) for s in current])
         elif have < want:
             current = tuple([cat(c, _rows(s, have, want), dim=0) for c, s in zip(current, state, strict=True)])
-        recurrent = matmul(current[0], columns)
+        recurrent = matmul(
+            current[0], columns
+        )  # the public one: under autocast its result is of lower precision, like the inputs'
         current = step(steps[t], recurrent if late_bias is None else recurrent + late_bias, current, w_hr)
         outputs[t] = current[0]
     if finished:
@@ -134,6 +137,20 @@ def recurrent(
     tensors (layers * directions, N, ...).  weights: by layer and direction.  dropout_p: between layers, in training."""
     if input.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    # PyTorch's LSTM is one kernel, which autocast lowers; of the others it lowers the products
+    network = _lowered_network if mode == "LSTM" else _network
+    return network(input, mode, batch_sizes, state, weights, dropout_p, training)
+
+
+def _network(
+    input: Any,
+    mode: str,
+    batch_sizes: Sequence[int] | None,
+    state: State,
+    weights: Sequence[Sequence[Weights]],
+    dropout_p: float,
+    training: bool,
+) -> tuple[Any, State]:
     last: list[State] = []
     x = input
     for number, directions in enumerate(weights):
@@ -149,6 +166,9 @@ def recurrent(
             last.append(final)
         x = parts[0] if len(parts) == 1 else cat(*parts, dim=parts[0].ndim - 1)
     return x, tuple([stack(list(s)) for s in zip(*last, strict=True)])
+
+
+_lowered_network = lowered(_network)
 
 
 def _cell(mode: str, input: Any, state: State, weights: Weights) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tracejit.core.dtypes import float32
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.random import rand
@@ -14,7 +15,7 @@ __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "f
 
 def _kept(input: Any, shape: tuple[int, ...], p: float) -> Any:
     """A bool tensor, each element True with probability 1 - p."""
-    return rand(shape, dtype=input.dtype) >= p
+    return rand(shape, dtype=float32 if input.dtype.is_reduced else input.dtype) >= p  # reduced numbers are too coarse for p
 
 
 def _probability(name: str, p: float) -> None:

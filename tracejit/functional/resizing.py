@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.numbers import settled
+from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops.creation import ArrayConstant, constant
@@ -24,6 +25,7 @@ __all__ = [
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
 
+@rounds_once
 def interpolate(
     input: Any,
     size: int | Sequence[int] | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import int64
+from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
@@ -27,6 +28,7 @@ from tracejit.ops.public.softmax import softmax
 __all__ = ["affine_grid", "grid_sample", "gumbel_softmax"]
 
 
+@rounds_once
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
     """softmax((logits + Gumbel noise) / tau) along `dim`; with `hard` one-hot in value, with the gradient of the soft one."""
     tiny = sys.float_info.min if logits.dtype.name == "float64" else 2.0**-126
@@ -83,6 +85,7 @@ def _inside(x: Any, size: int, mode: str, align_corners: bool) -> Any:
     return x if mode == "zeros" else x.clamp(0, size - 1)
 
 
+@in_float32
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:

@@ -140,6 +140,9 @@ class TracingInterpreter(Interpreter):
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         builder = self.builder
         weak = False
+        reduced = op.reduced(operands) if op.computes else None
+        if reduced is not None:
+            return op.in_float32(operands, attributes, reduced)
         for x in operands:
             kind = type(x)
             if kind is ScalarTracer or (kind is Tracer and x.weak):

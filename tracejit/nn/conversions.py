@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.devices import device, require_cpu
-from tracejit.core.dtypes import DType, as_dtype, float32, float64
+from tracejit.core.dtypes import DType, as_dtype, bfloat16, float16, float32, float64
 from tracejit.nn.parameter import Parameter
 from tracejit.tensor import Tensor
 
@@ -65,6 +65,14 @@ class Conversions:
     def float(self: S) -> S:
         """Convert floating-point parameters and buffers to float32."""
         return self.to(float32)
+
+    def half(self: S) -> S:
+        """Convert floating-point parameters and buffers to float16."""
+        return self.to(float16)
+
+    def bfloat16(self: S) -> S:
+        """Convert floating-point parameters and buffers to bfloat16."""
+        return self.to(bfloat16)
 
     def double(self: S) -> S:
         """Convert floating-point parameters and buffers to float64."""

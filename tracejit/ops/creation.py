@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import DType, bool_, float32, float64, from_numpy_dtype, int64
+from tracejit.core.dtypes import DType, bool_, converted, float32, float64, from_numpy_dtype, int64
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom, require_numbers
 from tracejit.ops.samples import cases
@@ -30,7 +30,7 @@ def _full_rule(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
 )
 def full(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """A tensor of one number."""
-    return np.full(shape, value, dtype.numpy)
+    return np.full(shape, np.float32(value) if dtype.is_reduced else value, dtype.numpy)
 
 
 @full.vjp()
@@ -61,7 +61,7 @@ def _arange_rule(start: Any, step: Any, length: int, dtype: DType) -> Aval:
 )
 def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
     """start + i * step for i in range(length), computed in float64 (int64 for integers) and rounded once to `dtype`."""
-    return (start + np.arange(length) * step).astype(dtype.numpy)
+    return converted(start + np.arange(length) * step, dtype)
 
 
 @custom(

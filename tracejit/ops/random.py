@@ -38,14 +38,19 @@ def _drawn(state: Aval, shape: Shape, dtype: DType) -> Aval:
 
 @custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float32))
 def random_uniform(state: Any, shape: Shape, dtype: DType) -> Any:
-    """Numbers in [0, 1): multiples of 2**-24 (float32) or 2**-53 (float64)."""
-    return philox.uniform(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+    """Numbers in [0, 1): multiples of 2**-24 (float32), 2**-53 (float64), 2**-11 (float16) or 2**-8 (bfloat16)."""
+    numbers = philox.uniform(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+    if dtype.is_reduced:
+        digits = np.float32(2.0**11 if dtype is dtypes.float16 else 2.0**8)
+        numbers = dtypes.converted(np.floor(numbers * digits) / digits, dtype)
+    return numbers
 
 
 @custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float64))
 def random_normal(state: Any, shape: Shape, dtype: DType) -> Any:
     """Numbers of the standard normal distribution."""
-    return philox.normal(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+    numbers = philox.normal(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+    return dtypes.converted(numbers, dtype) if dtype.is_reduced else numbers
 
 
 @custom(

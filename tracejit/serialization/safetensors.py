@@ -14,21 +14,23 @@ from typing import Any
 import numpy as np
 
 from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
 from tracejit.serialization.files import FileFormatError, read, write
 from tracejit.tensor import Tensor, tensor
 
 __all__ = ["NAMES", "decode", "encode", "load_safetensors", "save_safetensors"]
 
 _MOST_HEADER = 100_000_000
-NAMES = {  # of the format -> of our dtypes, those that this library has
-    code: getattr(dtypes, name).numpy
-    for code, name in (
-        ("BOOL", "bool_"), ("U8", "uint8"), ("I8", "int8"), ("I16", "int16"), ("I32", "int32"), ("I64", "int64"), ("F16", "float16"),
-        ("BF16", "bfloat16"), ("F32", "float32"), ("F64", "float64"),
-    )
-    if hasattr(dtypes, name)
+NAMES = {  # of the format -> our dtypes
+    "BOOL": dtypes.bool_, "U8": dtypes.uint8, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
+    "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64,
 }  # fmt: skip
 _CODES = {kind: code for code, kind in NAMES.items()}
+
+
+def _little_endian(array: np.ndarray) -> np.ndarray:
+    bits = array.view(f"u{array.dtype.itemsize}")
+    return bits.astype(bits.dtype.newbyteorder("<"), copy=False)
 
 
 def encode(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -43,11 +45,11 @@ def encode(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None 
         array = arrays[name]
         if name == "__metadata__":
             raise ValueError("save: no tensor can have the name '__metadata__', which the format keeps for itself")
-        if array.dtype not in _CODES:
+        if array.dtype not in dtypes.FROM_NUMPY:
             raise TypeError(f"save: safetensors has no dtype for the {array.dtype} of {name!r}")
-        content = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        content = _little_endian(np.ascontiguousarray(array)).tobytes()
         header[name] = {
-            "dtype": _CODES[array.dtype],
+            "dtype": _CODES[dtypes.FROM_NUMPY[array.dtype]],
             "shape": list(array.shape),
             "data_offsets": [start, start + len(content)],
         }
@@ -87,7 +89,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _entry(name: str, entry: Any, size: int) -> tuple[np.dtype, list[int], int, int]:
+def _entry(name: str, entry: Any, size: int) -> tuple[DType, list[int], int, int]:
     """(dtype, shape, start, end) of an array."""
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= set(entry):
         raise FileFormatError(f"safetensors: the entry of {name!r} has no dtype, shape and data_offsets")
@@ -124,11 +126,11 @@ def decode(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise FileFormatError(f"safetensors: the arrays take {end} bytes, there are {size}")
     arrays = {}
     for name, (kind, shape, start, stop) in entries.items():
-        if kind == np.bool_ and stop > start and max(content[begin + start : begin + stop]) > 1:
+        if kind is dtypes.bool_ and stop > start and max(content[begin + start : begin + stop]) > 1:
             raise FileFormatError(f"safetensors: {name!r} is of bools, and holds other bytes than 0 and 1")
         count = (stop - start) // kind.itemsize
-        array = np.frombuffer(content, kind.newbyteorder("<"), count, begin + start).astype(kind)
-        arrays[name] = array.reshape(shape)
+        stored = np.frombuffer(content, f"<u{kind.itemsize}", count, begin + start)
+        arrays[name] = stored.astype(stored.dtype.newbyteorder("=")).view(kind.numpy).reshape(shape)
     return arrays, metadata
 
 

@@ -84,7 +84,7 @@ class _Writer:
                 raise self.refuse(value)
             return (
                 {"scalar": [value.dtype.name, value.item()]}
-                if value.dtype.kind != "f"
+                if value.dtype.kind not in dtypes.FLOATING_KINDS
                 else {"scalar": [value.dtype.name, repr(value.item())]}
             )
         if isinstance(value, DType):
@@ -189,7 +189,7 @@ class _Reader:
 
 
 def _dtype(name: Any) -> DType:
-    found = next((d for d in dtypes.FROM_NUMPY.values() if d.name == name), None)
+    found = next((d for d in dtypes.ALL if d.name == name), None)
     if found is None:
         raise _wrong(f"the dtype {name!r}, which this library has not")
     return found

@@ -18,7 +18,7 @@ from tracejit.autograd import tape
 from tracejit.autograd.tape import DataStorage, Storage, move_retained
 from tracejit.core.aval import Aval
 from tracejit.core.devices import CPU, device, require_cpu
-from tracejit.core.dtypes import FROM_NUMPY, DType, default_dtype
+from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
@@ -252,8 +252,8 @@ class Tensor:
         return np.shares_memory(self._array.reshape(shape), self._array) if self._array.size else True
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is float32 or float64."""
-        return self._array.dtype.kind == "f"
+        """Whether the dtype is one of floating point."""
+        return self._array.dtype.kind in FLOATING_KINDS
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -263,7 +263,7 @@ class Tensor:
     # ---- autograd ---------------------------------------------------------------------------------------------------
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf, in place.  Raises RuntimeError for integers, and for False on a non-leaf."""
-        if requires_grad and self._array.dtype.kind != "f":
+        if requires_grad and self._array.dtype.kind not in FLOATING_KINDS:
             raise RuntimeError(f"requires_grad_(): only floating-point tensors can require gradients, got {self.dtype.name}")
         if not requires_grad and self.grad_fn is not None:
             raise RuntimeError(
@@ -398,7 +398,8 @@ class Tensor:
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
-    out = fill(kind.__new__(kind), array)
+    canonical = FROM_NUMPY[array.dtype].numpy  # pickles bring dtypes that are equal; programs compare them by identity
+    out = fill(kind.__new__(kind), array if array.dtype is canonical else array.view(canonical))
     out._requires_grad = requires_grad
     return out
 

@@ -43,7 +43,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         elif array.size == 0 and dtype is None:
             array = array.astype(dtypes.default_dtype().numpy)
     if dtype is not None and array.dtype != dtype.numpy:
-        array = quietly(array.astype, dtype.numpy)
+        array = quietly(dtypes.converted, array, dtype)
     if array.dtype not in FROM_NUMPY:
         if array.dtype == object or array.dtype.kind in "US":
             raise _no_number(data)

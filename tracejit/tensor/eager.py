@@ -16,6 +16,7 @@ import numpy as np
 from tracejit.autograd import tape
 from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
+from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_errors
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
@@ -164,6 +165,10 @@ class EagerInterpreter(Interpreter):
             if promoted is not operands:
                 operands = promoted
                 arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
+            if (reduced := op.reduced(operands)) is not None:
+                return op.in_float32(operands, attributes, reduced)
+        elif op.computes and getattr(arrays[0], "dtype", None) is not _F32 and (reduced := op.reduced(operands)) is not None:
+            return op.in_float32(operands, attributes, reduced)
         effect = op.effect
         if effect is Effect.IN_PLACE:
             return _write(op, operands, attributes)
@@ -202,7 +207,7 @@ class EagerInterpreter(Interpreter):
             if not requires:
                 return out
             if len(operands) == 1:
-                if state.grad_enabled and op.vjp_rule is not None and out._array.dtype.kind == "f":
+                if state.grad_enabled and op.vjp_rule is not None and out._array.dtype.kind in FLOATING_KINDS:
                     _record_unary(op, operands[0], arrays[0], attributes, out)
                 return out
             outputs = (out,)
@@ -348,7 +353,7 @@ def _settled(op: Op, arrays: list[Any]) -> bool:
         return True
     if target is None or kinds is Promotion.FLOAT or target is _BOOL:
         return False
-    return all(isinstance(a, ndarray) or type(a) is int for a in arrays)
+    return target.kind not in FLOATING_KINDS and all(isinstance(a, ndarray) or type(a) is int for a in arrays)
 
 
 def _with_plain_numbers(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -398,11 +403,11 @@ def _record(
     op: Op, operands: tuple[Any, ...], arrays: list[Any], attributes: Mapping[str, Any], outputs: tuple[Tensor, ...]
 ) -> None:
     needs = tuple([isinstance(x, Tensor) and x._requires_grad for x in operands])
-    if not any(t._array.dtype.kind == "f" for t in outputs):
+    if not any(t._array.dtype.kind in FLOATING_KINDS for t in outputs):
         return
     node = OpNode(op, operands, arrays, attributes, needs, tuple([t._array for t in outputs]))
     for i, out in enumerate(outputs):
-        if out._array.dtype.kind == "f":
+        if out._array.dtype.kind in FLOATING_KINDS:
             out._node, out._index, out._requires_grad = node, i, True
     if node.storages is None:
         stores = [storage_of(outputs[i]) for i in op.saved_for(needs)[1]]
@@ -429,7 +434,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
-    if not array.flags.c_contiguous and array.size and overlaps_itself(array):
+    if value._array.ndim and not array.flags.c_contiguous and array.size and overlaps_itself(array):  # one number may go anywhere
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )

@@ -19,11 +19,13 @@ from tracejit.tensor.contents import contents
 
 __all__ = [
     "LEGACY",
+    "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
     "DoubleTensor",
     "FloatTensor",
+    "HalfTensor",
     "IntTensor",
     "LegacyType",
     "LongTensor",
@@ -67,10 +69,22 @@ FloatTensor, DoubleTensor = _legacy("Float", dtypes.float32), _legacy("Double", 
 LongTensor, IntTensor = _legacy("Long", dtypes.int64), _legacy("Int", dtypes.int32)
 ShortTensor, CharTensor = _legacy("Short", dtypes.int16), _legacy("Char", dtypes.int8)
 ByteTensor, BoolTensor = _legacy("Byte", dtypes.uint8), _legacy("Bool", dtypes.bool_)
+HalfTensor, BFloat16Tensor = _legacy("Half", dtypes.float16), _legacy("BFloat16", dtypes.bfloat16)
 
 LEGACY: Final[dict[str, LegacyType]] = {
     kind.__name__: kind
-    for kind in (FloatTensor, DoubleTensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor, BoolTensor)
+    for kind in (
+        FloatTensor,
+        DoubleTensor,
+        LongTensor,
+        IntTensor,
+        ShortTensor,
+        CharTensor,
+        ByteTensor,
+        BoolTensor,
+        HalfTensor,
+        BFloat16Tensor,
+    )
 }
 """The constructors by name."""
 

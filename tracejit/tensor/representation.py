@@ -59,7 +59,7 @@ class _Formatter:
     """The common form of the elements of an array."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.floating = array.dtype.kind == "f"
+        self.floating = array.dtype.kind in dtypes.FLOATING_KINDS
         self.whole, self.scientific, self.width = True, False, 1
         if not self.floating:
             self.width = max((len(str(v)) for v in array.ravel().tolist()), default=1)

@@ -53,6 +53,10 @@ class PackedSequence(_Packed):
         """With the data as float64."""
         return type(self)(self.data.double(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
+    def half(self) -> PackedSequence:
+        """With the data as float16."""
+        return type(self)(self.data.half(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
     def float(self) -> PackedSequence:
         """With the data as float32."""
         return type(self)(self.data.float(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import DType
+from tracejit.core.dtypes import DType, converted
 from tracejit.core.interrupts import is_foreign
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool, require_one_dtype
@@ -26,14 +26,15 @@ def _cast_rule(x: Any, dtype: DType) -> Aval:
     lambda b, x, dtype: b.cast(x, dtype),
     promotion=NONE,
     rule=_cast_rule,
+    traits=("moves",),
     samples=cases(
         (floats(2, 3).T, {"dtype": dtypes.float32}), (floats(4), {"dtype": dtypes.int64}), (integers(3), {"dtype": dtypes.float64}),
         (integers(0, 2), {"dtype": dtypes.bool_}), (floats(), {"dtype": dtypes.float64}),
     ),
 )  # fmt: skip
 def cast(x: Any, dtype: DType) -> Any:
-    """Convert the elements to `dtype`, as numpy.ndarray.astype does.  Gradients are cast back."""
-    return (x if isinstance(x, np.ndarray) else np.asarray(x)).astype(dtype.numpy)
+    """Convert the elements to `dtype`, as numpy.ndarray.astype does; float16 and bfloat16 by way of float32.  Gradients are cast back."""
+    return converted(x if isinstance(x, np.ndarray) else np.asarray(x), dtype)
 
 
 @cast.vjp()
@@ -90,7 +91,7 @@ def _(c: Any, g: Any) -> Any:
     return gx if c.needs[0] else None, -gx * (x / y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: b.floor_divide(x, y), samples=binary(other_low=0.5))
+@elementwise(lambda b, x, y: b.floor_divide(x, y), traits=("rounds numbers",), samples=binary(other_low=0.5))
 def floor_divide(x: Any, y: Any) -> Any:
     """Elementwise quotient rounded down.  Integers divided by 0 give 0.  The gradient is zero."""
     refuse_bool("floor_divide", x, y)
@@ -102,7 +103,7 @@ def _(c: Any, g: Any) -> Any:
     return zero_gradient(c, g, 0), zero_gradient(c, g, 1)
 
 
-@elementwise(lambda b, x, y: b.remainder(x, y), samples=binary(other_low=0.7))
+@elementwise(lambda b, x, y: b.remainder(x, y), traits=("rounds numbers",), samples=binary(other_low=0.7))
 def remainder(x: Any, y: Any) -> Any:
     """Elementwise x - y * floor(x / y): the sign is that of the divisor.  Integers divided by 0 give 0."""
     refuse_bool("remainder", x, y)
@@ -115,7 +116,7 @@ def _(c: Any, g: Any) -> Any:
     return g, -g * floor_divide.of(x, y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: b.fmod(x, y), samples=binary(other_low=0.7))
+@elementwise(lambda b, x, y: b.fmod(x, y), traits=("rounds numbers",), samples=binary(other_low=0.7))
 def fmod(x: Any, y: Any) -> Any:
     """Elementwise x - y * trunc(x / y): the sign is that of the dividend.  Integers divided by 0 give 0."""
     refuse_bool("fmod", x, y)

@@ -27,32 +27,32 @@ __all__ = [
 ]
 
 
-@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, samples=binary(), ufunc=np.equal)
+@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.equal)
 def eq(x: Any, y: Any) -> Any:
     """Elementwise x == y."""
 
 
-@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, samples=binary(), ufunc=np.not_equal)
+@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.not_equal)
 def ne(x: Any, y: Any) -> Any:
     """Elementwise x != y."""
 
 
-@elementwise(lambda b, x, y: x < y, result=bool_, samples=binary(), ufunc=np.less)
+@elementwise(lambda b, x, y: x < y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.less)
 def lt(x: Any, y: Any) -> Any:
     """Elementwise x < y."""
 
 
-@elementwise(lambda b, x, y: x <= y, result=bool_, samples=binary(), ufunc=np.less_equal)
+@elementwise(lambda b, x, y: x <= y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.less_equal)
 def le(x: Any, y: Any) -> Any:
     """Elementwise x <= y."""
 
 
-@elementwise(lambda b, x, y: x > y, result=bool_, samples=binary(), ufunc=np.greater)
+@elementwise(lambda b, x, y: x > y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.greater)
 def gt(x: Any, y: Any) -> Any:
     """Elementwise x > y."""
 
 
-@elementwise(lambda b, x, y: x >= y, result=bool_, samples=binary(), ufunc=np.greater_equal)
+@elementwise(lambda b, x, y: x >= y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.greater_equal)
 def ge(x: Any, y: Any) -> Any:
     """Elementwise x >= y."""
 

@@ -25,7 +25,7 @@ def _rule(previous: Aval, value: Aval) -> Aval:
     lambda b, previous, value: value,
     promotion=NONE,
     rule=_rule,
-    traits=("straight through",),
+    traits=("straight through", "moves"),
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(3, 2, seed=1))),
 )
 def replace_data(previous: Any, value: Any) -> Any:
@@ -42,6 +42,7 @@ def _(c: Any, g: Any) -> Any:
     lambda b, previous, value: value,
     promotion=NONE,
     rule=_rule,
+    traits=("moves",),
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(3, 2, seed=1))),
 )
 def overwrite(previous: Any, value: Any) -> Any:

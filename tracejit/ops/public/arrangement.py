@@ -8,6 +8,7 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
+from tracejit.core.precision import in_float32
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
@@ -201,6 +202,7 @@ def diagflat(input: Any, offset: int = 0) -> Any:
 
 
 @public()
+@in_float32
 def trace(input: Any) -> Any:
     """Sum of the diagonal of a matrix."""
     if input.ndim != 2:

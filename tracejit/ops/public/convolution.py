@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core.numbers import settled
+from tracejit.core.precision import lowered
 from tracejit.core.shapes import product
 from tracejit.ops import linalg
 from tracejit.ops.movement import copies, views
@@ -191,11 +192,13 @@ def transposed_convolution(
 def _make(rank: int) -> None:
     name, adjoint = f"conv{rank}d", f"conv_transpose{rank}d"
 
+    @lowered
     def conv(
         input: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Any = 0, dilation: Sizes = 1, groups: int = 1
     ) -> Any:
         return convolution(name, rank, input, weight, bias, stride, padding, dilation, groups)
 
+    @lowered
     def conv_transpose(
         input: Any,
         weight: Any,

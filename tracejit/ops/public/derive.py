@@ -7,6 +7,7 @@ exports the functions.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -36,9 +37,8 @@ def public(
         first = name or body.__name__.rstrip("_")
         body.__qualname__ = first
         entry = entry_of(body, first)
-        named = not _TRANSLATED.isdisjoint(
-            body.__code__.co_varnames[: body.__code__.co_argcount + body.__code__.co_kwonlyargcount]
-        )
+        code = inspect.unwrap(body).__code__
+        named = not _TRANSLATED.isdisjoint(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         for public_name in (first, *aliases):
             if function:
                 FUNCTIONS[public_name] = entry

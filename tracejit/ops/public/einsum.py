@@ -6,9 +6,9 @@ from typing import Any
 
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import broadcast_shapes, product
-from tracejit.ops import linalg
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.linalg import matmul
 from tracejit.ops.reduce import sum_
 
 _ELLIPSIS = "."  # stands for the broadcast dimensions while a term is parsed
@@ -109,7 +109,7 @@ def _contract(a: list[Any], x: Any, b: list[Any], y: Any, keep: set[Any]) -> tup
         )
         spread = tuple(sizes[s] for s in batch) + (1,) * len(rows) + tuple(sizes[s] for s in columns)
         return out, left * views.reshape(_arranged(b, y, [[s] for s in batch + columns], sizes), shape=spread)
-    product_ = linalg.matmul(_arranged(a, x, [batch, rows, inner], sizes), _arranged(b, y, [batch, inner, columns], sizes))
+    product_ = matmul(_arranged(a, x, [batch, rows, inner], sizes), _arranged(b, y, [batch, inner, columns], sizes))
     return out, views.reshape(product_, shape=shape)
 
 

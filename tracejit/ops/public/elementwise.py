@@ -11,6 +11,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.op import Promotion
+from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import product
 from tracejit.ops.creation import full
@@ -202,6 +203,7 @@ def square(input: Any) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def sinc(input: Any) -> Any:
     """sin(pi x) / (pi x), 1 at 0."""
     angle = as_floating(input) * math.pi
@@ -222,6 +224,7 @@ def rad2deg(input: Any) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def logit(input: Any, eps: float | None = None) -> Any:
     """log(x / (1 - x)); `eps` clamps x to [eps, 1 - eps] first."""
     x = as_floating(input)
@@ -247,6 +250,7 @@ def _isnan(x: Any) -> Any:
 
 
 @public(in_place=True)
+@rounds_once
 def addcmul(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value: float = 1) -> Any:
     """input + value * tensor1 * tensor2, or in PyTorch's older form addcmul(input, value, tensor1, tensor2)."""
     if behind is not None:
@@ -256,6 +260,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value
 
 
 @public(in_place=True)
+@rounds_once
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value: float = 1) -> Any:
     """input + value * tensor1 / tensor2, or in PyTorch's older form addcdiv(input, value, tensor1, tensor2).
 
@@ -270,6 +275,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value
 
 
 @public(in_place=True)
+@rounds_once
 def lerp(input: Any, end: Any, weight: Any) -> Any:
     """input + weight * (end - input), exact at both ends."""
     for name, x in (("end", end), ("weight", weight)):
@@ -286,7 +292,7 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
     """Replace NaN by `nan` (0) and infinities by `posinf`, `neginf` (the largest and smallest finite numbers)."""
     if not input.dtype.is_floating_point:
         return clone(input)
-    largest = 3.4028234663852886e38 if input.dtype is dtypes.float32 else 1.7976931348623157e308
+    largest = dtypes.LARGEST[input.dtype]
     out = comparison.where(rounding.isnan(input), 0.0 if nan is None else nan, input)
     out = comparison.where(input == math.inf, largest if posinf is None else posinf, out)
     return comparison.where(input == -math.inf, -largest if neginf is None else neginf, out)

@@ -42,7 +42,7 @@ def write_out(name: str, out: Any, value: Any) -> Any:
 
 def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
     """`body` behind an entry that knows the other names of its arguments."""
-    code = body.__code__
+    code = inspect.unwrap(body).__code__
     names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
 

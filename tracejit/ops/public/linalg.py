@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.core.precision import lowered, rounds_once
 from tracejit.ops import linalg, reduce
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
 
 
 @public()
+@lowered
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right).
     Leading dimensions broadcast."""
@@ -37,6 +39,7 @@ def _exactly(name: str, ndim: int, *tensors: Any) -> None:
 
 
 @public()
+@lowered
 def mm(input: Any, mat2: Any) -> Any:
     """Product of two matrices; no broadcasting."""
     _exactly("mm", 2, input, mat2)
@@ -44,6 +47,7 @@ def mm(input: Any, mat2: Any) -> Any:
 
 
 @public()
+@lowered
 def bmm(input: Any, mat2: Any) -> Any:
     """Batched product of (B, n, m) and (B, m, p)."""
     _exactly("bmm", 3, input, mat2)
@@ -53,6 +57,7 @@ def bmm(input: Any, mat2: Any) -> Any:
 
 
 @public()
+@rounds_once
 def mv(input: Any, vec: Any) -> Any:
     """Product of a matrix and a vector."""
     _exactly("mv", 2, input)
@@ -61,6 +66,7 @@ def mv(input: Any, vec: Any) -> Any:
 
 
 @public(aliases=("vdot",))
+@rounds_once
 def dot(input: Any, tensor: Any) -> Any:
     """Inner product of two vectors of one length."""
     _exactly("dot", 1, input, tensor)
@@ -77,6 +83,7 @@ def outer(input: Any, vec2: Any) -> Any:
 
 
 @public()
+@lowered
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2)."""
     return combined(input, mm(mat1, mat2), beta, alpha)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.core.precision import in_float32, lowered, rounds_once
 from tracejit.core.shapes import normalise_dims
 from tracejit.ops import decompositions, linalg
 from tracejit.ops.creation import eye, full
@@ -31,12 +32,14 @@ QR = result_type("linalg_qr", "Q", "R")
 Slogdet = result_type("linalg_slogdet", "sign", "logabsdet")
 
 
+@in_float32
 def cholesky_(input: Any, *, upper: bool = False) -> Any:
     """The Cholesky factor of symmetric positive definite matrices: lower triangular, or upper.  Raises LinAlgError for others."""
     lower = cholesky(input)
     return transpose_matrix(lower) if upper else lower
 
 
+@in_float32
 def solve(a: Any, b: Any, *, left: bool = True) -> Any:
     """X with a @ X = b (X @ a = b unless `left`); b may be a vector, or a batch of vectors.  Raises LinAlgError for a singular `a`."""
     vectors = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
@@ -51,6 +54,7 @@ def _vector_shape(a: Any, b: Any) -> tuple[int, ...]:
     return (*a.shape[:-2], b.shape[-1])
 
 
+@in_float32
 def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """X with a @ X = b (X @ a = b unless `left`), reading one triangle of `a`."""
     if left:
@@ -61,6 +65,7 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
     return transpose_matrix(flipped)
 
 
+@in_float32
 def svd(a: Any, full_matrices: bool = True) -> Any:
     """Singular value decomposition: a = U[..., :k] @ diag(S) @ Vh[..., :k, :] with k = min(m, n); U and Vh are square for full_matrices.
 
@@ -75,6 +80,7 @@ def svd(a: Any, full_matrices: bool = True) -> Any:
 
 
 @public("svd")
+@in_float32
 def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """PyTorch's older form of linalg.svd(): the third matrix is V, not its transpose; thin for `some`; zeros unless compute_uv."""
     u, s, vh = svd(input, full_matrices=not some)
@@ -86,21 +92,25 @@ def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     return LegacySVD(u, s, v)
 
 
+@in_float32
 def svdvals(a: Any) -> Any:
     """Singular values in descending order."""
     return decompositions.svd(a)[1]
 
 
+@in_float32
 def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803  (PyTorch's name)
     """Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which one triangle is read."""
     return Eigh(*decompositions.eigh(transpose_matrix(a) if UPLO.upper() == "U" else a))
 
 
+@in_float32
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
     """Eigenvalues of symmetric matrices, in ascending order."""
     return eigh(a, UPLO).eigenvalues
 
 
+@in_float32
 def qr(a: Any, mode: str = "reduced") -> Any:
     """Reduced QR decomposition.  Raises NotImplementedError for another mode."""
     if mode != "reduced" and not (mode == "complete" and a.shape[-2] <= a.shape[-1]):
@@ -109,6 +119,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 @public()
+@in_float32
 def slogdet(input: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant."""
     d = det(input)
@@ -116,12 +127,14 @@ def slogdet(input: Any) -> Any:
 
 
 @public()
+@in_float32
 def logdet(input: Any) -> Any:
     """Logarithm of the determinant; NaN where that is negative."""
     return log(det(input))
 
 
 @public()
+@lowered
 def matrix_power(input: Any, n: int) -> Any:
     """A square matrix multiplied with itself n times; of its inverse for a negative n."""
     if input.shape[-1] != input.shape[-2]:
@@ -142,6 +155,7 @@ def matrix_power(input: Any, n: int) -> Any:
     return result
 
 
+@lowered
 def multi_dot(tensors: Any) -> Any:
     """Product of two or more matrices, the first and last of which may be vectors, from left to right."""
     if len(tensors) < 2:
@@ -153,6 +167,7 @@ def multi_dot(tensors: Any) -> Any:
 
 
 @public()
+@rounds_once
 def cross(input: Any, other: Any, dim: int = -1) -> Any:
     """Vector product of 3-element vectors along `dim`.  Raises RuntimeError for other sizes."""
     (at,) = normalise_dims("cross", dim, input.ndim)
@@ -168,6 +183,7 @@ def _picked(x: Any, dim: int, positions: tuple[int, ...]) -> Any:
     return index_select(x, constant_index(list(positions)), dim=dim)
 
 
+@lowered
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     """Sum of products along `dim`."""
     product = x * y
@@ -180,18 +196,21 @@ def diagonal_of(a: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 
 @public()
+@lowered
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (batch1 @ batch2), batched."""
     return combined(input, linalg.matmul(batch1, batch2), beta, alpha)
 
 
 @public()
+@rounds_once
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat @ vec)."""
     return combined(input, mat @ vec, beta, alpha)
 
 
 @public()
+@lowered
 def inner(input: Any, other: Any) -> Any:
     """Sum of products over the last dimension of both."""
     if not input.ndim or not other.ndim:

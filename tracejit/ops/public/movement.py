@@ -367,7 +367,8 @@ def _conversion(name: str, dtype: dtypes.DType) -> None:
 
 
 for _name, _dtype in (
-    ("float", dtypes.float32), ("double", dtypes.float64), ("long", dtypes.int64), ("int", dtypes.int32), ("short", dtypes.int16),
+    ("half", dtypes.float16), ("bfloat16", dtypes.bfloat16), ("float", dtypes.float32), ("double", dtypes.float64),
+    ("long", dtypes.int64), ("int", dtypes.int32), ("short", dtypes.int16),
     ("char", dtypes.int8), ("byte", dtypes.uint8), ("bool", dtypes.bool_),
 ):  # fmt: skip
     _conversion(_name, _dtype)

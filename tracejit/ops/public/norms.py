@@ -8,6 +8,7 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
+from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import decompositions
 from tracejit.ops import reduce as primitives
@@ -53,12 +54,14 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
     return where(zero, 0.0, pow_(where(zero, 1.0, total), 1.0 / order))
 
 
+@rounds_once
 def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """sum(|x| ** ord) ** (1 / ord) over `dim` (all for None); the largest magnitude for infinity, the count of nonzeros for 0."""
     x = _floating("linalg.vector_norm", x, dtype)
     return _norm_over(x, float(settled(ord)), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
 
 
+@rounds_once
 def matrix_norm(
     a: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtypes.DType | None = None
 ) -> Any:
@@ -89,6 +92,7 @@ def matrix_norm(
     return out if keepdim else reshape(out, shape=tuple(s for d, s in enumerate(a.shape) if d not in both))
 
 
+@rounds_once
 def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """A vector or matrix norm: of all elements where neither `ord` nor `dim` is given; of a matrix for two dimensions."""
     if dim is not None:
@@ -111,6 +115,7 @@ def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False,
 
 
 @public()
+@rounds_once
 def norm(input: Any, p: Any = "fro", dim: Dim = None, keepdim: bool = False, dtype: dtypes.DType | None = None) -> Any:
     """The vector norm of order p ("fro": 2) over `dim` (all for None), or the nuclear norm of matrices for "nuc"."""
     if p == "nuc":
@@ -121,12 +126,14 @@ def norm(input: Any, p: Any = "fro", dim: Dim = None, keepdim: bool = False, dty
 
 
 @public()
+@rounds_once
 def dist(input: Any, other: Any, p: float = 2) -> Any:
     """The p-norm of input - other."""
     return vector_norm(input - other, p)
 
 
 @public()
+@in_float32
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:
     """p-norm distances between each row of x1 and each row of x2, batched."""
     return vector_norm(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.interpreter import state as thread
 from tracejit.core.numbers import settled
+from tracejit.core.precision import rounds_once
 from tracejit.ops import random as primitives
 from tracejit.ops.creation import constant
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics
@@ -278,7 +280,7 @@ def normal(
 def bernoulli(input: Any, p: float | None = None, *, generator: Generator | None = None) -> Any:
     """1 with the probability that each element of `input` (or the number `p`) says, else 0, in the dtype of `input`."""
     probability = input if p is None else p
-    dtype = input.dtype if input.dtype.is_floating_point else dtypes.float32
+    dtype = dtypes.float64 if input.dtype is dtypes.float64 else dtypes.float32
     if p is None:
         floating("bernoulli", input.dtype)
     elif not 0 <= p <= 1:
@@ -294,6 +296,7 @@ def _uniform_in(input: Any, from_: float = 0.0, to: float = 1.0, *, generator: G
     return uniform_of(tuple(input.shape), floating("uniform_", input.dtype), generator) * (to - from_) + from_
 
 
+@rounds_once
 def _normal_in(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Normal numbers of the shape and dtype of `input`."""
     if std < 0:
@@ -308,11 +311,13 @@ def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: 
     if to is None and from_:
         from_, to = 0, from_
     if to is None:
-        bits = (24 if dtype is dtypes.float32 else 53) if dtype.is_floating_point else 8 * dtype.itemsize - dtype.is_signed
-        to = 2 if dtype is dtypes.bool_ else (1 << bits) + dtype.is_floating_point
+        floating_point = dtype.is_floating_point
+        bits = 1 - round(math.log2(dtypes.EPSILON[dtype])) if floating_point else 8 * dtype.itemsize - dtype.is_signed
+        to = 2 if dtype is dtypes.bool_ else (1 << bits) + floating_point
     return arithmetic.cast(_integers(from_, to, tuple(input.shape), generator), dtype=dtype)
 
 
+@rounds_once
 def _exponential_in(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Exponential numbers with the rate `lambd`."""
     u = uniform_of(tuple(input.shape), floating("exponential_", input.dtype), generator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
@@ -33,6 +34,7 @@ def sum_(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
 
 
 @public()
+@rounds_once
 def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """Mean over `dim` (all dimensions for None).  Raises RuntimeError for integer input without a floating-point `dtype`."""
     if dtype is not None and input.dtype is not dtype:
@@ -48,6 +50,7 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
 
 
 @public()
+@rounds_once
 def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
     """Variance over `dim` with divisor max(0, n - correction), by the two-pass formula."""
     if isinstance(dim, bool):
@@ -69,12 +72,14 @@ def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
 
 
 @public()
+@rounds_once
 def std(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
     """Standard deviation over `dim`: the square root of var()."""
     return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
 
 
 @public()
+@in_float32
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """Product over `dim` (all dimensions for None); integers and bools are multiplied in int64 unless `dtype` is given."""
     return primitives.prod(_widened(input, dtype), dims=normalise_dims("prod", dim, input.ndim), keepdim=keepdim)
@@ -99,12 +104,14 @@ def cumprod(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
 
 
 @public()
+@rounds_once
 def nansum(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """Sum that counts NaN as 0."""
     return sum_(where(isnan(input), 0, input), dim, keepdim, dtype=dtype)
 
 
 @public()
+@rounds_once
 def nanmean(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
     """Mean of the elements that are not NaN."""
     missing = isnan(input)
@@ -119,6 +126,7 @@ def count_nonzero(input: Any, dim: Dim = None) -> Any:
 
 
 @public()
+@rounds_once
 def var_mean(
     input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1
 ) -> Any:
@@ -127,6 +135,7 @@ def var_mean(
 
 
 @public()
+@rounds_once
 def std_mean(
     input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1
 ) -> Any:
@@ -191,6 +200,7 @@ def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @public()
+@rounds_once
 def logsumexp(input: Any, dim: Dim, keepdim: bool = False) -> Any:
     """log(sum(exp(input))) over `dim`, shifted by the maximum so that it does not overflow."""
     if not input.dtype.is_floating_point:

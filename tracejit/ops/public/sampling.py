@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.precision import rounds_once
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics, rounding
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
@@ -59,6 +60,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
     return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples]
 
 
+@rounds_once
 def _cauchy_in(input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Numbers of the Cauchy distribution around `median` of width `sigma`."""
     if sigma <= 0.0:
@@ -67,6 +69,7 @@ def _cauchy_in(input: Any, median: float = 0.0, sigma: float = 1.0, *, generator
     return FUNCTIONS["tan"]((u - 0.5) * math.pi) * sigma + median
 
 
+@rounds_once
 def _log_normal_in(input: Any, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Any:
     """exp of normal numbers with the given mean and standard deviation."""
     if std <= 0.0:
@@ -75,6 +78,7 @@ def _log_normal_in(input: Any, mean: float = 1.0, std: float = 2.0, *, generator
     return mathematics.exp(normal * std + mean)
 
 
+@rounds_once
 def _geometric_in(input: Any, p: float, *, generator: Generator | None = None) -> Any:
     """How many trials of probability `p` it takes to the first success: 1, 2, ..."""
     if not 0 < p < 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import normalise_dim
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
@@ -29,6 +30,7 @@ def shifted(name: str, input: Any, dim: int, dtype: dtypes.DType | None) -> tupl
 
 
 @public()
+@rounds_once
 def softmax(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
     """exp(input) / sum(exp(input)) along `dim`, computed in `dtype` if given.  Raises RuntimeError for integer input without a dtype."""
     x, dims = shifted("softmax", input, dim, dtype)
@@ -37,6 +39,7 @@ def softmax(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
 
 
 @public()
+@rounds_once
 def log_softmax(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
     """log(softmax(input)) along `dim` without its rounding error.  Raises RuntimeError for integer input without a dtype."""
     x, dims = shifted("log_softmax", input, dim, dtype)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from tracejit.core.missing import missing_names
+from tracejit.cuda import amp
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "Event", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
-    "OutOfMemoryError", "ShortTensor", "Stream", "current_device", "current_stream", "device", "device_count", "empty_cache",
+    "OutOfMemoryError", "ShortTensor", "Stream", "amp", "current_device", "current_stream", "device", "device_count", "empty_cache",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "init", "ipc_collect",
     "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "memory_allocated", "memory_reserved", "reset_max_memory_allocated", "reset_peak_memory_stats",
