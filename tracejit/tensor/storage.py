@@ -20,7 +20,7 @@ class _Elements:
     """A sequence over memory; writing to it changes the tensors of that memory."""
 
     def __init__(self, array: np.ndarray[Any, Any], owner: Tensor) -> None:
-        self._array = array
+        self._memory = array
         self._owner = owner
 
     @property
@@ -29,17 +29,17 @@ class _Elements:
         return CPU
 
     def __len__(self) -> int:
-        return self._array.size
+        return self._memory.size
 
     def __getitem__(self, index: Any) -> Any:
-        return self._array[index].tolist()
+        return self._memory[index].tolist()
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._array[index] = value
+        self._memory[index] = value
         mark_written([storage_of(self._owner)])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._array.tolist())
+        return iter(self._memory.tolist())
 
     def tolist(self) -> list[Any]:
         """The elements."""
@@ -47,19 +47,19 @@ class _Elements:
 
     def size(self) -> int:
         """How many elements there are."""
-        return self._array.size
+        return self._memory.size
 
     def nbytes(self) -> int:
         """How many bytes there are."""
-        return self._array.nbytes
+        return self._memory.nbytes
 
     def element_size(self) -> int:
         """The bytes of one element."""
-        return self._array.itemsize
+        return self._memory.itemsize
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        return int(self._array.ctypes.data)
+        return int(self._memory.ctypes.data)
 
     def _describe(self, what: str) -> str:
         lines = "".join(f" {x}\n" for x in self)
@@ -72,11 +72,11 @@ class TypedStorage(_Elements):
     @property
     def dtype(self) -> DType:
         """The dtype of the elements."""
-        return FROM_NUMPY[self._array.dtype]
+        return FROM_NUMPY[self._memory.dtype]
 
     def untyped(self) -> UntypedStorage:
         """The same memory as bytes."""
-        return UntypedStorage(self._array.view(np.uint8), self._owner)
+        return UntypedStorage(self._memory.view(np.uint8), self._owner)
 
     def __repr__(self) -> str:
         return self._describe(f"dtype={self.dtype!r}, ")
