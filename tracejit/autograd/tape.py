@@ -44,7 +44,7 @@ __all__ = [
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
 NOTHING_SAVED: tuple[Any, ...] = (None,)
-_PRODUCTS = {
+_PRODUCTS: dict[tuple[int, ...], str] = {
     (2, 2): "mm",
     (1, 1): "dot",
     (2, 1): "mv",
