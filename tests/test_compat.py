@@ -219,3 +219,34 @@ def test_writing_through_data_moves_no_version_in_compiled_functions_either() ->
     reading = tracejit.compile(lambda x: x.data * 2)
     assert [reading(tracejit.ones(2, requires_grad=True)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
     assert reading.stats.compiled_calls > 0
+
+
+def test_processes_that_a_script_spawns_have_the_names_too(tmp_path: Path) -> None:
+    script = tmp_path / "spawning.py"
+    script.write_text(
+        "import torch, torch.multiprocessing as mp\n"
+        "def work(number, queue):\n"
+        "    queue.put((number, type(torch.ones(2)).__module__.partition('.')[0], torch.ones(number).sum().item()))\n"
+        "if __name__ == '__main__':\n"
+        "    queue = mp.get_context('spawn').SimpleQueue()\n"
+        "    mp.spawn(work, (queue,), nprocs=2)\n"
+        "    print(sorted([queue.get(), queue.get()]))\n"
+    )
+    done = run("-m", "tracejit.compat", str(script), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[(0, 'tracejit', 0.0), (1, 'tracejit', 1.0)]"
+
+
+def test_a_process_that_fails_is_reported_by_spawn(tmp_path: Path) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "import torch.multiprocessing as mp\n"
+        "def work(number):\n"
+        "    raise SystemExit(3)\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n"
+        "        mp.spawn(work, nprocs=1)\n"
+        "    except mp.ProcessExitedException as error:\n"
+        "        print(error)\n"
+    )
+    assert run("-m", "tracejit.compat", str(script), cwd=tmp_path).stdout.strip() == "process 0 terminated with exit code 3"

@@ -15,7 +15,19 @@ EAGER_COLUMN = [
     {"core"},
     {"ops"},
     {"autograd"},
-    {"tensor", "random", "functions", "amp", "cuda", "backends", "version"},
+    {
+        "tensor",
+        "random",
+        "functions",
+        "accelerator",
+        "amp",
+        "cuda",
+        "backends",
+        "distributed",
+        "multiprocessing",
+        "onnx",
+        "version",
+    },
     {"functional", "linalg", "special"},
 ]
 EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "vision", "utils", "serialization"}]

@@ -3,6 +3,7 @@
 from math import e, inf, nan, pi
 
 from tracejit import (
+    accelerator,
     amp,
     autograd,
     backends,
@@ -10,12 +11,15 @@ from tracejit import (
     config,
     cuda,
     data,
+    distributed,
     distributions,
     func,
     functional,
     functions,
     linalg,
+    multiprocessing,
     nn,
+    onnx,
     optim,
     random,
     serialization,
@@ -81,7 +85,7 @@ from tracejit.tensor.legacy import (
 from tracejit.tensor.representation import set_printoptions
 from tracejit.tensor.shell import Layout as layout
 from tracejit.tensor.shell import MemoryFormat as memory_format
-from tracejit.tensor.shell import is_tensor, strided
+from tracejit.tensor.shell import is_tensor, strided, typename
 from tracejit.version import __version__
 
 bool = bool_  # PyTorch's names of the dtypes
@@ -112,6 +116,7 @@ __all__ = [
     "Size",
     "Tensor",
     "__version__",
+    "accelerator",
     "amp",
     "are_deterministic_algorithms_enabled",
     "as_tensor",
@@ -132,6 +137,7 @@ __all__ = [
     "data",
     "default_generator",
     "device",
+    "distributed",
     "distributions",
     "double",
     "dtype",
@@ -171,10 +177,12 @@ __all__ = [
     "load",
     "long",
     "memory_format",
+    "multiprocessing",
     "nan",
     "newaxis",
     "nn",
     "no_grad",
+    "onnx",
     "optim",
     "pi",
     "preserve_format",
@@ -196,6 +204,7 @@ __all__ = [
     "special",
     "strided",
     "tensor",
+    "typename",
     "uint8",
     "use_deterministic_algorithms",
     "utils",

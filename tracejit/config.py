@@ -66,11 +66,15 @@ class Config:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 
 
+NO_SETTINGS = frozenset(("TRACEJIT_COMPAT_SCRIPT", "TRACEJIT_PROGRAMS"))
+"""Variables of the environment that are not settings of the library: what compat tells its processes, and where tests find programs."""
+
+
 def from_environment(environment: Mapping[str, str]) -> Config:
     """The settings of an environment.  Raises ValueError for a bad value; warns of a name that is no setting (of another version?)."""
     names = {f"TRACEJIT_{field.name.upper()}" for field in fields(Config)}
     for name in environment:
-        if name.startswith("TRACEJIT_") and name not in names:
+        if name.startswith("TRACEJIT_") and name not in names | NO_SETTINGS:
             warnings.warn(f"{name}: there is no such setting; there are {', '.join(sorted(names))}", RuntimeWarning, stacklevel=2)
     values: dict[str, Any] = {}
     for field in fields(Config):

@@ -19,12 +19,14 @@ from tracejit.ops.public.linear_algebra import (
     vecdot,
 )
 from tracejit.ops.public.linear_algebra import diagonal_of as diagonal
+from tracejit.ops.public.matrix_functions import cond, lstsq, matrix_exp, matrix_rank, pinv
 from tracejit.ops.public.norms import linalg_norm as norm
 from tracejit.ops.public.norms import matrix_norm, vector_norm
 
 __all__ = [
-    "LinAlgError", "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "multi_dot",
-    "norm", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "matrix_exp",
+    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
+    "svdvals", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 __getattr__ = missing_names(__name__)

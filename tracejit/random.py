@@ -5,8 +5,17 @@ numbers in program order.
 """
 
 from tracejit.core.missing import missing_names
-from tracejit.ops.public.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from tracejit.ops.public.random import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 
-__all__ = ["Generator", "default_generator", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 __getattr__ = missing_names(__name__)

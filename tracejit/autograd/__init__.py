@@ -6,11 +6,12 @@ from tracejit.autograd.api import backward, grad
 from tracejit.autograd.function import Function
 from tracejit.autograd.grad_mode import enable_grad, no_grad, set_grad_enabled
 from tracejit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from tracejit.autograd.variable import Variable
 from tracejit.core.missing import missing_names
 
 __all__ = [
-    "Function", "GradcheckError", "anomaly", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad", "gradcheck",
-    "gradgradcheck", "graph", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "Function", "GradcheckError", "Variable", "anomaly", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad",
+    "gradcheck", "gradgradcheck", "graph", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
 
 __getattr__ = missing_names(__name__)

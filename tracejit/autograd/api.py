@@ -13,6 +13,7 @@ from tracejit.autograd.tape import Node, edge_of, mark_written
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import full
+from tracejit.ops.public.movement import stack
 
 __all__ = ["backward", "grad", "install"]
 
@@ -231,9 +232,15 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` of no tensor is touched.
+
+    materialize_grads: zeros instead of None.  is_grads_batched: `grad_outputs` have one more dimension in front, over which the results
+    are stacked.  only_inputs has no effect, as in PyTorch.
 
     The results are row-major.  create_graph: they are themselves differentiable.
     allow_unused: None instead of an error for an input that plays no part."""
@@ -244,6 +251,23 @@ def grad(
     gradients = (
         None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
     )
+    if materialize_grads:
+        if allow_unused is False:
+            raise ValueError("grad(): expected allow_unused to be True or not passed when materialize_grads=True")
+        allow_unused = True
+    if is_grads_batched or materialize_grads:
+        how: dict[str, Any] = {"create_graph": create_graph, "allow_unused": allow_unused}
+        each = (
+            _batched(out, wanted, gradients, retain_graph, how)
+            if is_grads_batched
+            else grad(out, wanted, gradients, retain_graph, **how)
+        )
+        return tuple(
+            [
+                full(0, shape=tuple(x.shape), dtype=x.dtype) if g is None and materialize_grads else g
+                for g, x in zip(each, wanted, strict=True)
+            ]
+        )
     alone = _program(out[0]) if len(out) == 1 and not create_graph and (gradients is None or len(gradients) == 1) else None
     if alone is not None:
         found = _gradients(out[0], alone, wanted, None if gradients is None else gradients[0], bool(retain_graph))
@@ -276,3 +300,19 @@ def grad(
         else:  # while a recording is active
             results.append(g.detach().clone())
     return tuple(results)
+
+
+def _batched(
+    outputs: tuple[Any, ...], inputs: tuple[Any, ...], gradients: Any, retain_graph: bool | None, how: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The results of a pass for each row of the gradients of the outputs, stacked."""
+    present = [g for g in gradients or () if g is not None]
+    if not present:
+        raise RuntimeError("grad(): is_grads_batched=True needs grad_outputs, with one more dimension in front than the outputs")
+    count = present[0].shape[0]
+    keep = how["create_graph"] if retain_graph is None else retain_graph
+    rows = [
+        grad(outputs, inputs, [None if g is None else g[i] for g in gradients], keep or i + 1 < count, **how)
+        for i in range(count)
+    ]
+    return tuple([None if column[0] is None else stack(column) for column in zip(*rows, strict=True)])

@@ -44,6 +44,12 @@ __all__ = [
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
 NOTHING_SAVED: tuple[Any, ...] = (None,)
+_PRODUCTS: dict[tuple[int, ...], str] = {
+    (2, 2): "mm",
+    (1, 1): "dot",
+    (2, 1): "mv",
+    (3, 3): "bmm",
+}  # what PyTorch calls products, by the ranks of their operands
 RETAIN = -1
 """The key, among the hooks of a value, of what `retain_grad()` does: it comes last, and goes with its tensor."""
 
@@ -104,7 +110,7 @@ def move_retained(tensor: Any, node: Node, index: int = 0) -> None:
 class Node:
     """One step of the tape; subclasses give `backward`."""
 
-    __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence")
+    __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence", "title")
     is_selective: ClassVar[bool] = False
     """Whether it is a SelectiveNode."""
 
@@ -113,6 +119,8 @@ class Node:
     needs: tuple[bool, ...]
     hooks: dict[int, dict[int, Callable[[Any], Any]]] | None
     sequence: float
+    title: str
+    """The operation that a composition stands for, where it says so (ops/public/titles.py)."""
 
     def __init__(self, edges: tuple[tuple[Any, int] | None, ...], count: int = 1) -> None:
         self.edges = edges
@@ -324,7 +332,10 @@ class OpNode(Node):
         self.meta = meta
 
     def name(self) -> str:
-        return "".join(w.capitalize() for w in self.op.name.split("_")) + "Backward0"
+        title = getattr(self, "title", None) or self.op.name
+        if title == "matmul":
+            title = _PRODUCTS.get(tuple([0 if a is None else len(a.shape) for a in self.avals]), title)
+        return "".join(w.capitalize() for w in title.split("_")) + "Backward0"
 
     @property
     def avals(self) -> tuple[Any, ...]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 from tracejit.compat import install_as_torch
+from tracejit.compat.child import SCRIPT
 
 _USAGE = "usage: python -m tracejit.compat (script.py | -m module | -c program) [arguments]"
 
@@ -27,7 +30,19 @@ def main(arguments: list[str]) -> None:
     else:
         sys.argv = arguments
         sys.path[0] = os.path.dirname(os.path.abspath(first))
-        runpy.run_path(first, run_name="__main__")
+        _run_script(first)
+
+
+def _run_script(path: str) -> None:
+    """Run a script as `__main__`.  Processes that it spawns run it through tracejit.compat.child, so torch means tracejit in them too."""
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    module = ModuleType("__main__")
+    module.__file__ = path
+    module.__spec__ = ModuleSpec("tracejit.compat.child", None)  # what multiprocessing has a new process begin with
+    os.environ[SCRIPT] = os.path.abspath(path)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from tracejit.core.missing import missing_names
 from tracejit.cuda import amp
 
 __all__ = [
-    "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream", "device", "device_count", "empty_cache",
+    "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "Event", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+    "OutOfMemoryError", "ShortTensor", "Stream", "amp", "current_device", "current_stream", "device", "device_count", "empty_cache",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "init", "ipc_collect",
     "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "memory_allocated", "memory_reserved", "reset_max_memory_allocated", "reset_peak_memory_stats",
@@ -130,6 +131,27 @@ class Event:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _refuse("Event")
+
+
+class _AbsentType(type):
+    """A constructor of tensors on a device."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return False
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"type {cls.__name__} not available: tracejit computes on the CPU only, not with CUDA enabled")
+
+
+def _absent(name: str) -> _AbsentType:
+    return _AbsentType(
+        name, (), {"__module__": "tracejit.cuda", "__doc__": "Raises TypeError: there is no CUDA; no tensor is one."}
+    )
+
+
+FloatTensor, DoubleTensor, HalfTensor = _absent("FloatTensor"), _absent("DoubleTensor"), _absent("HalfTensor")
+LongTensor, IntTensor, ShortTensor = _absent("LongTensor"), _absent("IntTensor"), _absent("ShortTensor")
+ByteTensor, BoolTensor, CharTensor = _absent("ByteTensor"), _absent("BoolTensor"), _absent("CharTensor")
 
 
 class _Context:

@@ -41,6 +41,9 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
+_DRAWN_AT_ONCE = 32  # as PyTorch
+
+
 class RandomSampler(Sampler[int]):
     """A new random order every time; drawn from `generator`, or from the default one.
 
@@ -66,7 +69,9 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         length = len(self.data_source)
         if self.replacement:
-            yield from randint(length, (self.num_samples,), generator=self.generator).tolist()
+            for start in range(0, self.num_samples, _DRAWN_AT_ONCE):  # programs ask for more than fit memory, and break off
+                count = min(_DRAWN_AT_ONCE, self.num_samples - start)
+                yield from randint(length, (count,), generator=self.generator).tolist()
             return
         left = self.num_samples
         while left > 0:

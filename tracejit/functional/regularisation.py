@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from tracejit.core.dtypes import float32
@@ -37,28 +38,45 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return _dropped("dropout", input, tuple(input.shape), p, training, inplace)
 
 
-def _channels_dropped(name: str, ndim: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
-    if input.ndim not in (ndim, ndim + 1):
-        raise RuntimeError(
-            f"{name}(): expected (N, C, ...) input of {ndim + 1} dimensions or (C, ...) of {ndim}, got shape {list(input.shape)}"
+def _channels_dropped(name: str, dims: int, input: Any, p: float, training: bool, inplace: bool) -> Any:
+    """Whole channels dropped, where `dims` dimensions follow the channels.
+
+    PyTorch takes inputs of other dimensions than its documentation has, and warns: dropout2d() has two dimensions in front of any
+    other input, dropout3d() one (the channels) unless the input has five."""
+    _probability(name, p)
+    rank = input.ndim
+    if rank not in (dims + 1, dims + 2):
+        if dims == 1 or rank < 2:
+            raise RuntimeError(f"{name}(): expected input of {dims + 1} or {dims + 2} dimensions, got shape {list(input.shape)}")
+        warnings.warn(
+            f"{name}(): input of {rank} dimensions is deprecated; use dropout(), or give it {dims + 2} dimensions",
+            UserWarning,
+            stacklevel=3,
         )
-    lead = input.ndim - ndim + 1
-    return _dropped(name, input, (*input.shape[:lead], *(1,) * (input.ndim - lead)), p, training, inplace)
+    elif dims == 2 and rank == 3:
+        warnings.warn(
+            "dropout2d(): an input of three dimensions is taken for (N, C, L), as PyTorch takes it; use dropout1d() for that, or "
+            "unsqueeze(0) for (C, H, W)",
+            UserWarning,
+            stacklevel=3,
+        )
+    lead = 2 if dims == 2 or rank == dims + 2 else 1
+    return _dropped(name, input, (*input.shape[:lead], *(1,) * (rank - lead)), p, training, inplace)
 
 
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """As dropout, for whole channels of an (N, C, L) or (C, L) input."""
-    return _channels_dropped("dropout1d", 2, input, p, training, inplace)
+    return _channels_dropped("dropout1d", 1, input, p, training, inplace)
 
 
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """As dropout, for whole channels of an (N, C, H, W) or (C, H, W) input."""
-    return _channels_dropped("dropout2d", 3, input, p, training, inplace)
+    """As dropout, for whole channels of an (N, C, H, W) input; three dimensions are (N, C, L), with a warning."""
+    return _channels_dropped("dropout2d", 2, input, p, training, inplace)
 
 
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """As dropout, for whole channels of an (N, C, D, H, W) or (C, D, H, W) input."""
-    return _channels_dropped("dropout3d", 4, input, p, training, inplace)
+    return _channels_dropped("dropout3d", 3, input, p, training, inplace)
 
 
 _SELU_LIMIT = -1.7580993408473766  # selu(-infinity), the value of dropped elements

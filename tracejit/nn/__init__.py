@@ -12,8 +12,10 @@ from tracejit.nn import (
     layers,
     lazy,
     losses,
+    modules,
     normalisation,
     padding,
+    parallel,
     pooling,
     rearrangements,
     recurrent,
@@ -31,6 +33,7 @@ from tracejit.nn.losses import *  # noqa: F403
 from tracejit.nn.module import Module
 from tracejit.nn.normalisation import *  # noqa: F403
 from tracejit.nn.padding import *  # noqa: F403
+from tracejit.nn.parallel import DataParallel
 from tracejit.nn.parameter import Parameter, UninitializedParameter
 from tracejit.nn.pooling import *  # noqa: F403
 from tracejit.nn.rearrangements import *  # noqa: F403
@@ -38,7 +41,8 @@ from tracejit.nn.recurrent import *  # noqa: F403
 from tracejit.nn.transformer import *  # noqa: F403
 
 __all__ = [
-    "Module", "Parameter", "UninitializedParameter", "functional", "init", "utils", *activations.__all__, *attention.__all__,
+    "DataParallel", "Module", "Parameter", "UninitializedParameter", "functional", "init", "modules", "parallel", "utils",
+    *activations.__all__, *attention.__all__,
     *containers.__all__, *convolutions.__all__, *dropout.__all__, *layers.__all__, *lazy.__all__, *losses.__all__,
     *normalisation.__all__, *padding.__all__, *pooling.__all__, *rearrangements.__all__, *recurrent.__all__, *transformer.__all__,
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.tensor import Tensor
+from tracejit.tensor.shell import typename
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
@@ -197,11 +198,12 @@ def _as_member(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Any, legacy: bool = False) -> str:
+    """A line about what a list or dict of parameters holds; dicts have the older names of dtypes in it, as PyTorch's have."""
     kind = "Parameter" if isinstance(value, Parameter) else "Object"
     if not isinstance(value, Tensor):
         return f"{kind} of type: {type(value).__name__}"
-    return f"{kind} containing: [{value.dtype!r} of size {'x'.join(map(str, value.shape))}]"
+    return f"{kind} containing: [{typename(value) if legacy else repr(value.dtype)} of size {'x'.join(map(str, value.shape))}]"
 
 
 class ParameterList(Module):
@@ -246,7 +248,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({i}): {_describe(value)}" for i, value in enumerate(self))
+        return "\n".join(f"  ({i}): {_describe(value)}" for i, value in enumerate(self))
 
 
 class ParameterDict(Module):
@@ -303,4 +305,4 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({key}): {_describe(value)}" for key, value in self.items())
+        return "\n".join(f"  ({key}): {_describe(value, legacy=True)}" for key, value in self.items())

@@ -8,13 +8,13 @@ there: a parameter gives way to a parameter or None and to nothing else, likewis
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from tracejit.autograd.grad_mode import no_grad
-from tracejit.core.devices import device, require_cpu
-from tracejit.core.dtypes import DType, bfloat16, float16, float32, float64
 from tracejit.nn.backward_hooks import BackwardHooks
+from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
 from tracejit.nn.parameter import Parameter, UninitializedParameter
 from tracejit.tensor import RemovableHandle, Tensor
@@ -37,7 +37,7 @@ class IncompatibleKeys(NamedTuple):
         return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
-class Module:
+class Module(Conversions):
     """Base class: subclasses assign parameters and modules to attributes and define forward()."""
 
     training: bool = True
@@ -362,56 +362,19 @@ class Module:
                 parameter.grad = gradient = gradient.detach()
                 gradient.zero_()
 
-    def _convert(self: M, convert: Callable[[Tensor], Tensor]) -> M:
-        """Replace the contents of parameters, their gradients and buffers, each once; the Parameter objects stay."""
-        for tensor in [*self.parameters(), *self.buffers()]:
-            gradient = tensor.grad if isinstance(tensor, Parameter) else None
-            tensor.grad = None
-            with no_grad():
-                tensor.data = convert(tensor.detach())
-                if gradient is not None:
-                    tensor.grad = convert(gradient)
-        return self
-
-    def to(self: M, dtype: DType | Tensor | str | None = None) -> M:
-        """Convert floating-point parameters and buffers to a dtype, or to that of a tensor, in place.  "cpu" changes nothing."""
-        if isinstance(dtype, Tensor):
-            dtype = dtype.dtype
-        if isinstance(dtype, str | device):
-            require_cpu("Module.to", dtype)
-            return self
-        if dtype is None:
-            return self
-        if not isinstance(dtype, DType) or not dtype.is_floating_point:
-            raise TypeError(f"Module.to(): expected a floating-point dtype or 'cpu', got {dtype!r}")
-        target = dtype
-        return self._convert(lambda t: t.to(target) if t.is_floating_point() else t)  # type: ignore[attr-defined]
-
-    def float(self: M) -> M:
-        """Convert floating-point parameters and buffers to float32."""
-        return self.to(float32)
-
-    def half(self: M) -> M:
-        """Convert floating-point parameters and buffers to float16."""
-        return self.to(float16)
-
-    def bfloat16(self: M) -> M:
-        """Convert floating-point parameters and buffers to bfloat16."""
-        return self.to(bfloat16)
-
-    def double(self: M) -> M:
-        """Convert floating-point parameters and buffers to float64."""
-        return self.to(float64)
-
     # ---- saving and loading -----------------------------------------------------------------------------------------
     def _state_tensors(self) -> list[tuple[str, Tensor]]:
         """The parameters and persistent buffers of this module alone."""
         names = self._buffer_names or {}
         return self._own_parameters() + [(name, value) for name, value in self._own_buffers() if names[name]]
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
-        """All parameters and persistent buffers by dotted name: detached tensors that share memory, or with keep_vars themselves."""
-        result: dict[str, Tensor] = {}
+    def state_dict(
+        self, *, destination: dict[str, Tensor] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Tensor]:
+        """All parameters and persistent buffers by dotted name: detached tensors that share memory, or with keep_vars themselves.
+
+        They are put into `destination`, or into a new OrderedDict."""
+        result: dict[str, Tensor] = OrderedDict() if destination is None else destination
         for path, module in self.named_modules(prefix=prefix.rstrip("."), remove_duplicate=False):
             for name, value in module._state_tensors():
                 result[f"{path}.{name}" if path else name] = value if keep_vars else value.detach()
@@ -471,5 +434,5 @@ class Module:
         lines = extra_lines + child_lines
         name = self._get_name()
         if len(extra_lines) == 1 and not child_lines:
-            return f"{name}({extra})"
+            return f"{name}({extra_lines[0]})"
         return f"{name}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{name}()"

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from tracejit.core.dtypes import DType
 from tracejit.ops.public.creation import empty
 from tracejit.tensor import Tensor, fill, share
-from tracejit.tensor.contents import to_array
 
 __all__ = ["Parameter", "UninitializedParameter"]
 
 
-class Parameter(Tensor):
-    """A leaf tensor that is part of a module.  It shares the memory of `data` if that is a Tensor."""
+_NOTHING: Final = np.empty(0, np.float32)
 
-    def __init__(self, data: Any = (), requires_grad: bool = True) -> None:
-        fill(self, data._array if isinstance(data, Tensor) else to_array(data, None))
-        if isinstance(data, Tensor):
+
+class Parameter(Tensor):
+    """A leaf tensor that is part of a module; it shares the memory of the tensor `data`.  Raises AttributeError for anything else."""
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        if not isinstance(data, Tensor | None):
+            raise AttributeError(f"Parameter(): {type(data).__name__!r} object is no tensor; make one of it with tensor()")
+        fill(self, _NOTHING if data is None else data._array)
+        if data is not None:
             share(self, data)
         if requires_grad:
             self.requires_grad_()

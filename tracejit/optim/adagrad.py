@@ -30,9 +30,12 @@ class Adagrad(Optimizer):
     ) -> None:
         rates = {
             "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "maximize": maximize, "fused": None,
+            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
+            "maximize": maximize,
         }  # fmt: skip
-        super().__init__(params, {**rates, **execution(foreach=foreach, fused=fused, differentiable=differentiable)})
+        super().__init__(
+            params, {**rates, **execution(foreach=foreach, fused=fused, differentiable=differentiable), "fused": fused}
+        )
 
     def check(self, group: dict[str, Any]) -> None:
         """Raises ValueError for negative rates."""

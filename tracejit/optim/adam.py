@@ -48,7 +48,7 @@ class Adam(Optimizer):
     ) -> None:
         how = execution(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
         rates = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize}
-        super().__init__(params, {**rates, "fused": None, **how, "decoupled_weight_decay": decoupled_weight_decay})
+        super().__init__(params, {**rates, **how, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay})
 
     def check(self, group: dict[str, Any]) -> None:
         """Raises ValueError for negative rates and for betas outside [0, 1)."""

@@ -52,11 +52,12 @@ def execution(
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
-    options: dict[str, Any] = {"foreach": foreach, "differentiable": differentiable, **others}
-    if fused is not None:
-        options["fused"] = fused
+    options: dict[str, Any] = {"foreach": foreach}
     if capturable is not None:
         options["capturable"] = capturable
+    options |= {"differentiable": differentiable, **others}
+    if fused is not None:
+        options["fused"] = fused
     return options
 
 
@@ -127,7 +128,7 @@ class Optimizer:
         if isinstance(given, set):
             raise TypeError("optimizer parameters need to be organized in ordered collections; use a list instead of a set")
         parameters = [given] if isinstance(given, Tensor) else list(given)
-        group = {**self.defaults, **param_group}
+        group = {"params": parameters, **self.defaults, **param_group}
         if parameters and isinstance(parameters[0], tuple):
             group["param_names"] = [name for name, _ in parameters]
             parameters = [p for _, p in parameters]

@@ -32,7 +32,7 @@ class SGD(Optimizer):
     ) -> None:
         rates = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov}
         how = execution(foreach=foreach, differentiable=differentiable, fused=fused)
-        super().__init__(params, {**rates, "maximize": maximize, "fused": None, **how})
+        super().__init__(params, {**rates, "maximize": maximize, **how, "fused": fused})
 
     def check(self, group: dict[str, Any]) -> None:
         """Raises ValueError for negative rates, and for nesterov without momentum or with dampening."""

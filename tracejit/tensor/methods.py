@@ -17,6 +17,7 @@ from tracejit.tensor.construction import tensor
 from tracejit.tensor.dlpack import dlpack, dlpack_device
 from tracejit.tensor.hooks import backward, register_hook, register_post_accumulate_grad_hook, retain_grad
 from tracejit.tensor.shell import shell
+from tracejit.tensor.storage import storage, untyped_storage
 from tracejit.tensor.ufuncs import applied, array_ufunc, array_wrap
 from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
 
@@ -117,6 +118,8 @@ def install() -> None:
     setattr(Tensor, "__array_wrap__", array_wrap)  # noqa: B010
     setattr(Tensor, "__array_ufunc__", array_ufunc)  # noqa: B010
     setattr(Tensor, "__getitem__", getitem)  # noqa: B010
+    setattr(Tensor, "storage", storage)  # noqa: B010
+    setattr(Tensor, "untyped_storage", untyped_storage)  # noqa: B010
 
 
 install()

@@ -19,7 +19,7 @@ from tracejit.tensor.construction import tensor
 from tracejit.tensor.contents import contents
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["Layout", "MemoryFormat", "is_tensor", "shell", "strided"]
+__all__ = ["Layout", "MemoryFormat", "is_tensor", "shell", "strided", "typename"]
 
 
 class Layout:
@@ -42,6 +42,17 @@ strided = Layout("strided")
 def is_tensor(obj: Any) -> bool:
     """Whether `obj` is a Tensor."""
     return isinstance(obj, Tensor)
+
+
+def typename(obj: Any) -> str:
+    """The name of what kind of object this is: "tracejit.FloatTensor" for a tensor, else its module and class."""
+    if isinstance(obj, Tensor):
+        return str(METHODS["type"](obj))
+    name = getattr(obj, "__qualname__", None)
+    module = getattr(obj, "__module__", None)
+    if name is None or module is None:
+        name, module = type(obj).__qualname__, type(obj).__module__
+    return name if module in (None, "builtins") else f"{module}.{name}"
 
 
 def _constant(value: Any, doc: str) -> property:

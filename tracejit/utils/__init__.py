@@ -1,5 +1,5 @@
 """What PyTorch keeps under utils."""
 
-from tracejit.utils import checkpoint, data
+from tracejit.utils import checkpoint, data, tensorboard
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "tensorboard"]

@@ -14,10 +14,10 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.data.dataset import Dataset
-from tracejit.tensor import Tensor, tensor
+from tracejit.tensor import Tensor, from_numpy
 from tracejit.vision.download import checksum_of, fetch
 
-__all__ = ["MNIST", "FashionMNIST", "VisionDataset", "read_idx"]
+__all__ = ["MNIST", "FakeData", "FashionMNIST", "VisionDataset", "read_idx"]
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -95,7 +95,7 @@ class MNIST(VisionDataset):
         images, labels = (self._file(f"{part}-{what}-ubyte") for what in ("images-idx3", "labels-idx1"))
         if images is None or labels is None:
             raise RuntimeError(f"Dataset not found in {self.raw_folder}. You can use download=True to download it")
-        self._images, self._labels = read_idx(images), read_idx(labels)
+        self._images, self._labels = read_idx(images), read_idx(labels).astype(dtypes.int64.numpy)
         if self._images.ndim != 3 or self._labels.shape != self._images.shape[:1]:
             raise ValueError(
                 f"{type(self).__name__}: images of shape {list(self._images.shape)} and labels of shape {list(self._labels.shape)} "
@@ -109,13 +109,24 @@ class MNIST(VisionDataset):
 
     @property
     def data(self) -> Tensor:
-        """All images, uint8 [n, 28, 28]."""
-        return tensor(self._images)
+        """All images, uint8 [n, 28, 28]; others may be set in their place."""
+        return from_numpy(self._images)
+
+    @data.setter
+    def data(self, images: Any) -> None:
+        self._images = np.asarray(images)
 
     @property
     def targets(self) -> Tensor:
-        """All labels, int64."""
-        return tensor(self._labels.astype(dtypes.int64.numpy))
+        """All labels, int64; others may be set in their place."""
+        return from_numpy(self._labels)
+
+    @targets.setter
+    def targets(self, labels: Any) -> None:
+        self._labels = np.asarray(labels)
+
+    train_data = test_data = data  # older names
+    train_labels = test_labels = targets
 
     @property
     def class_to_idx(self) -> dict[str, int]:
@@ -168,3 +179,37 @@ class FashionMNIST(MNIST):
         "Bag",
         "Ankle boot",
     ]
+
+
+class FakeData(VisionDataset):
+    """Random images and labels: each item is drawn from a stream of its own, so it is the same whenever it is asked for.
+
+    image_size is (channels, height, width); an image is an array height x width x channels of uint8."""
+
+    def __init__(
+        self,
+        size: int = 1000,
+        image_size: tuple[int, int, int] = (3, 224, 224),
+        num_classes: int = 10,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        random_offset: int = 0,
+    ) -> None:
+        super().__init__(".", transform, target_transform)
+        self.size, self.image_size, self.num_classes, self.random_offset = size, tuple(image_size), num_classes, random_offset
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        if not 0 <= index < self.size:
+            raise IndexError(f"FakeData: index {index} is out of range for {self.size} items")
+        draws = np.random.default_rng(self.random_offset + index)
+        channels, height, width = self.image_size
+        image: Any = draws.integers(0, 256, (height, width, channels), np.uint8)
+        target: Any = int(draws.integers(0, self.num_classes))
+        if self.transform is not None:
+            image = self.transform(image)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return image, target
+
+    def __len__(self) -> int:
+        return self.size

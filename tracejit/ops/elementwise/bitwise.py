@@ -16,35 +16,35 @@ def _require_bits(name: str, *operands: Any) -> None:
     for x in operands:
         kind = np.asarray(x).dtype.kind
         if kind == "f":
-            raise RuntimeError(
+            raise (TypeError if name == "bitwise_not" else NotImplementedError)(
                 f"{name}(): expected integer or bool tensors, got {np.asarray(x).dtype}; convert with .long() first"
             )
 
 
 @elementwise(lambda b, x, y: b.bit_and(x, y), samples=integer_binary())
 def bitwise_and(x: Any, y: Any) -> Any:
-    """Elementwise and of bits; logical and of bools.  Raises RuntimeError for floats."""
+    """Elementwise and of bits; logical and of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_and", x, y)
     return np.bitwise_and(x, y)
 
 
 @elementwise(lambda b, x, y: b.bit_or(x, y), samples=integer_binary())
 def bitwise_or(x: Any, y: Any) -> Any:
-    """Elementwise or of bits; logical or of bools.  Raises RuntimeError for floats."""
+    """Elementwise or of bits; logical or of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_or", x, y)
     return np.bitwise_or(x, y)
 
 
 @elementwise(lambda b, x, y: b.bit_xor(x, y), samples=integer_binary())
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """Elementwise exclusive or of bits; of bools.  Raises RuntimeError for floats."""
+    """Elementwise exclusive or of bits; of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_xor", x, y)
     return np.bitwise_xor(x, y)
 
 
 @elementwise(lambda b, x: b.bit_not(x), samples=cases((integers(4),), (bools(2, 3).T,), (integers(0, 2),)))
 def bitwise_not(x: Any) -> Any:
-    """Elementwise complement of bits; logical not of bools.  Raises RuntimeError for floats."""
+    """Elementwise complement of bits; logical not of bools.  Raises TypeError for floats."""
     _require_bits("bitwise_not", x)
     return np.invert(x)
 
@@ -52,7 +52,9 @@ def bitwise_not(x: Any) -> Any:
 def _require_integers(name: str, *operands: Any) -> None:
     for x in operands:
         if np.asarray(x).dtype.kind not in "iu":
-            raise RuntimeError(f"{name}(): expected integer tensors, got {np.asarray(x).dtype}; convert with .long() first")
+            raise NotImplementedError(
+                f"{name}(): expected integer tensors, got {np.asarray(x).dtype}; convert with .long() first"
+            )
 
 
 @elementwise(lambda b, x, y: b.shl(x, y), samples=integer_binary(other_low=0))

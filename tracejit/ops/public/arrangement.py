@@ -372,3 +372,30 @@ def broadcast_shapes_(*shapes: Any) -> Any:
 def matrix_transpose(input: Any) -> Any:
     """The last two dimensions swapped (a view)."""
     return permute(input, (*range(input.ndim - 2), input.ndim - 1, input.ndim - 2))
+
+
+@public(method=False)
+def cartesian_prod(*tensors: Any) -> Any:
+    """All combinations of one element of each vector, as rows; a single vector as it is."""
+    for x in tensors:
+        if x.ndim != 1:
+            raise RuntimeError(f"cartesian_prod(): expected vectors, got shape {list(x.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    columns = [reshape(x, -1, 1) for x in meshgrid(*tensors)]
+    return cat(columns, 1)
+
+
+@public(method=False)
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """All combinations of r elements of a vector, as rows, in the order of itertools."""
+    if input.ndim != 1:
+        raise RuntimeError(f"combinations(): expected a vector, got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"combinations(): expected a non-negative number of elements, got {r}")
+    if r == 0:
+        return full(0, shape=(0,), dtype=input.dtype)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input.shape[0]), r))
+    picked = indexing.constant_index([i for row in rows for i in row])
+    return reshape(indexing.index_select(input, picked, dim=0), len(rows), r)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from tracejit.core import dtypes
@@ -110,6 +111,28 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
         dtype = dtypes.default_dtype() if any(isinstance(b, float) for b in (start, end, step)) else dtypes.int64
     length = max(0, math.ceil((end - start) / step))
     return _finish(creation.arange(start, step, length=length, dtype=dtype), requires_grad)
+
+
+@public("range", method=False)
+def range_(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: dtypes.DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """arange() up to and including `end`, of floats by default: PyTorch's older function, which warns."""
+    warnings.warn(
+        "range() is deprecated: unlike Python's it includes its end; use arange(), which does not", UserWarning, stacklevel=3
+    )
+    require_cpu("range", device)
+    first, last, distance = (_number("range", b) for b in ((0, start, step) if end is None else (start, end, step)))
+    if distance == 0 or (last - first) * distance < 0:
+        raise RuntimeError(f"range(): upper bound and lower bound inconsistent with step sign: {first}, {last}, {distance}")
+    length = math.floor((last - first) / distance) + 1
+    return _finish(creation.arange(first, distance, length=length, dtype=dtype or dtypes.default_dtype()), requires_grad)
 
 
 @public(method=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -81,15 +82,34 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     return arithmetic.mul(other, alpha) if is_tensor(other) else other * alpha
 
 
+def _factor_last(name: str, operands: tuple[Any, ...], factor: str) -> tuple[Any, ...]:
+    """The operands of PyTorch's older form, which has the factor before the last operands, with the factor last.  It warns."""
+    first, *others = operands
+    if is_tensor(first) or (len(others) > 1 and not all(map(is_tensor, others))):
+        raise TypeError(f"{name}(): got {len(operands)} operands, of which the first must be a number, {factor}")
+    warnings.warn(
+        f"{name}({factor}, ...) with {factor} in front is deprecated; use {name}(..., {factor}={factor})",
+        UserWarning,
+        stacklevel=4,
+    )
+    return (*others, first)
+
+
 @public(in_place=True)
-def add(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    """input + alpha * other, with broadcasting and type promotion."""
+def add(input: Any, other: Any, behind: Any = None, *, alpha: float = 1) -> Any:
+    """input + alpha * other, with broadcasting and type promotion.  add(input, alpha, other) is PyTorch's older form."""
+    if behind is not None:
+        other, alpha = _factor_last("add", (other, behind), "alpha")
     return arithmetic.add(input, scaled("add", input, other, alpha))
 
 
 @public(in_place=True, aliases=("subtract",))
-def sub(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    """input - alpha * other, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
+def sub(input: Any, other: Any, behind: Any = None, *, alpha: float = 1) -> Any:
+    """input - alpha * other, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does.
+
+    sub(input, alpha, other) is PyTorch's older form."""
+    if behind is not None:
+        other, alpha = _factor_last("sub", (other, behind), "alpha")
     return arithmetic.sub(input, scaled("sub", input, other, alpha))
 
 
@@ -231,16 +251,22 @@ def _isnan(x: Any) -> Any:
 
 @public(in_place=True)
 @rounds_once
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
-    """input + value * tensor1 * tensor2."""
+def addcmul(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value: float = 1) -> Any:
+    """input + value * tensor1 * tensor2, or in PyTorch's older form addcmul(input, value, tensor1, tensor2)."""
+    if behind is not None:
+        tensor1, tensor2, value = _factor_last("addcmul", (tensor1, tensor2, behind), "value")
     product = tensor1 * tensor2
     return input + (product if value == 1 else product * value)
 
 
 @public(in_place=True)
 @rounds_once
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: float = 1) -> Any:
-    """input + value * tensor1 / tensor2.  Raises RuntimeError for integers, as PyTorch does."""
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, behind: Any = None, *, value: float = 1) -> Any:
+    """input + value * tensor1 / tensor2, or in PyTorch's older form addcdiv(input, value, tensor1, tensor2).
+
+    Raises RuntimeError for integers, as PyTorch does."""
+    if behind is not None:
+        tensor1, tensor2, value = _factor_last("addcdiv", (tensor1, tensor2, behind), "value")
     if not common_dtype((tensor1, tensor2)).is_floating_point:
         raise RuntimeError(
             "addcdiv(): integer division is not supported; convert an operand with .float(), or use div(rounding_mode=...)"

@@ -170,7 +170,7 @@ def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
     if not isinstance(tensors, tuple | list) or not all(hasattr(x, "ndim") for x in tensors):
         raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {type(tensors).__name__}")
     if not tensors:
-        raise RuntimeError(f"{name}(): expected a non-empty list of Tensors")
+        raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
     target = common_dtype(tuple(tensors))
     return tuple(x if x.dtype is target else cast(x, dtype=target) for x in tensors)
 

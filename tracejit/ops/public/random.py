@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -136,6 +138,17 @@ def get_rng_state() -> Any:
 def set_rng_state(new_state: Any) -> None:
     """Go back to a place in the default stream."""
     default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = (), enabled: bool = True, **others: Any) -> Iterator[None]:
+    """`with fork_rng():` what is drawn inside leaves the default stream where it was before; not with enabled=False."""
+    before = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            set_rng_state(before)
 
 
 for _function in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):

@@ -81,6 +81,7 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self._step_count = 0
         self._is_initial = False
+        self._get_lr_called_within_step = False  # schedules of programs read it
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -114,7 +115,11 @@ class LRScheduler:
     def _update_lr(self, epoch: int | None = None) -> None:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         closed_form: Callable[[], list[Any]] | None = getattr(self, "_get_closed_form_lr", None)
-        rates = closed_form() if epoch is not None and closed_form is not None else self.get_lr()
+        self._get_lr_called_within_step = True
+        try:
+            rates = closed_form() if epoch is not None and closed_form is not None else self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_value(group, "lr", rate)
         self._last_lr = values(self.optimizer, "lr")

@@ -3,3 +3,5 @@
 from tracejit.data import DataLoader, default_collate, default_convert, get_worker_info
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+DataLoader.__module__ = __name__  # the place that programs know
