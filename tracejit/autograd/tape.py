@@ -38,6 +38,7 @@ __all__ = [
     "mark_written",
     "move_retained",
     "places_behind_freed",
+    "shown",
     "with_contents",
 ]  # fmt: skip
 
@@ -134,7 +135,7 @@ class Node:
                 out.append((None, 0))
             else:
                 target, index = edge
-                out.append((target, index) if isinstance(target, Node) else (AccumulateGrad(target), 0))
+                out.append((shown(target), index) if isinstance(target, Node) else (AccumulateGrad(target), 0))
         return tuple(out)
 
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
@@ -324,7 +325,15 @@ class OpNode(Node):
         self.meta = meta
 
     def name(self) -> str:
-        return "".join(w.capitalize() for w in self.op.name.split("_")) + "Backward0"
+        given = self.op.node_name
+        if given is None:
+            return "".join(w.capitalize() for w in self.op.name.split("_")) + "Backward0"
+        return given if isinstance(given, str) else given(self)
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which operands are numbers, as far as what is left of a freed node tells."""
+        return tuple([isinstance(x, bool | int | float) for x in self.inputs])
 
     @property
     def avals(self) -> tuple[Any, ...]:
@@ -377,6 +386,21 @@ class OpNode(Node):
             self.freed = True
             self.inputs = self.outputs = ()
             self.saved = self.storages = ()
+
+
+_NODE_CLASSES: dict[tuple[type[OpNode], str], type[OpNode]] = {}
+
+
+def shown(node: Any) -> Any:
+    """A node as programs see it: that of a primitive has, from the first time that it is looked at, a class called by its name."""
+    kind = type(node)
+    if isinstance(node, OpNode) and "is_shown" not in kind.__dict__:
+        name = node.name()
+        found = _NODE_CLASSES.get((kind, name))
+        if found is None:
+            found = _NODE_CLASSES[kind, name] = type(name, (kind,), {"__slots__": (), "is_shown": True})
+        node.__class__ = found
+    return node
 
 
 def with_contents(tensor: Any, array: Any) -> Any:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.dtypes import int64
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.softmax import nll_loss as likelihood
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
@@ -139,16 +141,14 @@ def _pick(values: Any, target: Any, axis: int) -> Any:
 
 
 def _negative_log_likelihood(name: str, logp: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str) -> Any:
+    if weight is None and target.dtype is int64 and reduction in ("none", "sum", "mean"):
+        return likelihood(logp, target, dim=axis, ignored=ignore_index, reduction=reduction)
     kept = target != ignore_index
     safe = where(kept, target, 0)
     loss = -_pick(logp, safe, axis)
-    if weight is not None:
-        scale = where(kept, indexing.index_select(weight, safe, dim=0), 0.0)
-        loss = loss * scale
-    loss = where(kept, loss, 0.0)
-    if reduction != "mean":
-        return reduced(name, loss, reduction)
-    return sum_of_all(loss) / sum_of_all(cast(kept, dtype=logp.dtype) if weight is None else scale)
+    scale = cast(kept, dtype=logp.dtype) if weight is None else where(kept, indexing.index_select(weight, safe, dim=0), 0.0)
+    loss = where(kept, loss if weight is None else loss * scale, 0.0)
+    return reduced(name, loss, reduction) if reduction != "mean" else sum_of_all(loss) / sum_of_all(scale)
 
 
 @in_positions("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction")
@@ -166,7 +166,7 @@ def _by_class(weight: Any, axis: int, ndim: int) -> Any:
 
 def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str, smoothing: float) -> Any:
     kept = target != ignore_index
-    likelihood = _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
+    chosen = _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
     weighted = logp if weight is None else logp * _by_class(weight, axis, logp.ndim)
     uniform = where(kept, -primitives.sum_(weighted, dims=(axis,), keepdim=False), 0.0)
     if reduction == "mean":
@@ -177,7 +177,7 @@ def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int,
         uniform = sum_of_all(uniform) / sum_of_all(scale)
     else:
         uniform = reduced("cross_entropy", uniform, reduction)
-    return likelihood * (1.0 - smoothing) + uniform * (smoothing / logp.shape[axis])
+    return chosen * (1.0 - smoothing) + uniform * (smoothing / logp.shape[axis])
 
 
 def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduction: str, smoothing: float) -> Any:

@@ -42,9 +42,7 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
             f"mean(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().mean()"
         )
     dims = normalise_dims("mean", dim, input.ndim)
-    total = primitives.sum_(input, dims=dims, keepdim=keepdim)
-    sizes = tuple(input.shape)
-    return total / float(product([sizes[d] for d in dims]))
+    return primitives.mean(input, dims=dims, keepdim=keepdim)
 
 
 @public()
