@@ -15,6 +15,7 @@ from tracejit.functional.normalisation import cosine_similarity, pairwise_distan
 from tracejit.functional.support import in_positions, reduced, sum_of_all
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.softmax import cross_entropy as entropy
 from tracejit.ops.composites.softmax import nll_loss as likelihood
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
@@ -98,6 +99,14 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"cross_entropy(): label_smoothing must be between 0.0 and 1.0, got {label_smoothing}")
     axis = _class_axis("cross_entropy", input, target, weight)
+    if (
+        weight is None
+        and label_smoothing == 0.0
+        and target.dtype is int64
+        and reduction in ("none", "sum", "mean")
+        and input.shape[axis]
+    ):
+        return entropy(input, target, dim=axis, ignored=ignore_index, reduction=reduction)[0]
     logp = log_softmax(input, axis)
     if tuple(target.shape) == tuple(input.shape):
         return _against_probabilities(logp, target, weight, axis, reduction, label_smoothing)

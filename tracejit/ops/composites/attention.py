@@ -60,6 +60,11 @@ def _expansion(query: Any, key: Any, value: Any, mask: Any, scale: float, causal
     return matmul.of(weights, value), weights
 
 
+def _turned(x: Any) -> Any:
+    """x with its last two dimensions swapped; arrays in order, which products of small matrices read faster."""
+    return np.ascontiguousarray(x.swapaxes(-1, -2)) if isinstance(x, np.ndarray) else transpose_matrix(x)
+
+
 @composite(
     _rule,
     _expansion,
@@ -79,11 +84,11 @@ def attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal:
 
     mask: None, bools (True takes part) or addends, as broadcast.  causal: position i sees positions up to i.  What sees nothing has
     weights 0."""
-    weights = np.matmul(query * scale, key.swapaxes(-1, -2))
+    weights = np.matmul(query * scale, _turned(key))
     if causal:
         mask = np.tri(weights.shape[-2], weights.shape[-1], dtype=np.bool_)
     if mask is not None:
-        weights = np.where(mask, weights, weights.dtype.type(_MINUS_INFINITY)) if mask.dtype == np.bool_ else weights + mask
+        weights = where.evaluate(mask, weights, _MINUS_INFINITY) if mask.dtype == np.bool_ else weights + mask
     high = np.maximum.reduce(weights, axis=-1, keepdims=True)
     high[high == _MINUS_INFINITY] = 0
     weights -= high
@@ -105,7 +110,7 @@ def _(c: Any, g: Any, g_weights: Any) -> Any:
     if c.needs[0] or c.needs[1] or c.needs[3]:
         inner = g_weights
         if g is not None:
-            through = sum_to(matmul.of(g, transpose_matrix(value)), weights.shape)
+            through = sum_to(matmul.of(g, _turned(value)), weights.shape)
             inner = through if inner is None else inner + through
         scores = softmax_gradient(weights, inner, len(weights.shape) - 1)
         if c.needs[3]:

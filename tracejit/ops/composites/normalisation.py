@@ -84,8 +84,24 @@ def _gradients(c: Any, dims: Dims, weight: Any, g: Any, g_mean: Any, g_variance:
     return gx, g_weight, g
 
 
-def _vector(x: Any) -> Any:
-    return reshape.of(x, shape=(product(x.shape),))
+def _channel_gradients(c: Any, dims: Dims, weight: Any, g: Any) -> tuple[Any, Any, Any]:
+    """`batch_norm`'s on arrays: its parameters' gradients are the sums that the input's needs."""
+    x, (_, mean, variance) = c.inputs[0], c.outputs
+    g_bias = np.add.reduce(g, dims, g.dtype, None, True)
+    gx = g_weight = None
+    if c.needs[0] or c.needs[1]:
+        factor = rsqrt.of(variance + c.attributes["eps"])
+        normal = x - mean
+        normal *= factor
+        scratch = g * normal
+        g_weight = np.add.reduce(scratch, dims, g.dtype, None, True)
+        if c.needs[0]:
+            count = float(product(x.shape[d] for d in dims))
+            normal *= g_weight / count
+            gx = np.subtract(g, normal, out=scratch)
+            gx -= g_bias / count
+            gx *= factor if weight is None else factor * weight
+    return gx, g_weight.reshape(-1) if c.needs[1] else None, g_bias.reshape(-1) if c.needs[2] else None
 
 
 def _channels(vector: Any, ndim: int) -> Any:
@@ -128,6 +144,8 @@ def batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, An
 def _(c: Any, g: Any, g_mean: Any, g_variance: Any) -> Any:
     shape = c.avals[0].shape
     dims, weight = _over_batch(len(shape)), c.inputs[1]
+    if isinstance(g, np.ndarray) and g_mean is None and g_variance is None:
+        return _channel_gradients(c, dims, _channels(weight, len(shape)), g)
     if c.needs[0] or c.needs[1]:
         gx, g_weight, g_bias = _gradients(c, dims, _channels(weight, len(shape)), g, g_mean, g_variance)
     else:

@@ -73,17 +73,19 @@ def lstm(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) 
     projected: (T, N, 4 H), the inputs times their weights, with all biases.  hidden, cell: the states (N, H) at first; columns: (H, 4 H).
     backwards: from the last step to the first one."""
     length, n = projected.shape[0], hidden.shape[1]
-    columns = np.ascontiguousarray(columns)
-    gates = np.empty(projected.shape, projected.dtype)
+    signs = np.ones(4 * n, projected.dtype)  # sigmoids are computed from exp(-x)
+    signs[: 2 * n] = signs[3 * n :] = -1
+    columns = np.multiply(columns, signs, order="C")
+    gates = np.multiply(projected, signs, order="C")
+    given = np.empty(gates.shape[1:], gates.dtype)
     outputs = np.empty((*projected.shape[:2], n), projected.dtype)
     cells = np.empty_like(outputs)
     new, product = np.empty(hidden.shape, hidden.dtype), np.empty(hidden.shape, hidden.dtype)
     for t, _ in _order(length, backwards):
         x, c = gates[t], cells[t]
-        np.matmul(hidden, columns, out=x)
-        np.add(x, projected[t], out=x)
+        np.matmul(hidden, columns, out=given)
+        np.add(x, given, out=x)
         np.tanh(x[:, 2 * n : 3 * n], out=new)
-        np.negative(x, out=x)
         np.exp(x, out=x)
         np.add(x, 1, out=x)
         np.reciprocal(x, out=x)
@@ -106,19 +108,23 @@ def _slopes(gates: Any, n: int) -> Any:
     return slopes
 
 
+def _before(states: Any, initial: Any, backwards: bool) -> Any:
+    """The state that each step began with, given those that they ended with."""
+    return np.concatenate((states[1:], initial[None]) if backwards else (initial[None], states[:-1]))
+
+
 def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:
     _, hidden, cell, columns = c.inputs
     _, cells, gates = c.outputs
     length, batch, n = cells.shape
-    order = _order(length, c.attributes["backwards"])
+    backwards = c.attributes["backwards"]
     gates = gates.reshape(length, batch, 4, n)
     slopes = _slopes(gates, n)
     bent = np.tanh(cells)
     through = gates[:, :, 3] * (1 - bent * bent)  # from a hidden state to its cell
     factors = np.empty_like(slopes)  # from cell and hidden state to what the gates were given
     np.multiply(slopes[:, :, 0], gates[:, :, 2], out=factors[:, :, 0])
-    for t, before in order:
-        np.multiply(slopes[t, :, 1], cell if before is None else cells[before], out=factors[t, :, 1])
+    np.multiply(slopes[:, :, 1], _before(cells, cell, backwards), out=factors[:, :, 1])
     np.multiply(slopes[:, :, 2], gates[:, :, 0], out=factors[:, :, 2])
     np.multiply(slopes[:, :, 3], bent, out=factors[:, :, 3])
     added = None if g_gates is None else g_gates.reshape(gates.shape) * slopes
@@ -126,7 +132,7 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     out = np.empty_like(factors)
     dh = np.zeros((batch, n), cells.dtype)
     dc, step = np.zeros((batch, n), cells.dtype), np.empty((batch, n), cells.dtype)
-    for t, _ in reversed(order):
+    for t, _ in reversed(_order(length, backwards)):
         if g is not None:
             np.add(dh, g[t], out=dh)
         np.multiply(dh, through[t], out=step)
@@ -142,13 +148,8 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
         np.matmul(given.reshape(batch, 4 * n), rows, out=dh)
     g_columns = None
     if c.needs[3]:
-        before = np.empty_like(cells)  # the hidden states that the steps began with
-        for t, previous in order:
-            if previous is None:
-                before[t] = hidden
-            else:
-                np.multiply(gates[previous, :, 3], bent[previous], out=before[t])
-        g_columns = np.matmul(before.reshape(-1, n).T, out.reshape(-1, 4 * n))
+        began = _before(gates[:, :, 3] * bent, hidden, backwards)
+        g_columns = np.matmul(began.reshape(-1, n).T, out.reshape(-1, 4 * n))
     return out.reshape(length, batch, 4 * n), dh, dc, g_columns
 
 

@@ -12,12 +12,12 @@ from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import exp, log
-from tracejit.ops.indexing import gather, scatter
+from tracejit.ops.indexing import gather, scatter, scatter_add
 from tracejit.ops.movement.views import expand, reshape
 from tracejit.ops.reduce import amax, sum_
 from tracejit.ops.samples import Samples, cases, floats, integers
 
-__all__ = ["log_softmax", "nll_loss", "softmax"]
+__all__ = ["cross_entropy", "log_softmax", "nll_loss", "softmax"]
 
 
 def _same(x: Aval, dim: int) -> Aval:
@@ -53,9 +53,10 @@ def softmax_gradient(out: Any, g: Any, dim: int) -> Any:
     product = g * out
     total = sum_.of(product, dims=(dim,), keepdim=True)
     if isinstance(product, np.ndarray):
-        product -= out * total
+        np.subtract(g, total, out=product)
+        product *= out
         return product
-    return product - out * total
+    return (g - total) * out
 
 
 @softmax.vjp(saves="out")
@@ -153,3 +154,68 @@ def _(c: Any, g: Any) -> Any:
         share = expand.of(share, shape=target.shape)
     zeros = full.beside(g, 0.0, shape=logp.shape, dtype=logp.dtype)
     return scatter.of(zeros, _along(safe, dim), _along(share, dim), dim=dim), None
+
+
+def _entropy_rule(x: Aval, target: Aval, dim: int, ignored: int, reduction: str) -> tuple[Aval, Aval]:
+    return _likelihood_rule(x, target, dim, ignored, reduction), x
+
+
+def _entropy_expansion(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any]:
+    x = _shifted(x, dim)
+    e = exp.of(x)
+    total = sum_.of(e, dims=(dim,), keepdim=True)
+    return _likelihood(x - log.of(total), target, dim, ignored, reduction), e / total
+
+
+@composite(
+    _entropy_rule,
+    _entropy_expansion,
+    multiple=True,
+    traits=("raises",),
+    samples=cases(
+        (floats(4), integers(high=4), {"dim": 0, "reduction": "mean"}),
+        (floats(3, 4), integers(3, high=4), {"dim": 1, "reduction": "mean"}),
+        (floats(3, 4), integers(3, high=4), {"dim": 1, "reduction": "sum"}),
+        (floats(2, 3, 5), integers(2, 5), {"dim": 1, "reduction": "none"}),
+        ignored=1,
+    ),
+)
+def cross_entropy(x: Any, target: Any, dim: int, ignored: int, reduction: str) -> tuple[Any, Any]:
+    """(nll_loss of log_softmax(x), softmax(x)) in one step; of at least one class."""
+    share = x - np.maximum.reduce(x, axis=dim, keepdims=True)
+    kept, safe = target != ignored, target
+    if not kept.all():
+        safe = np.where(kept, target, 0)
+    picked = gather.evaluate(share, safe.reshape((*target.shape[:dim], 1, *target.shape[dim:])), dim=dim)
+    np.exp(share, out=share)
+    total = np.add.reduce(share, axis=dim, keepdims=True)
+    share /= total
+    loss = np.where(kept, (np.log(total) - picked).reshape(target.shape), x.dtype.type(0))
+    if reduction != "none":
+        loss = np.add.reduce(loss, axis=None)
+        if reduction == "mean":
+            loss = loss / loss.dtype.type(np.count_nonzero(kept))
+    return loss, share
+
+
+cross_entropy.named("NllLossBackward0")
+
+
+@cross_entropy.vjp(saves="1 out1")
+def _(c: Any, g: Any, g_share: Any) -> Any:
+    target, share, dim = c.inputs[1], c.outputs[1], c.attributes["dim"]
+    gx = None if g_share is None else softmax_gradient(share, g_share, dim)
+    if g is not None:
+        kept, safe = _kept(target, c.attributes["ignored"])
+        weight = cast.of(kept, dtype=c.avals[0].dtype)
+        if c.attributes["reduction"] == "mean":
+            g = g / _all(weight)
+        scale = _along(g * weight, dim)
+        part = share * scale
+        at = _along(safe, dim)
+        if isinstance(part, np.ndarray):
+            np.put_along_axis(part, at, np.take_along_axis(part, at, dim) - scale, dim)
+        else:
+            part = scatter_add.of(part, at, -scale, dim=dim)
+        gx = part if gx is None else gx + part
+    return gx, None
