@@ -22,6 +22,7 @@ __all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "mean", "prod", "
 
 Dims = tuple[int, ...]
 _MAXIMUM: Any = np.maximum.reduce  # Any: NumPy's signatures want keepdims as a literal
+_SUM: Any = np.add.reduce
 _MINIMUM: Any = np.minimum.reduce
 _ANY: Any = np.logical_or.reduce
 _ALL: Any = np.logical_and.reduce
@@ -91,7 +92,7 @@ def _count(shape: Any, dims: Dims) -> float:
 )
 def mean(x: Any, dims: Dims, keepdim: bool) -> Any:
     """The sum along `dims` divided by the number of its terms."""
-    return np.add.reduce(x, dims, x.dtype, None, keepdim) / _count(x.shape, dims)
+    return _SUM(x, dims, x.dtype, None, keepdim) / _count(x.shape, dims)
 
 
 mean.named(_over_all("Mean"))

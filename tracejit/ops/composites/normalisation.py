@@ -18,6 +18,7 @@ from tracejit.ops.samples import cases, floats
 __all__ = ["batch_norm", "layer_norm"]
 
 Dims = tuple[int, ...]
+_SUM: Any = np.add.reduce  # Any: NumPy's signatures want keepdims as a literal
 
 
 def _moments(x: Any, dims: Dims) -> tuple[Any, Any, Any]:
@@ -37,9 +38,9 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
 def _normalised(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[Any, Any, Any]:
     """Few passes for NumPy: (normalised, mean, variance)."""
     count = float(product(x.shape[d] for d in dims))
-    mean = np.add.reduce(x, dims, x.dtype, None, True) / count
+    mean = _SUM(x, dims, x.dtype, None, True) / count
     out = x - mean
-    variance = np.add.reduce(out * out, dims, x.dtype, None, True) / count
+    variance = _SUM(out * out, dims, x.dtype, None, True) / count
     factor = np.true_divide(1.0, np.sqrt(variance + eps))
     if weight is not None and weight.shape == factor.shape:
         out *= factor * weight
@@ -87,14 +88,15 @@ def _gradients(c: Any, dims: Dims, weight: Any, g: Any, g_mean: Any, g_variance:
 def _channel_gradients(c: Any, dims: Dims, weight: Any, g: Any) -> tuple[Any, Any, Any]:
     """`batch_norm`'s on arrays: its parameters' gradients are the sums that the input's needs."""
     x, (_, mean, variance) = c.inputs[0], c.outputs
-    g_bias = np.add.reduce(g, dims, g.dtype, None, True)
-    gx = g_weight = None
+    g_bias = _SUM(g, dims, g.dtype, None, True)
+    gx: Any = None
+    g_weight: Any = None
     if c.needs[0] or c.needs[1]:
         factor = rsqrt.of(variance + c.attributes["eps"])
         normal = x - mean
         normal *= factor
         scratch = g * normal
-        g_weight = np.add.reduce(scratch, dims, g.dtype, None, True)
+        g_weight = _SUM(scratch, dims, g.dtype, None, True)
         if c.needs[0]:
             count = float(product(x.shape[d] for d in dims))
             normal *= g_weight / count
