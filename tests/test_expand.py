@@ -24,7 +24,7 @@ def test_a_program_holds_what_a_composite_stands_for() -> None:
     graph = prepare(trace(softmax_of, [Aval((2, 3), tracejit.float32)]))
     assert [node.op.name for node in graph.nodes] == ["softmax", "mul"]
     names = [node.op.name for node in optimise(graph, check=True).nodes]
-    assert names == ["max", "sub", "exp", "sum", "div", "mul"]
+    assert names == ["amax", "sub", "exp", "sum", "div", "mul"]
 
 
 def test_a_graph_without_composites_is_itself() -> None:
@@ -52,11 +52,12 @@ def names_of(x: Any) -> tuple[str, ...]:
 
 EXPRESSIONS = [
     "x + y", "x - y", "2 - x", "x * y", "x / 2", "-x", "x ** 2", "x ** y", "x ** 0.5", "x @ y.T", "x.T @ x", "x.sum()",
-    "x.sum(0)",     "x.mean()", "x.mean(1)", "x.prod()", "x.max()", "x.amax(0)", "x.min()", "x.exp()", "x.log()", "x.log1p()", "x.sqrt()", "x.sin()",
-    "x.tanh()", "x.sigmoid()", "x.relu()", "x.abs()", "x.t()", "b.transpose(0, 1)", "b.permute(2, 0, 1)", "x.view(4, 3)", "x.reshape(12)",
-    "x.flatten()", "x.unsqueeze(0)", "x[None]", "x[0]", "x[:, 1:]", "x.expand(2, 3, 4)", "x.clone()", "x.double()", "x.softmax(1)",
-    "x.log_softmax(1)", "x.cumsum(0)", "x.flip(0)", "F.linear(x, y)", "F.linear(x, y, v)", "F.linear(b, y, v)", "F.pad(x, (1, 1))",
-    "F.layer_norm(x, (4,))", "F.batch_norm(x, None, None, training=True)", "F.conv2d(b[None], w)",
+    "x.sum(0)", "x.mean()", "x.mean(1)", "x.prod()", "x.max()", "x.amax(0)", "x.min()", "x.exp()", "x.log()", "x.log1p()",
+    "x.sqrt()", "x.sin()", "x.tanh()", "x.sigmoid()", "x.relu()", "x.abs()", "x.t()", "b.transpose(0, 1)", "b.permute(2, 0, 1)",
+    "x.view(4, 3)", "x.reshape(12)", "x.flatten()", "x.unsqueeze(0)", "x[None]", "x[0]", "x[:, 1:]", "x.expand(2, 3, 4)",
+    "x.clone()", "x.double()", "x.softmax(1)", "x.log_softmax(1)", "x.cumsum(0)", "x.flip(0)", "F.linear(x, y)",
+    "F.linear(x, y, v)", "F.linear(b, y, v)", "F.pad(x, (1, 1))", "F.layer_norm(x, (4,))",
+    "F.batch_norm(x, None, None, training=True)", "F.conv2d(b[None], w)",
 ]  # fmt: skip
 
 
