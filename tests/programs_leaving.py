@@ -260,10 +260,17 @@ def stride_storage_and_flags():
             a.requires_grad,
             a.dtype,
             a.is_leaf,
-            a.storage_offset() if hasattr(a, "storage_offset") else 0,
         )
 
     return fn, [lambda f: f(T.ones(2, 3)), lambda f: f(T.ones(3, 2).T), lambda f: f(T.ones(2, 3).requires_grad_())], None
+
+
+@program(reason="tensor_state")
+def place_in_the_storage():
+    def fn(a):
+        return a * 1, a.storage_offset()
+
+    return fn, [lambda f: f(T.ones(3)), lambda f: f(T.ones(5)[2:]), lambda f: f(T.ones(4)[1:])], None
 
 
 @program(reason="unknown_call")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tests.fuzz.noise import of_the_library
 from tracejit import cache
 from tracejit.codegen import driver, machine_code, object_cache
 from tracejit.codegen.expr import Load
@@ -207,6 +208,8 @@ def test_the_cache_can_be_switched_off(script: Path, place: Path) -> None:
 
 def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load, loaded = machine_code.load, []
+    with override(cache=False):
+        run(3.0)  # what a process compiles once
 
     def listen(object_code: bytes, imports: Any) -> Any:
         loaded.append(object_code)
@@ -351,8 +354,8 @@ def test_a_read_only_directory_is_read(place: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(os, "open", open_to_read)
-    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(os, "open", of_the_library(open_to_read))
+    monkeypatch.setattr(os, "utime", of_the_library(refuse))
     assert run().hits == 1
     info = run(5.0)
     assert (info.stored, info.failed, info.files) == (1, 1, 1)
@@ -365,7 +368,7 @@ def test_a_full_disk_leaves_nothing_behind(
     def refuse(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, function, refuse)
+    monkeypatch.setattr(os, function, of_the_library(refuse))
     with override(debug=1):
         info = run()
     assert (info.stored, info.failed) == (0, 1) and list(place.iterdir()) == []

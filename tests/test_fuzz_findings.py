@@ -19,6 +19,53 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "what a gradient needs of an input is what was there before the call changes it": """
+        w = T.tensor(0.472)
+        def target(x):
+            y = w * x
+            w.atanh_()
+            return y
+        def call(f):
+            x = made('float64', (5,), 1).requires_grad_()
+            with T.no_grad():
+                w.fill_(0.4)
+            total(f(x)).backward()
+            return x.grad, w
+    """,
+    "and beside a step of the host, too": """
+        w, m = T.tensor(0.472), T.eye(2) * 2
+        def target(x):
+            y = w * x + T.linalg.inv(m).sum()
+            w.atanh_()
+            return y
+        def call(f):
+            x = made('float64', (5,), 1).requires_grad_()
+            with T.no_grad():
+                w.fill_(0.4)
+            total(f(x)).backward()
+            return x.grad, w
+    """,
+    "what a step of the host raises in a backward pass is what eager raises": """
+        def target(x):
+            return [x.logdet()]
+        def call(f):
+            values = [[math.nan, -1.0, 2.0], [1.5, math.inf, -math.inf], [0.0, 0.2, -1.7]]
+            f(T.tensor(values).requires_grad_())[0].backward()
+    """,
+    "a view that is made a leaf in the call": """
+        def target(x):
+            y = x * 2
+            with T.no_grad():
+                v = y.reshape(-1)
+                v.requires_grad_()
+                v = v.reshape(-1)
+            return v
+        def call(f):
+            r = f(made('float32', (3,), 1).requires_grad_())
+            for t in r:
+                t.fill_(0)
+            return r
+    """,
     "a number that is an argument is an exponent whose gradient is asked for inside": """
         def target(x, p):
             x.pow(p).sum().backward()
@@ -263,7 +310,7 @@ FINDINGS = {
             Model.k = 0.0
             try:
                 return r, f(T.ones(3, 2))
-            except TypeError as error:
+            except IndexError as error:
                 return r, str(error)
     """,
     "the largest of zeros of either sign": """

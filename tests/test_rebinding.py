@@ -25,6 +25,7 @@ CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storag
 }  # fmt: skip
 NOT_COUNTED = {  # a view is looked at every time; hooks of modules and handles are other things
     ("tensor/base.py", "refresh"), ("nn/module.py", "_register_hook"), ("tensor/hooks.py", "__init__"),
+    ("optim/optimizer.py", "_register"),
 }  # fmt: skip
 
 

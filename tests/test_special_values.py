@@ -19,7 +19,7 @@ DTYPES = ["float32", "float64"]
 
 
 def operands(name: str, dtype: str) -> list[T.Tensor]:
-    if ARITY[name] > 2:
+    if ARITY[name] > 2 or name == "polygamma":
         pytest.skip("it has three operands or attributes")
     with np.errstate(all="ignore"):
         values = np.array(VALUES, dtype)
@@ -64,6 +64,8 @@ def test_eager_does_at_special_values_what_torch_does(name: str, dtype: str) -> 
         with np.errstate(all="ignore"):
             keep = ~(np.abs(given[0].numpy() / given[1].numpy()) > 1e6) | (given[1].numpy() == 0)
         given = [T.from_numpy(x.numpy()[keep]) for x in given]
+    if name == "i0":  # torch's overflows sooner
+        given = [T.from_numpy(given[0].numpy()[~(np.abs(given[0].numpy()) > 80)])]
     if name == "sign":  # of NaN, torch's is 0, NumPy's is NaN
         given = [given[0][1:]]
     actual, expected = getattr(T, name)(*given).numpy(), reference(*[torch.from_numpy(x.numpy()) for x in given]).numpy()

@@ -421,7 +421,7 @@ class Executable:
         observe = None if watcher is None else partial(watcher.after_pass, role)
         graph = optimise(split.backward(present, mask), observe=observe)
         residuals, direct = split.reads(present, mask)
-        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend)
+        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend, raises=True)
         if watcher is not None:
             watcher.built(role, program)
         return program, tuple([self._positions[v] for v in direct if v in self._positions])

@@ -73,14 +73,18 @@ def _error(seen: Facts) -> str:
 
 
 def _views_without_gradient() -> Any:
-    """A mode in which views that PyTorch makes under no_grad do not require grad."""
+    """A mode in which views that PyTorch makes under no_grad do not require grad, and sorting keeps the order of equals."""
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._pytree import tree_map
 
     class Detaching(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = function(*args, **(kwargs or {}))
+            kwargs = dict(kwargs or {})
+            if getattr(function, "__name__", "") in ("sort", "argsort"):  # ours are stable always
+                kwargs.update(zip(("dim", "descending"), args[1:], strict=False), stable=True)
+                args = args[:1]
+            result = function(*args, **kwargs)
             return result if torch.is_grad_enabled() else tree_map(detached, result)
 
     def detached(value: Any) -> Any:

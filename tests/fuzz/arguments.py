@@ -362,6 +362,8 @@ OWN_NAMES: dict[tuple[str, str], Candidate] = {
     ("local_response_norm", "size"): window,
     ("cholesky", "input"): lambda m, x: positive_definite(m),
     ("where", "condition"): mask,
+    ("mvlgamma", "p"): lambda m, x: "1",
+    ("embedding_bag", "mode"): text_of("sum", "mean", "max"),
 }
 
 
@@ -371,6 +373,7 @@ def _chain(m: Maker) -> str:
 
 
 # Functions whose tensors' shapes depend on each other: a letter is a size, k a small one.  Integers are classes or positions below N.
+# "=I" is a size itself, "=(NI)" a tuple of them, and "'1" the argument.
 SHAPES: dict[str, dict[str, str]] = {
     "conv1d": {"input": "NCW", "weight": "OCk", "bias": "O"},
     "conv2d": {"input": "NCHW", "weight": "OCkk", "bias": "O"},
@@ -381,8 +384,8 @@ SHAPES: dict[str, dict[str, str]] = {
     "linear": {"input": "NI", "weight": "OI", "bias": "O"},
     "bilinear": {"input1": "NI", "input2": "NJ", "weight": "OIJ", "bias": "O"},
     "embedding": {"input": "NI int", "weight": "VI"},
-    "layer_norm": {"input": "NCI", "normalized_shape": "I", "weight": "I", "bias": "I"},
-    "rms_norm": {"input": "NCI", "normalized_shape": "I", "weight": "I"},
+    "layer_norm": {"input": "NCI", "normalized_shape": "=(I)", "weight": "I", "bias": "I"},
+    "rms_norm": {"input": "NCI", "normalized_shape": "=(I)", "weight": "I"},
     "batch_norm": {"input": "NCW", "running_mean": "C", "running_var": "C", "weight": "C", "bias": "C"},
     "instance_norm": {"input": "NCW", "running_mean": "C", "running_var": "C", "weight": "C", "bias": "C"},
     "group_norm": {"input": "NGW", "weight": "G", "bias": "G"},
@@ -420,16 +423,28 @@ SHAPES: dict[str, dict[str, str]] = {
     "index_add": {"input": "IJ", "index": "I int", "source": "IJ"},
     "index_copy": {"input": "IJ", "index": "I int", "source": "IJ"},
     "index_select": {"input": "IJ", "index": "k int"},
+    "multi_head_attention_forward": {
+        "query": "NCI", "key": "WCI", "value": "WCI", "embed_dim_to_check": "=I", "num_heads": "'1", "in_proj_weight": "TI",
+        "in_proj_bias": "T", "bias_k": "'None", "bias_v": "'None", "add_zero_attn": "'False", "dropout_p": "'0.0", "out_proj_weight": "II",
+        "out_proj_bias": "I", "training": "'False",
+    },
+    **{f"max_unpool{n}d": {"input": "NC" + "HWw"[:n], "indices": "NC" + "HWw"[:n] + " int", "kernel_size": "'2"} for n in (1, 2, 3)},
+    "embedding_bag": {"input": "NI int", "weight": "VI"},
+    "affine_grid": {"theta": "N23", "size": "=(NCHW)"},
     "searchsorted": {"sorted_sequence": "I", "input": "NJ"},
 }  # fmt: skip
 
 
 def _sizes(m: Maker) -> dict[str, int]:
     letters = {letter: m.pick([2, 3, 4, 5]) for letter in "NCIJOVHW"}
-    return {**letters, "h": 3, "w": 4, "k": m.pick([1, 2, 3]), "G": m.pick([4, 8]), "3": 3}
+    return {**letters, "h": 3, "w": 4, "k": m.pick([1, 2, 3]), "G": m.pick([4, 8]), "2": 2, "3": 3, "T": 3 * letters["I"]}
 
 
 def _shaped(m: Maker, word: str, sizes: dict[str, int], kind: str) -> str:
+    if word[0] == "'":
+        return word[1:]
+    if word[0] == "=":
+        return repr(tuple([sizes[c] for c in word[2:-1]]) if word[1] == "(" else sizes[word[1]])
     letters, *is_integer = word.split()
     shape = tuple(sizes[c] for c in letters)
     name = "int64" if is_integer else kind
@@ -483,10 +498,7 @@ def call_text(m: Maker, operation: Operation) -> str | None:
             continue
         text: str | None
         if shaped and table:
-            if parameter.name == "normalized_shape":
-                text = repr(tuple(sizes[c] for c in table[parameter.name]))
-            else:
-                text = _shaped(m, table[parameter.name], sizes, kind)
+            text = _shaped(m, table[parameter.name], sizes, kind)
         elif (
             number == 0
             and (operation.style != "function" or _takes_tensor(parameter))

@@ -25,7 +25,7 @@ from tracejit.codegen.expr import ELEMENTARY, Apply, Var, builder, topological
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import REGISTRY, Kind, Op
 
-__all__ = ["inexact", "rounding_noise"]
+__all__ = ["inexact", "of_the_library", "rounding_noise"]
 
 ULP = 4.0  # units in the last place: 2.5 on each side of the exact value, less what is never reached on both
 SUM = 8.0  # times eps times the sum of absolute values
@@ -149,7 +149,7 @@ class _Noise:
                     result = self.overflowing(op, evaluate, result, operands, attributes)
             return result if size is None else self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
 
-        return _of_the_library(noisy)
+        return of_the_library(noisy)
 
     def signed(self, evaluate: Any) -> Any:
         """The evaluation of a primitive that reads a sign: NaN has either."""
@@ -161,7 +161,7 @@ class _Noise:
                 np.copysign(x, self.generator.uniform(-1, 1, x.shape).astype(x.dtype), out=x, where=np.isnan(x))
             return evaluate(*others, x, **attributes)
 
-        return _of_the_library(noisy)
+        return of_the_library(noisy)
 
     def counted(self, run: Any) -> Any:
         """A backward pass that first finds out where gradients are added up."""
@@ -196,10 +196,10 @@ class _Noise:
         return noisy
 
 
-def _of_the_library(function: Any) -> Any:
+def of_the_library(function: Any) -> Any:
     """A function as one of the library's: it tells the errors of its evaluations from those of code that interrupts them, which it leaves
     alone, by the modules of the frames that they came through."""
-    own = {**globals(), "__name__": "tracejit"}
+    own = {**function.__globals__, "__name__": "tracejit"}
     return FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
 
 

@@ -18,6 +18,7 @@ It must not know what is computed with the values.
 from __future__ import annotations
 
 import ast
+import collections
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -32,7 +33,7 @@ __all__ = ["Structure", "split"]
 
 _FLAGS = frozenset({"_base", "_hooks", "_node", "_requires_grad"})
 _SIMPLE = (int, float, str, bool, bytes, complex, type(None))
-_CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", dict: "dict"}
+_CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", dict: "dict", collections.defaultdict: "dict"}
 _WORTH_IT = 4  # with fewer checks they cost less than the words
 
 

@@ -275,7 +275,12 @@ class RecordingInterpreter(Interpreter):
                     recorder.stop("outside_graph", node.name())
         elif event == "own backward":
             recorder.stop("own_backward", details[0])
-        elif event == "requires_grad changed" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
+        elif (
+            event == "requires_grad changed"
+            and id(details[0]) in self.values
+            and id(details[0]) not in recorder.tensors
+            and details[0]._base is None
+        ):
             tensor = details[0]
             recorder.keep.append(tensor)
             self._become_leaf(tensor, not tensor._requires_grad)

@@ -22,7 +22,7 @@ __all__ = ["covers_its_entry", "is_foreign"]
 F = TypeVar("F", bound=Callable[..., Any])
 _FIRST = 0x80  # of the six-bit parts of the first number of an entry
 _MORE = 0x40
-_OWN: Final = frozenset({"tracejit", "numpy", "scipy", *sys.stdlib_module_names})
+_OWN: Final = frozenset({"tracejit", "numpy", "scipy", "numba", "llvmlite", *sys.stdlib_module_names})
 
 
 def is_foreign(error: BaseException) -> bool:

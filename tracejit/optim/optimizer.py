@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tracejit.autograd.grad_mode import enable_grad, set_grad_enabled
+from tracejit.autograd.grad_mode import enable_grad, no_grad
 from tracejit.tensor import RemovableHandle, Tensor
 
 __all__ = ["Optimizer", "execution", "incoming", "mean_of", "require", "required"]
@@ -177,7 +177,7 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with set_grad_enabled(self.defaults.get("differentiable", False)):
+        with enable_grad() if self.defaults.get("differentiable", False) else no_grad():
             for group in self.param_groups:
                 members = []
                 for p in group["params"]:

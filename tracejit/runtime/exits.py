@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracejit.ir.interpreter import NodeFailed, SizeChanged
+from tracejit.ir.interpreter import GuardFailed, NodeFailed, SizeChanged
 
 __all__ = ["exit_number"]
 
 
-def exit_number(codes: Mapping[int, int], failure: NodeFailed) -> int:
-    """The exit of a failure.  codes: the number of every node, by its id."""
+def exit_number(codes: Mapping[int, int], failure: NodeFailed, raises: bool = False) -> int:
+    """The exit of a failure.  codes: the number of every node, by its id.  raises: what an evaluation has raised is raised, for nobody
+    would run it again eagerly."""
     code, cause = codes[id(failure.node)], failure.__cause__
+    if raises and cause is not None and not isinstance(cause, GuardFailed | SizeChanged | AssertionError):
+        raise cause from None
     if not isinstance(cause, SizeChanged):
         return code
     number = 1

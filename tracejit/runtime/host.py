@@ -51,11 +51,15 @@ class HostProgram:
         layouts: Mapping[int, tuple[int, ...]],
         slab_inputs: tuple[int, ...],
         slab_outputs: tuple[int, ...],
+        raises: bool,
         compile_segment: Callable[[Lowered], Any],
     ) -> None:
         self.graph = graph
+        self.raises = raises
         self.slab_inputs = slab_inputs
         self.residuals = slab_outputs
+        changed = {t for t, v in graph.writes if t != v}
+        self.overwritten = [v for v in slab_outputs if v in changed]  # whose contents from before are kept for the backward pass
         self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
         self.codes = exit_codes(graph)
@@ -108,6 +112,7 @@ class HostProgram:
         if self.slab_inputs:
             avals = [self.graph.avals[v] for v in self.slab_inputs]
             known.update(zip(self.slab_inputs, unpack(avals, arrays[len(self.tensors)]), strict=True))  # type: ignore[arg-type]
+        before = {v: np.array(known[v]) for v in self.overwritten}
         for segment, host in zip(self.segments, self.host_steps, strict=True):
             if segment.program is not None:
                 found = segment.program.run(tuple(known[v] for v in segment.tensors), tuple(known[v] for v in segment.scalars))
@@ -123,14 +128,15 @@ class HostProgram:
         if not self.residuals:
             return tuple(results)
         count = len(results) - len(self.residuals)
-        return (*results[:count], pack([self.graph.avals[v] for v in self.residuals], results[count:]))  # type: ignore[misc]
+        residuals = [before.get(v, array) for v, array in zip(self.residuals, results[count:], strict=True)]
+        return (*results[:count], pack([self.graph.avals[v] for v in self.residuals], residuals))  # type: ignore[misc]
 
     def _evaluate(self, node: Node, known: dict[int, Any]) -> int:
         """Run a host step; its exit number if it does not go on as recorded, else 0."""
         try:
             arrays = quietly(evaluated, node, [_read(known, o) for o in node.operands], self.graph.avals)
         except NodeFailed as failure:
-            return exit_number(self.codes, failure)
+            return exit_number(self.codes, failure, self.raises)
         for v, array in zip(node.outputs, arrays, strict=True):
             known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
         return 0

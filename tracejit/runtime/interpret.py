@@ -31,9 +31,15 @@ class InterpretedProgram:
     seconds = 0.0
 
     def __init__(
-        self, graph: Graph, layouts: Mapping[int, tuple[int, ...]], slab_inputs: tuple[int, ...], slab_outputs: tuple[int, ...]
+        self,
+        graph: Graph,
+        layouts: Mapping[int, tuple[int, ...]],
+        slab_inputs: tuple[int, ...],
+        slab_outputs: tuple[int, ...],
+        raises: bool,
     ) -> None:
         self.graph = graph
+        self.raises = raises
         self.slab_inputs = slab_inputs
         self.residuals = [graph.avals[v] for v in slab_outputs]
         self.codes = exit_codes(graph)
@@ -59,15 +65,15 @@ class InterpretedProgram:
         try:
             outputs = run_nodes(self.graph, [given[v] for v in self.graph.inputs])
         except NodeFailed as failure:
-            return exit_number(self.codes, failure)
+            return exit_number(self.codes, failure, self.raises)
+        count = len(outputs) - len(self.residuals)
         results = [
             given[v] if isinstance(v, int) and v in given else self._own(a)
-            for v, a in zip(self.graph.outputs, outputs, strict=True)
+            for v, a in zip(self.graph.outputs[:count], outputs[:count], strict=True)
         ]
         if not self.residuals:
             return tuple(results)
-        count = len(results) - len(self.residuals)
-        return (*results[:count], pack(self.residuals, results[count:]))  # type: ignore[arg-type]
+        return (*results, pack(self.residuals, outputs[count:]))  # type: ignore[arg-type]
 
     def _own(self, value: Any) -> Any:
         """A row-major array of its own."""

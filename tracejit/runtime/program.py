@@ -99,18 +99,22 @@ def build(
     slab_outputs: Sequence[int] = (),
     backend: str = "llvm",
     resident: Collection[int] = (),
+    raises: bool = False,
 ) -> Program | HostProgram | InterpretedProgram:
     """A runnable program for a functional graph.
 
     layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see codegen/lower.py.  resident: tensor inputs whose
-    arrays a caller may pass under a key; programs that are no single machine call have none.  Raises ValueError for an unknown backend."""
+    arrays a caller may pass under a key; programs that are no single machine call have none.  raises: what a host step raises is raised
+    and no exit, as in a backward pass, which nobody runs again eagerly.  Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
         raise ValueError(f"build(): unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if backend == "interpret":
-        return InterpretedProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs))
+        return InterpretedProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises)
     values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs})
     if any(is_host(values, node) for node in values.nodes):
-        return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), lambda lowered: Program(lowered, backend))
+        return HostProgram(
+            graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, lambda lowered: Program(lowered, backend)
+        )
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
     return Program(lower(graph, layouts, slab_inputs, slab_outputs), backend, [i for i, v in enumerate(tensors) if v in resident])
 

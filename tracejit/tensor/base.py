@@ -399,7 +399,8 @@ class Tensor:
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
-    out = fill(kind.__new__(kind), array)
+    canonical = FROM_NUMPY[array.dtype].numpy  # pickles bring dtypes that are equal; programs compare them by identity
+    out = fill(kind.__new__(kind), array if array.dtype is canonical else array.view(canonical))
     out._requires_grad = requires_grad
     return out
 

@@ -429,7 +429,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
-    if not array.flags.c_contiguous and array.size and overlaps_itself(array):
+    if value._array.ndim and not array.flags.c_contiguous and array.size and overlaps_itself(array):  # one number may go anywhere
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
         )

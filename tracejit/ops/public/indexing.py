@@ -124,9 +124,9 @@ _INDEX_DTYPES = (dtypes.bool_, dtypes.int32, dtypes.int64)
 
 
 def _no_index(k: Any) -> Exception:
-    kind = IndexError if plain_number(k) is not None else TypeError
+    kind = IndexError if isinstance(k, float) or plain_number(k) is not None else TypeError
     return kind(
-        f"indices must be integers, slices, None, Ellipsis, lists, arrays or tensors, got {k!r} of type {type(k).__name__}"
+        f"indices must be integers, slices, None, Ellipsis, lists, arrays or tensors, got {k!r} of type {k.__class__.__name__}"
     )
 
 
