@@ -11,7 +11,6 @@ What the body sees are tensors without a place on the tape, which share memory w
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import itertools
 import re
@@ -24,6 +23,7 @@ from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import pushed, state
+from tracejit.core.lazy import lazy_module
 from tracejit.core.missing import missing_names
 from tracejit.core.numbers import settled
 from tracejit.core.op import Effect, Kind, Op
@@ -31,6 +31,7 @@ from tracejit.tensor import Tensor, wrap
 
 __all__ = ["CustomOpDef", "custom_op"]
 
+numba = lazy_module("numba")
 _serial = itertools.count().__next__
 Arguments = tuple[Any, ...]
 
@@ -393,7 +394,6 @@ def _with_arrays(kernel: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(kernel)
     def body(*args: Any, **kwargs: Any) -> Any:
         if not compiled:
-            numba = importlib.import_module("numba")  # loaded by whoever has a kernel for it
             compiled.append(kernel if isinstance(kernel, numba.core.dispatcher.Dispatcher) else numba.njit(kernel))
 
         def array(x: Any) -> Any:
