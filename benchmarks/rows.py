@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tracejit
-from benchmarks import elementwise, models, modules, statistics_rows, training
+from benchmarks import elementwise, layers, models, modules, statistics_rows, training
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, relative_difference, unchanged
 
@@ -28,6 +28,7 @@ ROWS: tuple[Workload, ...] = (
     *statistics_rows.ROWS,
     *modules.ROWS,
     elementwise.EAGER_CHAIN,
+    *layers.ROWS,
 )
 CHECKED_CALLS = 6
 """Calls compared before timing: both branches of a conditional row are recorded and replayed within them."""

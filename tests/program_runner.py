@@ -12,7 +12,7 @@ import random
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -32,7 +32,7 @@ class Enough(BaseException):
 class Drawing(types.ModuleType):
     """A module whose functions take anything and draw nothing."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -11,16 +11,19 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
-def run(name: str) -> dict[str, Any]:
+def run(name: str, **settings: int) -> dict[str, Any]:
     specification = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    return module.main()
+    return module.main(**settings)
 
 
 def test_no_example_is_left_out() -> None:
-    tested = {"first_steps", "digits_training", "conditional_net", "rnn_loop", "gradient_accumulation", "mixed_precision"}
+    tested = {
+        "first_steps", "digits_training", "conditional_net", "rnn_loop", "gradient_accumulation", "digits_cnn", "vae", "time_series_lstm",
+        "characters", "gpt", "cartpole", "custom_function", "mixed_precision",
+    }  # fmt: skip
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 
 
@@ -64,3 +67,43 @@ def test_mixed_precision_reaches_its_loss_with_compiled_steps() -> None:
     assert facts["last"] < 1e-3 < facts["first"]
     assert facts["scale"] < 2.0**24  # which was too large: updates were left out until it was not
     assert facts["compiled_calls"] >= facts["calls"] - 4
+
+
+def test_the_convolutional_network_learns() -> None:
+    pytest.importorskip("sklearn")
+    facts = run("digits_cnn", epochs=3)
+    assert facts["loss"] < 1.0 and facts["accuracy"] > 0.6
+
+
+def test_the_variational_autoencoder_learns() -> None:
+    pytest.importorskip("sklearn")
+    facts = run("vae", epochs=4)
+    assert facts["last"] < 0.9 * facts["first"]
+
+
+def test_the_time_series_is_predicted() -> None:
+    facts = run("time_series_lstm", steps=2, length=20, waves=4)
+    assert facts["last"] < 0.5 * facts["first"]
+
+
+def test_the_character_models_learn() -> None:
+    for name, (first, last) in run("characters", steps=30).items():
+        assert last < 0.9 * first, name
+
+
+def test_the_gpt_learns_and_speaks() -> None:
+    facts = run("gpt", steps=25, spoken=5)
+    assert facts["last"] < 0.9 * facts["first"]
+    assert facts["spoken"] == 6
+
+
+def test_the_pole_is_balanced_longer_than_at_first() -> None:
+    facts = run("cartpole", episodes=90, longest=100)
+    assert facts["last"] > 1.5 * facts["first"]
+
+
+def test_operations_of_ones_own_fit_the_sine_alike() -> None:
+    facts = run("custom_function", steps=100)
+    for first, last in facts.values():
+        assert last < 0.9 * first
+    assert facts["Function"][1] == pytest.approx(facts["custom_op"][1], rel=1e-3)

@@ -22,6 +22,7 @@ from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.verifier import verify
+from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
 from tracejit.runtime.program import build
 
@@ -102,7 +103,7 @@ def run_interpreted(op: Op, cases: list[Case]) -> list[Any]:
 def run_program(backend: str) -> Callable[[Op, list[Case]], list[Any]]:
     def run(op: Op, cases: list[Case]) -> list[Any]:
         graph, arrays = graph_of(op, cases)
-        functional = functionalise(graph)
+        functional = expand(functionalise(graph))
         layouts = {v: tuple(s // a.itemsize for s in a.strides) for v, a in zip(functional.inputs, arrays, strict=True)}
         outputs = build(functional, layouts, backend=backend).run(tuple(arrays), ())
         assert isinstance(outputs, tuple), f"{op.name}: exit {outputs}"
@@ -154,7 +155,7 @@ def test_all_but_opaque_primitives_draws_and_functions_without_a_lowering_run_in
     """So the columns "reference" and "compiled" compare the renderings of all of them."""
     on_host = []
     for case in samples(op):
-        graph = functionalise(graph_of(op, [case])[0])
+        graph = expand(functionalise(graph_of(op, [case])[0]))
         values = Values(graph, {})
         on_host += [is_host(values, node) for node in values.nodes]
     without_nest = op.kind in (Kind.OPAQUE, Kind.RANDOM) or (op.kind is Kind.ELEMENTWISE and op.lowering is None)

@@ -38,18 +38,13 @@ __all__ = [
     "mark_written",
     "move_retained",
     "places_behind_freed",
+    "shown",
     "with_contents",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__
 ndarray = np.ndarray
 NOTHING_SAVED: tuple[Any, ...] = (None,)
-_PRODUCTS: dict[tuple[int, ...], str] = {
-    (2, 2): "mm",
-    (1, 1): "dot",
-    (2, 1): "mv",
-    (3, 3): "bmm",
-}  # what PyTorch calls products, by the ranks of their operands
 RETAIN = -1
 """The key, among the hooks of a value, of what `retain_grad()` does: it comes last, and goes with its tensor."""
 
@@ -110,7 +105,7 @@ def move_retained(tensor: Any, node: Node, index: int = 0) -> None:
 class Node:
     """One step of the tape; subclasses give `backward`."""
 
-    __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence", "title")
+    __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence")
     is_selective: ClassVar[bool] = False
     """Whether it is a SelectiveNode."""
 
@@ -119,8 +114,6 @@ class Node:
     needs: tuple[bool, ...]
     hooks: dict[int, dict[int, Callable[[Any], Any]]] | None
     sequence: float
-    title: str
-    """The operation that a composition stands for, where it says so (ops/public/titles.py)."""
 
     def __init__(self, edges: tuple[tuple[Any, int] | None, ...], count: int = 1) -> None:
         self.edges = edges
@@ -142,7 +135,7 @@ class Node:
                 out.append((None, 0))
             else:
                 target, index = edge
-                out.append((target, index) if isinstance(target, Node) else (AccumulateGrad(target), 0))
+                out.append((shown(target), index) if isinstance(target, Node) else (AccumulateGrad(target), 0))
         return tuple(out)
 
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
@@ -332,10 +325,15 @@ class OpNode(Node):
         self.meta = meta
 
     def name(self) -> str:
-        title = getattr(self, "title", None) or self.op.name
-        if title == "matmul":
-            title = _PRODUCTS.get(tuple([0 if a is None else len(a.shape) for a in self.avals]), title)
-        return "".join(w.capitalize() for w in title.split("_")) + "Backward0"
+        given = self.op.node_name
+        if given is None:
+            return "".join(w.capitalize() for w in self.op.name.split("_")) + "Backward0"
+        return given if isinstance(given, str) else given(self)
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which operands are numbers, as far as what is left of a freed node tells."""
+        return tuple([isinstance(x, bool | int | float) for x in self.inputs])
 
     @property
     def avals(self) -> tuple[Any, ...]:
@@ -388,6 +386,21 @@ class OpNode(Node):
             self.freed = True
             self.inputs = self.outputs = ()
             self.saved = self.storages = ()
+
+
+_NODE_CLASSES: dict[tuple[type[OpNode], str], type[OpNode]] = {}
+
+
+def shown(node: Any) -> Any:
+    """A node as programs see it: that of a primitive has, from the first time that it is looked at, a class called by its name."""
+    kind = type(node)
+    if isinstance(node, OpNode) and "is_shown" not in kind.__dict__:
+        name = node.name()
+        found = _NODE_CLASSES.get((kind, name))
+        if found is None:
+            found = _NODE_CLASSES[kind, name] = type(name, (kind,), {"__slots__": (), "is_shown": True})
+        node.__class__ = found
+    return node
 
 
 def with_contents(tensor: Any, array: Any) -> Any:

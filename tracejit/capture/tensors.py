@@ -8,6 +8,7 @@ recorder like any other read and effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import compress, starmap
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -30,6 +31,7 @@ from tracejit.tensor import Tensor
 
 __all__ = ["RecordingInterpreter", "Watch"]
 
+_OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
@@ -173,7 +175,8 @@ class RecordingInterpreter(Interpreter):
         recorder.native_depth += 1
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
-            result = state.base.bind(op, tuple(map(plain, operands)), attributes)
+            run = partial(state.base.bind, op, tuple(map(plain, operands)), attributes)
+            result = recorder.unwatched(run) if _OWN_CODE in op.traits else run()
         except Exception:
             self._failed(op, operands, attributes)
             raise

@@ -37,6 +37,7 @@ class Kind(enum.Enum):
     WRITE = "write"  # copies operand 1 into the memory of operand 0
     GUARD = "guard"  # takes a Python value out of a tensor
     OPAQUE = "opaque"  # evaluated by NumPy or SciPy on the host
+    COMPOSITE = "composite"  # one step of eager mode and of its tape; programs compute its `expansion` into other primitives
 
 
 _COMPUTING = (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION, Kind.SCATTER, Kind.OPAQUE)
@@ -96,6 +97,8 @@ class Op:
     tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them; with the trait "dynamic shape" sizes that
     depend on data are UNKNOWN in them.  The vjp rule is called as rule(context, *cotangents), cotangents of outputs that have none
     being None, and returns one cotangent per operand (a tuple; a bare value for a single operand); None where `context.needs` is false.
+    expansion(*operands, **attributes), of a composite, gives the same outputs by other primitives.  node_name is the name of its nodes on
+    the tape: a text, a function of the node, or None for one made of the op's own.
     """
 
     __slots__ = (
@@ -103,6 +106,7 @@ class Op:
         "doc",
         "effect",
         "evaluate",
+        "expansion",
         "infer",
         "is_checked",
         "is_plain",
@@ -113,6 +117,7 @@ class Op:
         "may_exit",
         "multiple",
         "name",
+        "node_name",
         "promotion",
         "reducer",
         "samples",
@@ -139,6 +144,7 @@ class Op:
         traits: Iterable[str] = (),
         doc: str | None = None,
         ufunc: Callable[..., Any] | None = None,
+        expansion: Callable[..., Any] | None = None,
     ) -> None:
         if name in REGISTRY:
             raise ValueError(f"the primitive {name!r} is declared twice")
@@ -150,6 +156,8 @@ class Op:
         self.promotion = promotion
         self.lowering = lowering
         self.reducer = reducer
+        self.expansion = expansion
+        self.node_name: str | Callable[[Any], str] | None = None
         self.samples = samples
         self.multiple = multiple
         self.traits = frozenset(traits)
@@ -245,6 +253,10 @@ class Op:
             return rule
 
         return declare
+
+    def named(self, name: str | Callable[[Any], str]) -> None:
+        """Declare the name of its nodes on the tape (PyTorch's), where it is not the op's own: a text, or a function of the node."""
+        self.node_name = name
 
     def saved_for(self, needs: tuple[bool, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(input positions, output positions) that the vjp reads when the operands in `needs` want a cotangent."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracejit.core.dtypes import bool_, int64
+from tracejit.core.dtypes import bool_
 from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops import reduce as primitives
-from tracejit.ops.creation import arange, full
+from tracejit.ops.composites.attention import attention
+from tracejit.ops.creation import full
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.copies import cat, pad
-from tracejit.ops.movement.views import detach, expand, permute, reshape, slice_
+from tracejit.ops.movement.views import expand, permute, reshape, slice_
 from tracejit.ops.public.softmax import softmax
 
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
@@ -45,30 +45,11 @@ def scaled_dot_product_attention(
         raise RuntimeError("scaled_dot_product_attention(): is_causal=True excludes an explicit attn_mask")
     if enable_gqa:
         key, value = _repeated(key, query), _repeated(value, query)
-    length, source = query.shape[-2], key.shape[-2]
-    # half of the scale on each side, as PyTorch does, so that large products do not overflow
-    factor = math.sqrt(1.0 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
-    sign = -1.0 if scale is not None and scale < 0 else 1.0
-    order = (*range(key.ndim - 2), key.ndim - 1, key.ndim - 2)
-    scores = matmul(query * (factor * sign), permute(key * factor, dims=order))
-    if is_causal:
-        row = reshape(arange(0, 1, length=length, dtype=int64), shape=(length, 1))
-        attn_mask = row >= arange(0, 1, length=source, dtype=int64)
-    if attn_mask is not None:
-        scores = where(attn_mask, scores, float("-inf")) if attn_mask.dtype is bool_ else scores + attn_mask
-    weights = _attention_weights(scores)
-    if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p, True)
-    return matmul(weights, value)
-
-
-def _attention_weights(scores: Any) -> Any:
-    """softmax along the last dimension; zeros where every score is -inf."""
-    last = (scores.ndim - 1,)
-    high = detach(primitives.amax(scores, dims=last, keepdim=True))
-    weights = exp(scores - where(high == float("-inf"), 0.0, high))
-    total = primitives.sum_(weights, dims=last, keepdim=True)
-    return weights / where(total == 0.0, 1.0, total)
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    if key.shape[-2] == 0:
+        return full(0.0, shape=(*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
+    out, weights = attention(query, key, value, attn_mask, scale=factor, causal=bool(is_causal))
+    return matmul(dropout(weights, dropout_p, True), value) if dropout_p > 0.0 else out
 
 
 def _repeated(x: Any, query: Any) -> Any:
@@ -169,11 +150,16 @@ def multi_head_attention_forward(
         mask = padding if mask is None else mask + padding
     rate = dropout_p if training else 0.0
     if need_weights:
-        scores = matmul(q * math.sqrt(1.0 / each), permute(k, dims=(0, 2, 1)))
-        scores = softmax(scores if mask is None else scores + mask, -1)
+        out = None
+        if mask is None and source:
+            out, scores = attention(q, k, v, None, scale=math.sqrt(1.0 / each), causal=False)
+        else:  # where nothing may be attended to, the weights are NaN
+            scores = matmul(q * math.sqrt(1.0 / each), permute(k, dims=(0, 2, 1)))
+            scores = softmax(scores if mask is None else scores + mask, -1)
         if rate > 0.0:
-            scores = dropout(scores, rate, True)
-        out = matmul(scores, v)
+            scores, out = dropout(scores, rate, True), None
+        if out is None:
+            out = matmul(scores, v)
     else:
         scores = None
         out = scaled_dot_product_attention(q, k, v, mask, rate)

@@ -10,6 +10,7 @@ from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.products import addmm
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -35,13 +36,12 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     lead = tuple(input.shape[:-1])
     outside = tuple(weight.shape[:-1])
     columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
-    if input.ndim == 2:
-        out = matmul(input, columns)
-        if not outside:
-            out = reshape(out, shape=lead)
-    else:  # one product of matrices, also for a batch of them
-        out = reshape(matmul(input.reshape(product(lead), inside), columns), shape=lead + outside)
-    return out if bias is None else out + bias
+    rows = input if input.ndim == 2 else input.reshape(product(lead), inside)  # one product of matrices, also for a batch of them
+    added = bias is not None and outside and bias.dtype is input.dtype and tuple(bias.shape) in ((), outside)
+    out = addmm(bias, rows, columns) if added else matmul(rows, columns)
+    if input.ndim != 2 or not outside:
+        out = reshape(out, shape=lead + outside)
+    return out if bias is None or added else out + bias
 
 
 @rounds_once

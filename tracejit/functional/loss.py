@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32, rounds_once
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.softmax import cross_entropy as entropy
+from tracejit.ops.composites.softmax import nll_loss as likelihood
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
@@ -102,6 +105,14 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"cross_entropy(): label_smoothing must be between 0.0 and 1.0, got {label_smoothing}")
     axis = _class_axis("cross_entropy", input, target, weight)
+    if (
+        weight is None
+        and label_smoothing == 0.0
+        and target.dtype is int64
+        and reduction in ("none", "sum", "mean")
+        and input.shape[axis]
+    ):
+        return entropy(input, target, dim=axis, ignored=ignore_index, reduction=reduction)[0]
     logp = log_softmax(input, axis)
     if tuple(target.shape) == tuple(input.shape):
         return _against_probabilities(logp, target, weight, axis, reduction, label_smoothing)
@@ -145,16 +156,14 @@ def _pick(values: Any, target: Any, axis: int) -> Any:
 
 
 def _negative_log_likelihood(name: str, logp: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str) -> Any:
+    if weight is None and target.dtype is int64 and reduction in ("none", "sum", "mean"):
+        return likelihood(logp, target, dim=axis, ignored=ignore_index, reduction=reduction)
     kept = target != ignore_index
     safe = where(kept, target, 0)
     loss = -_pick(logp, safe, axis)
-    if weight is not None:
-        scale = where(kept, indexing.index_select(weight, safe, dim=0), 0.0)
-        loss = loss * scale
-    loss = where(kept, loss, 0.0)
-    if reduction != "mean":
-        return reduced(name, loss, reduction)
-    return sum_of_all(loss) / sum_of_all(cast(kept, dtype=logp.dtype) if weight is None else scale)
+    scale = cast(kept, dtype=logp.dtype) if weight is None else where(kept, indexing.index_select(weight, safe, dim=0), 0.0)
+    loss = where(kept, loss if weight is None else loss * scale, 0.0)
+    return reduced(name, loss, reduction) if reduction != "mean" else sum_of_all(loss) / sum_of_all(scale)
 
 
 @in_float32
@@ -173,7 +182,7 @@ def _by_class(weight: Any, axis: int, ndim: int) -> Any:
 
 def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str, smoothing: float) -> Any:
     kept = target != ignore_index
-    likelihood = _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
+    chosen = _negative_log_likelihood("cross_entropy", logp, target, weight, axis, ignore_index, reduction)
     weighted = logp if weight is None else logp * _by_class(weight, axis, logp.ndim)
     uniform = where(kept, -primitives.sum_(weighted, dims=(axis,), keepdim=False), 0.0)
     if reduction == "mean":
@@ -184,7 +193,7 @@ def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int,
         uniform = sum_of_all(uniform) / sum_of_all(scale)
     else:
         uniform = reduced("cross_entropy", uniform, reduction)
-    return likelihood * (1.0 - smoothing) + uniform * (smoothing / logp.shape[axis])
+    return chosen * (1.0 - smoothing) + uniform * (smoothing / logp.shape[axis])
 
 
 def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduction: str, smoothing: float) -> Any:

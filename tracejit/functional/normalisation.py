@@ -13,6 +13,8 @@ from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.functional.support import trailing_dims
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.normalisation import batch_norm as normalised_batch
+from tracejit.ops.composites.normalisation import layer_norm as normalised_layers
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
@@ -50,8 +52,7 @@ def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = 
 
     Raises RuntimeError where the shapes do not fit."""
     dims = trailing_dims("layer_norm", input, normalized_shape, weight, bias)
-    deviation, _, variance = _moments(input, dims)
-    return _affine(deviation * rsqrt(variance + eps), weight, bias)
+    return normalised_layers(input, weight, bias, dims=dims, eps=float(eps))[0]
 
 
 @like_first()
@@ -122,13 +123,14 @@ def batch_norm(
             raise ValueError(
                 f"batch_norm(): expected more than 1 value per channel when training, got input size {list(input.shape)}"
             )
-        deviation, mean, variance = _moments(input, dims)
-        _update(running_mean, mean, momentum)
-        _update(running_var, variance * (count / max(count - 1, 1)), momentum)
-    else:
-        if running_mean is None or running_var is None:
-            raise RuntimeError("batch_norm(): expected running_mean and running_var to be given when training=False")
-        deviation, variance = input - _channelwise(running_mean, input.ndim), _channelwise(running_var, input.ndim)
+        out, mean, variance = normalised_batch(input, weight, bias, eps=float(eps))
+        with no_grad():
+            _update(running_mean, mean, momentum)
+            _update(running_var, variance * (count / max(count - 1, 1)), momentum)
+        return out
+    if running_mean is None or running_var is None:
+        raise RuntimeError("batch_norm(): expected running_mean and running_var to be given when training=False")
+    deviation, variance = input - _channelwise(running_mean, input.ndim), _channelwise(running_var, input.ndim)
     return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 

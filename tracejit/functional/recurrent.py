@@ -15,6 +15,7 @@ from typing import Any
 from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
+from tracejit.ops.composites.recurrent import lstm
 from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.movement.copies import cat
@@ -160,6 +161,11 @@ def _network(
         for backwards, own in enumerate(directions):
             initial = tuple([select(s, len(last), dim=0) for s in state])
             projected = _projected(mode, x, own)
+            if mode == "LSTM" and batch_sizes is None and own[4] is None:
+                output, cells, _ = lstm(projected, *initial, permute(own[1], dims=(1, 0)), backwards=bool(backwards))
+                parts.append(output)
+                last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in (output, cells)]))
+                continue
             steps = _unbound(projected) if batch_sizes is None else _pieces(projected, batch_sizes)
             outputs, final = _through_time(mode, steps, initial, own, bool(backwards))
             parts.append(stack(outputs) if batch_sizes is None else cat(*outputs, dim=0))

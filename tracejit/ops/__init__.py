@@ -1,5 +1,29 @@
 """The primitives.  Importing this package fills `core.op.REGISTRY`."""
 
-from tracejit.ops import creation, decompositions, elementwise, indexing, linalg, movement, random, reduce, scan, sorting
+from tracejit.ops import (
+    composites,
+    creation,
+    decompositions,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    random,
+    reduce,
+    scan,
+    sorting,
+)
 
-__all__ = ["creation", "decompositions", "elementwise", "indexing", "linalg", "movement", "random", "reduce", "scan", "sorting"]
+__all__ = [
+    "composites",
+    "creation",
+    "decompositions",
+    "elementwise",
+    "indexing",
+    "linalg",
+    "movement",
+    "random",
+    "reduce",
+    "scan",
+    "sorting",
+]

@@ -16,7 +16,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
 
-__all__ = ["custom", "elementwise", "reduction", "view"]
+__all__ = ["composite", "custom", "elementwise", "reduction", "view"]
 
 COMMON, FLOAT, BOOL, NONE = Promotion.COMMON, Promotion.FLOAT, Promotion.BOOL, Promotion.NONE
 Body = Callable[..., Any]
@@ -182,6 +182,34 @@ def custom(
             lowering=lowering,
             doc=body.__doc__,
             ufunc=ufunc,
+        )
+
+    return declare
+
+
+def composite(
+    rule: Callable[..., Any],
+    expansion: Callable[..., Any],
+    *,
+    name: str | None = None,
+    multiple: bool = False,
+    traits: Iterable[str] = (),
+    samples: Callable[[], Iterable[Any]] | None = None,
+) -> Callable[[Body], Op]:
+    """A primitive of eager mode that stands for several: the body evaluates it with as few passes as NumPy can, `expansion` is the same
+    written with other primitives, which is what programs compute."""
+
+    def declare(body: Body) -> Op:
+        return Op(
+            name or body.__name__.rstrip("_"),
+            Kind.COMPOSITE,
+            body,
+            shape_rule=rule,
+            multiple=multiple,
+            traits=traits,
+            samples=samples,
+            doc=body.__doc__,
+            expansion=expansion,
         )
 
     return declare

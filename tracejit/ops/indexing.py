@@ -202,6 +202,9 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
     return x.take(_in_range("index_select", index, x.shape[dim]), axis=dim)
 
 
+index_select.named(lambda node: "IndexSelectBackward0" if len(node.meta[1][0]) == 1 else "EmbeddingBackward0")
+
+
 @index_select.vjp(saves="1")
 def _(c: Any, g: Any) -> Any:
     x = c.avals[0]

@@ -51,6 +51,9 @@ def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two dimensions; the leading ones broadcast."""
 
 
+matmul.named(lambda node: "MmBackward0" if len(node.out_meta[0]) == 2 else "BmmBackward0")
+
+
 @matmul.vjp(saves=("1", "0"))
 def _(c: Any, g: Any) -> Any:
     a, b = c.inputs

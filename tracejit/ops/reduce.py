@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,18 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
-from tracejit.ops.declare import custom, reduced_shape, reduction
+from tracejit.ops.declare import composite, custom, reduced_shape, reduction
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import clone, flip
 from tracejit.ops.movement.views import expand, permute, reshape
 from tracejit.ops.samples import Samples, bools, cases, floats
 from tracejit.ops.scan import cumprod, exclusive
 
-__all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "prod", "sum_"]
+__all__ = ["all_", "amax", "amin", "any_", "argmax", "argmin", "mean", "prod", "sum_"]
 
 Dims = tuple[int, ...]
 _MAXIMUM: Any = np.maximum.reduce  # Any: NumPy's signatures want keepdims as a literal
+_SUM: Any = np.add.reduce
 _MINIMUM: Any = np.minimum.reduce
 _ANY: Any = np.logical_or.reduce
 _ALL: Any = np.logical_and.reduce
@@ -62,14 +64,52 @@ def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
 
 
+def _over_all(name: str) -> Callable[[Any], str]:
+    """The name of a reduction's nodes: 0 for one of all dimensions, 1 for one of some."""
+    return lambda node: f"{name}Backward{int(node.out_meta[0] != ())}"
+
+
+sum_.named(_over_all("Sum"))
+
+
 @sum_.vjp()
 def _(c: Any, g: Any) -> Any:
     return _spread(g, c.avals[0].shape, c.attributes["dims"], c.attributes["keepdim"])
 
 
+def _mean_rule(x: Aval, dims: Dims, keepdim: bool) -> Aval:
+    return Aval(reduced_shape(x.shape, dims, keepdim), x.dtype)
+
+
+def _count(shape: Any, dims: Dims) -> float:
+    return float(product(shape[d] for d in dims))
+
+
+@composite(
+    _mean_rule,
+    lambda x, dims, keepdim: sum_.of(x, dims=dims, keepdim=keepdim) / _count(x.shape, dims),
+    samples=_samples(),
+)
+def mean(x: Any, dims: Dims, keepdim: bool) -> Any:
+    """The sum along `dims` divided by the number of its terms."""
+    return _SUM(x, dims, x.dtype, None, keepdim) / _count(x.shape, dims)
+
+
+mean.named(_over_all("Mean"))
+
+
+@mean.vjp()
+def _(c: Any, g: Any) -> Any:
+    shape, dims = c.avals[0].shape, c.attributes["dims"]
+    return _spread(g / _count(shape, dims), shape, dims, c.attributes["keepdim"])
+
+
 @reduction("prod", samples=_samples(), ufunc=np.multiply.reduce)
 def prod(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Product of the elements along `dims`."""
+
+
+prod.named(_over_all("Prod"))
 
 
 @prod.vjp(saves="0")
@@ -112,6 +152,7 @@ def amax(x: Any, dims: Dims, keepdim: bool) -> Any:
     return _MAXIMUM(x, axis=dims, keepdims=keepdim)
 
 
+amax.named(lambda node: "AmaxBackward0" if node.out_meta[0] else "MaxBackward1")
 amax.vjp(saves="0 out")(_share_of_extreme)
 
 
@@ -122,6 +163,7 @@ def amin(x: Any, dims: Dims, keepdim: bool) -> Any:
     return _MINIMUM(x, axis=dims, keepdims=keepdim)
 
 
+amin.named(lambda node: "AminBackward0" if node.out_meta[0] else "MinBackward1")
 amin.vjp(saves="0 out")(_share_of_extreme)
 
 

@@ -18,6 +18,7 @@ from tracejit.ir.verifier import verify
 from tracejit.passes.algebra import algebra
 from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
+from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
 
 __all__ = ["FINAL", "PREPARE", "Observe", "Pass", "optimise", "prepare", "run_passes"]
@@ -26,7 +27,7 @@ Pass = Callable[[Graph], Graph]
 Observe = Callable[[str, Graph], None]
 
 PREPARE: tuple[Pass, ...] = (functionalise, dce)
-FINAL: tuple[Pass, ...] = (algebra, cse, dce)
+FINAL: tuple[Pass, ...] = (expand, algebra, cse, dce)
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:

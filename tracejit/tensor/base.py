@@ -148,7 +148,8 @@ class Tensor:
         """The node of the tape that made this tensor; None for a leaf."""
         if self._base is not None:
             refresh(self)
-        return self._node
+        node = self._node
+        return None if node is None else tape.shown(node)  # type: ignore[no-any-return]
 
     @property
     def output_nr(self) -> int:

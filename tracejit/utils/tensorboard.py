@@ -21,7 +21,7 @@ class SummaryWriter:
         self.log_dir = str(log_dir) if log_dir else str(Path("runs") / (time.strftime("%Y%m%d-%H%M%S") + comment))
         path = Path(self.log_dir)
         path.mkdir(parents=True, exist_ok=True)
-        self._file = open(path / "events.jsonl", "a", encoding="utf-8")
+        self._file = open(path / "events.jsonl", "a", encoding="utf-8")  # noqa: SIM115  (closed by close())
         self._left_out: set[str] = set()
 
     def _write(self, kind: str, tag: str, value: Any, step: Any, **more: Any) -> None:

@@ -37,6 +37,9 @@ def cast(x: Any, dtype: DType) -> Any:
     return converted(x if isinstance(x, np.ndarray) else np.asarray(x), dtype)
 
 
+cast.named("ToCopyBackward0")
+
+
 @cast.vjp()
 def _(c: Any, g: Any) -> Any:
     return cast.of(g, dtype=c.avals[0].dtype) if c.avals[0].dtype.is_floating_point else None
@@ -61,6 +64,9 @@ def sub(x: Any, y: Any) -> Any:
         if is_foreign(error):
             raise
         raise RuntimeError("sub(): subtraction of two bool tensors is not supported; use logical_xor() or ^ instead") from None
+
+
+sub.named(lambda node: "RsubBackward1" if node.numbers[:1] == (True,) else "SubBackward0")
 
 
 @sub.vjp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,42 @@ def where(condition: Any, x: Any, y: Any) -> Any:
             f"where(): expected condition to be a bool tensor, got {getattr(condition, 'dtype', type(condition).__name__)}; "
             "compare it first, e.g. condition != 0"
         )
+    if condition.size >= _MANY and isinstance(condition, np.ndarray):
+        chosen = _chosen_bits(condition, x, y)
+        if chosen is not None:
+            return chosen
     out = np.where(condition, x, y)
     for operand in (x, y):  # np.where makes a float64 of Python floats where both operands are weak scalars
         if isinstance(operand, np.ndarray | np.generic):
             return out if out.dtype == operand.dtype else out.astype(operand.dtype)
     return out
+
+
+_MANY = 2048
+_BITS: dict[Any, type[np.signedinteger[Any]]] = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
+
+
+def _chosen_bits(condition: Any, x: Any, y: Any) -> Any:
+    """The same by arithmetic on bits: np.where takes a branch for each element, which costs ten times as much where they follow no pattern.
+    None where an operand is no float32, float64 (the same for both) or finite number of such."""
+    if isinstance(x, np.ndarray):
+        dtype = x.dtype
+        if isinstance(y, np.ndarray) and y.dtype != dtype:
+            return None
+    elif isinstance(y, np.ndarray):
+        dtype = y.dtype
+    else:
+        return None
+    integer = _BITS.get(dtype)
+    if integer is None:
+        return None
+    first, second = (np.asarray(v, dtype).view(integer) for v in (x, y))
+    everywhere = np.negative(condition.view(np.int8), dtype=integer)
+    if not isinstance(y, np.ndarray) and y == 0 and math.copysign(1, y) > 0:
+        return (first & everywhere).view(dtype)
+    out = (first ^ second) & everywhere
+    out ^= second
+    return out.view(dtype)
 
 
 @where.vjp(saves=("", "0", "0"))

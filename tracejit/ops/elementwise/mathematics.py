@@ -104,6 +104,9 @@ def log1p(x: Any) -> Any:
     """Elementwise log(1 + x), accurate near zero."""
 
 
+log1p.named("Log1PBackward0")
+
+
 @log1p.vjp(saves="0")
 def _(c: Any, g: Any) -> Any:
     return g / (c.inputs[0] + 1.0)
@@ -285,6 +288,10 @@ def pow_half(x: Any, exponent: float) -> Any:
 def _raised(x: Any, exponent: float) -> Any:
     """`power` of a number, inside a rule: the exponents of the derivatives of halves are halves, too."""
     return pow_half.of(x, exponent=exponent) if exponent in (0.5, -0.5) else pow_.of(x, exponent)
+
+
+pow_half.named("PowBackward0")
+pow_.named(lambda node: {(True, False): "PowBackward2", (False, False): "PowBackward1"}.get(node.numbers, "PowBackward0"))
 
 
 @pow_half.vjp(saves="0")

@@ -135,6 +135,9 @@ def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     return np.pad(x, tuple(zip(low, high, strict=True)), constant_values=value)
 
 
+pad.named("ConstantPadNdBackward0")
+
+
 @pad.vjp()
 def _(c: Any, g: Any) -> Any:
     for dim, (low, size) in enumerate(zip(c.attributes["low"], c.avals[0].shape, strict=True)):
@@ -153,6 +156,9 @@ def write(target: Any, value: Any) -> Any:
     """Copy `value`, of target's dtype and broadcastable to its shape, into target's memory; the output is target's new version."""
     np.copyto(target, value)
     return target
+
+
+write.named("CopyBackwards")
 
 
 @write.vjp()

@@ -42,6 +42,19 @@ def reshape(x: Any, shape: Shape) -> Any:
     return x.reshape(shape)
 
 
+def _reshape_name(node: Any) -> str:
+    """One dimension of size 1 more or fewer is unsqueeze's or squeeze's doing; anything else a view's."""
+    before, after = tuple(node.meta[0][0]), tuple(node.out_meta[0])
+    if any(after == (*before[:i], 1, *before[i:]) for i in range(len(after))) and len(after) == len(before) + 1:
+        return "UnsqueezeBackward0"
+    if any(before == (*after[:i], 1, *after[i:]) for i in range(len(before))) and len(before) == len(after) + 1:
+        return "SqueezeBackward1"
+    return "ViewBackward0"
+
+
+reshape.named(_reshape_name)
+
+
 @reshape.vjp()
 def _(c: Any, g: Any) -> Any:
     return reshape.of(g, shape=c.avals[0].shape)
@@ -59,6 +72,16 @@ def _(c: Any, g: Any) -> Any:
 def permute(x: Any, dims: Shape) -> Any:
     """Dimensions in another order."""
     return x.transpose(dims)
+
+
+def _permute_name(node: Any) -> str:
+    dims = node.attributes["dims"]
+    if dims == (1, 0):
+        return "TBackward0"
+    return "TransposeBackward0" if sum(i != d for i, d in enumerate(dims)) == 2 else "PermuteBackward0"
+
+
+permute.named(_permute_name)
 
 
 @permute.vjp()

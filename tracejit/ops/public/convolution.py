@@ -1,6 +1,6 @@
-"""Convolutions in one to three dimensions, as compositions: windows (a view), one copy, one matrix product.
+"""Convolutions in one to three dimensions.
 
-The transposed convolution is the same composition backwards: a matrix product whose columns are added up by `fold`.
+The transposed convolution is a composition: a matrix product whose columns are added up by `fold`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tracejit.core.numbers import settled
 from tracejit.core.precision import lowered
 from tracejit.core.shapes import product
 from tracejit.ops import linalg
+from tracejit.ops.composites.convolution import convolution as correlation
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
 
@@ -119,27 +120,12 @@ def convolution(
             0,
             dim=0,
         )
-    x = padded(x, low, high, 0.0)
-    if any(s < g * (k - 1) + 1 for s, g, k in zip(x.shape[2:], gaps, kernel, strict=True)):
+    inside = [a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True)]
+    if any(s < g * (k - 1) + 1 for s, g, k in zip(inside, gaps, kernel, strict=True)):
         raise RuntimeError(
-            f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {list(x.shape[2:])}"
+            f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {inside}"
         )
-    batch, outputs = x.shape[0], weight.shape[0]
-    if max(kernel) > 1 or max(steps) > 1:
-        x = windows(x, rank, kernel, steps, gaps)
-        sizes = tuple(x.shape[2 : 2 + rank])
-        x = copies.clone(views.permute(x, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))))
-    else:
-        sizes = tuple(x.shape[2:])
-        x = x if x.is_viewable((batch, weight.shape[1] * groups, product(sizes))) else copies.clone(x)
-    inner, places = weight.shape[1] * product(kernel), product(sizes)
-    if groups == 1:
-        columns = views.reshape(x, shape=(batch, inner, places))
-        out = linalg.matmul(_flat(weight, (outputs, inner)), columns)
-    else:
-        columns = views.reshape(x, shape=(batch, groups, inner, places))
-        out = linalg.matmul(_flat(weight, (groups, outputs // groups, inner)), columns)
-    return _with_bias(views.reshape(out, shape=(batch, outputs, *sizes)), bias, rank)
+    return correlation(x, weight, bias, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
 
 
 def _flat(x: Any, shape: tuple[int, ...]) -> Any:

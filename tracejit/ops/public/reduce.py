@@ -14,7 +14,6 @@ from tracejit.ops.elementwise.mathematics import exp, log, sqrt
 from tracejit.ops.elementwise.rounding import isnan
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.titles import titled
 from tracejit.ops.scan import cumprod as scan_product
 from tracejit.ops.scan import cumsum as scan_sum
 
@@ -45,9 +44,7 @@ def mean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
             f"mean(): expected a floating-point input dtype, got {input.dtype.name}; convert it, e.g. input.float().mean()"
         )
     dims = normalise_dims("mean", dim, input.ndim)
-    total = primitives.sum_(input, dims=dims, keepdim=keepdim)
-    sizes = tuple(input.shape)
-    return titled("mean", total / float(product([sizes[d] for d in dims])))
+    return primitives.mean(input, dims=dims, keepdim=keepdim)
 
 
 @public()

@@ -1,0 +1,9 @@
+"""Primitives that stand for several: one step of eager mode, and of its tape, for a whole layer.
+
+Each block has the body that NumPy evaluates with few passes over memory, the expansion that programs compute, and a vjp.  A rule that is
+given bare arrays may take a way of its own through memory; given anything else it is written with primitives, so it holds to any order.
+"""
+
+from tracejit.ops.composites import attention, convolution, normalisation, products, recurrent, softmax
+
+__all__ = ["attention", "convolution", "normalisation", "products", "recurrent", "softmax"]

@@ -1,0 +1,200 @@
+"""Convolution (cross-correlation) over any number of spatial dimensions.
+
+Programs compute it as windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays the windows
+of a padded input out over the flat places of its memory where steps are 1: each element of a kernel then is one long run.  The places at
+the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tracejit.core.aval import Aval
+from tracejit.core.shapes import product
+from tracejit.ops.declare import composite
+from tracejit.ops.linalg import matmul, transpose_matrix
+from tracejit.ops.movement.copies import clone, pad
+from tracejit.ops.movement.views import fold, permute, reshape, slice_, unfold
+from tracejit.ops.reduce import sum_
+from tracejit.ops.samples import cases, floats
+
+__all__ = ["convolution"]
+
+Shape = tuple[int, ...]
+
+
+def _sizes(x: Any, weight: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape) -> Shape:
+    """How many windows there are along each spatial dimension."""
+    return tuple(
+        (size + a + b - gap * (kernel - 1) - 1) // step + 1
+        for size, kernel, step, a, b, gap in zip(x.shape[2:], weight.shape[2:], steps, low, high, gaps, strict=True)
+    )
+
+
+def _rule(x: Aval, weight: Aval, bias: Aval | None, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Aval:
+    return Aval((x.shape[0], weight.shape[0], *_sizes(x, weight, steps, low, high, gaps)), x.dtype)
+
+
+# ---- with primitives ------------------------------------------------------------------------------------------------
+def _columns(x: Any, kernel: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
+    """(batch, groups, elements of a window, places), or without groups where there is one."""
+    rank = len(kernel)
+    if any(low) or any(high):
+        x = pad.of(x, 0.0, low=(0, 0, *low), high=(0, 0, *high))
+    batch, channels = x.shape[:2]
+    if max(kernel, default=1) > 1 or max(steps, default=1) > 1:
+        for i in range(rank):
+            x = unfold.of(x, dim=2 + i, size=kernel[i], step=steps[i], dilation=gaps[i])
+        places = product(x.shape[2 : 2 + rank])
+        x = permute.of(x, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
+    else:
+        places = product(x.shape[2:])
+    inner = channels // groups * product(kernel)
+    shape = (batch, inner, places) if groups == 1 else (batch, groups, inner, places)
+    return reshape.of(clone.of(x), shape=shape)
+
+
+def _matrix(weight: Any, groups: int) -> Any:
+    outputs, inner = weight.shape[0], product(weight.shape[1:])
+    return reshape.of(clone.of(weight), shape=(outputs, inner) if groups == 1 else (groups, outputs // groups, inner))
+
+
+def _expansion(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
+    sizes = _sizes(x, weight, steps, low, high, gaps)
+    out = matmul.of(_matrix(weight, groups), _columns(x, weight.shape[2:], steps, low, high, gaps, groups))
+    out = reshape.of(out, shape=(x.shape[0], weight.shape[0], *sizes))
+    return out if bias is None else out + reshape.of(bias, shape=(bias.shape[0], *(1,) * len(sizes)))
+
+
+def _gradients(c: Any, g: Any) -> tuple[Any, Any]:
+    """Those of input and weight, written with primitives."""
+    x, weight, _ = c.avals
+    steps, low, high, gaps, groups = (c.attributes[k] for k in ("steps", "low", "high", "gaps", "groups"))
+    batch, outputs, sizes = x.shape[0], weight.shape[0], g.shape[2:]
+    kernel, rank, places = weight.shape[2:], len(sizes), product(sizes)
+    flat = reshape.of(clone.of(g), shape=(batch, outputs, places) if groups == 1 else (batch, groups, outputs // groups, places))
+    gx = g_weight = None
+    if c.needs[0]:
+        columns = matmul.of(transpose_matrix(_matrix(c.inputs[1], groups)), flat)
+        columns = reshape.of(columns, shape=(batch, x.shape[1], *kernel, *sizes))
+        columns = permute.of(columns, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
+        lengths = tuple(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))
+        gx = fold.of(columns, dims=tuple(range(2, 2 + rank)), lengths=lengths, steps=steps, dilations=gaps)
+        for i in range(rank):
+            if low[i] or high[i]:
+                gx = slice_.of(gx, dim=2 + i, start=low[i], stop=low[i] + x.shape[2 + i], step=1)
+    if c.needs[1]:
+        columns = _columns(c.inputs[0], kernel, steps, low, high, gaps, groups)
+        g_weight = reshape.of(sum_.of(matmul.of(flat, transpose_matrix(columns)), dims=(0,), keepdim=False), shape=weight.shape)
+    return gx, g_weight
+
+
+# ---- on arrays ------------------------------------------------------------------------------------------------------
+class _Layout:
+    """Where the elements of windows lie in the memory of the padded input."""
+
+    def __init__(self, x: Any, weight: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> None:
+        self.batch, self.channels, self.groups = x.shape[0], x.shape[1], groups
+        self.outer = tuple(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))
+        self.kernel, self.sizes = tuple(weight.shape[2:]), _sizes(x, weight, steps, low, high, gaps)
+        self.inside = (slice(None), slice(None), *[slice(a, a + s) for a, s in zip(low, x.shape[2:], strict=True)])
+        self.rows = self.sizes[:1] + self.outer[1:]  # the places that are computed: whole rows
+        strides = [1] * len(self.outer)
+        for i in range(len(strides) - 2, -1, -1):
+            strides[i] = strides[i + 1] * self.outer[i + 1]
+        self.strides, self.gaps = strides, gaps
+        self.places = (
+            sum((n - 1) * s for n, s in zip(self.sizes, strides, strict=True)) + 1
+        )  # from the first to the last one kept
+        self.inner = self.channels // groups * product(self.kernel)
+
+    def columns(self, x: Any) -> Any:
+        """The windows' elements, (batch, groups, elements of a window, places)."""
+        if self.outer == tuple(x.shape[2:]):
+            padded = np.ascontiguousarray(x)
+        else:
+            padded = np.zeros((self.batch, self.channels, *self.outer), x.dtype)
+            padded[self.inside] = x
+        shape = (self.batch, self.groups, self.inner, self.places)
+        if product(self.kernel) == 1:
+            return padded.reshape(shape)
+        item = padded.itemsize
+        strides = (*padded.strides[:2], *[s * g * item for s, g in zip(self.strides, self.gaps, strict=True)], item)
+        windows = as_strided(padded, (self.batch, self.channels, *self.kernel, self.places), strides, writeable=False)
+        return np.ascontiguousarray(windows).reshape(shape)
+
+    def kept(self, x: Any) -> Any:
+        """Of (batch, groups, channels, whole rows) the places that are results, as (batch, channels, *sizes)."""
+        return x.reshape((self.batch, -1, *self.rows))[(slice(None), slice(None), *[slice(n) for n in self.sizes])]
+
+    def spread(self, g: Any) -> Any:
+        """The gradient of the results at all places, zeros at those that were dropped: (batch, groups, channels, places)."""
+        if self.rows == self.sizes:
+            rows = np.ascontiguousarray(g)
+        else:
+            rows = np.zeros((*g.shape[:2], *self.rows), g.dtype)
+            self.kept(rows)[...] = g
+        return rows.reshape(self.batch, self.groups, -1, product(self.rows))[..., : self.places]
+
+    def folded(self, columns: Any) -> Any:
+        """The gradient of the input: what stands in windows, added up where it came from."""
+        flat = np.zeros((self.batch, self.channels, product(self.outer)), columns.dtype)
+        columns = columns.reshape(self.batch, self.channels, *self.kernel, self.places)
+        for at in np.ndindex(*self.kernel):
+            start = sum(k * g * s for k, g, s in zip(at, self.gaps, self.strides, strict=True))
+            flat[:, :, start : start + self.places] += columns[(slice(None), slice(None), *at)]
+        return flat.reshape(self.batch, self.channels, *self.outer)[self.inside]
+
+
+def _grouped(weight: Any, groups: int) -> Any:
+    return np.ascontiguousarray(weight).reshape(groups, weight.shape[0] // groups, -1)
+
+
+def _is_flat(x: Any, steps: Shape) -> bool:
+    return max(steps, default=1) == 1 and x.size > 0
+
+
+@composite(
+    _rule,
+    _expansion,
+    samples=cases(
+        (floats(2, 2, 5), floats(3, 2, 2, seed=1), floats(3, seed=2), {"steps": (1,), "low": (0,), "high": (0,), "gaps": (1,)}),
+        (floats(2, 2, 5, 4), floats(4, 1, 3, 2, seed=1), None,
+         {"steps": (1, 1), "low": (1, 0), "high": (1, 2), "gaps": (1, 2), "groups": 2}),
+        (floats(2, 2, 5, 4), floats(2, 2, 2, 3, seed=1), None, {"steps": (2, 1), "low": (1, 1), "high": (0, 1), "gaps": (1, 1)}),
+        (floats(2, 3, 2, 2).T, floats(2, 2, 1, 1, seed=1), floats(2), {"steps": (1, 1), "low": (0, 0), "high": (0, 0), "gaps": (1, 1)}),
+        groups=1,
+    ),
+)  # fmt: skip
+def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
+    """Cross-correlation of (N, C, *sizes), padded with zeros, with (outputs, C / groups, *kernel); shapes that fit."""
+    if not _is_flat(x, steps):
+        return _expansion(x, weight, bias, steps, low, high, gaps, groups)
+    layout = _Layout(x, weight, steps, low, high, gaps, groups)
+    rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
+    np.matmul(_grouped(weight, groups), layout.columns(x), out=rows[..., : layout.places])
+    out = layout.kept(rows)
+    if bias is not None:
+        return out + bias.reshape(-1, *(1,) * len(steps))
+    return np.ascontiguousarray(out)
+
+
+@convolution.vjp(saves=("1", "0", ""))
+def _(c: Any, g: Any) -> Any:
+    gx = g_weight = None
+    if isinstance(g, np.ndarray) and g.size and _is_flat(g, c.attributes["steps"]) and product(c.avals[0].shape):
+        x, weight = c.avals[:2]
+        layout = _Layout(x, weight, **c.attributes)
+        flat = layout.spread(g)
+        if c.needs[0]:
+            gx = layout.folded(np.matmul(_grouped(c.inputs[1], layout.groups).swapaxes(-1, -2), flat))
+        if c.needs[1]:
+            parts = np.matmul(layout.columns(c.inputs[0]), flat.swapaxes(-1, -2))  # the faster way round: more rows than columns
+            g_weight = np.ascontiguousarray(np.add.reduce(parts, axis=0).swapaxes(-1, -2)).reshape(weight.shape)
+    elif c.needs[0] or c.needs[1]:
+        gx, g_weight = _gradients(c, g)
+    g_bias = sum_.of(g, dims=(0, *range(2, len(g.shape))), keepdim=False) if c.needs[2] else None
+    return gx, g_weight, g_bias

@@ -1,0 +1,205 @@
+"""An LSTM over a whole sequence, given what its inputs contribute to the gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.aval import Aval
+from tracejit.ops.declare import composite
+from tracejit.ops.elementwise.mathematics import sigmoid
+from tracejit.ops.elementwise.trigonometry import tanh
+from tracejit.ops.linalg import matmul, transpose_matrix
+from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.views import reshape, select, slice_
+from tracejit.ops.samples import cases, floats
+
+__all__ = ["lstm"]
+
+
+def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: bool) -> tuple[Aval, Aval, Aval]:
+    length, batch, width = projected.shape
+    states = Aval((length, batch, width // 4), projected.dtype)
+    return states, states, projected
+
+
+def _order(length: int, backwards: bool) -> list[tuple[int, int | None]]:
+    """(a step, the step before it) in the order in which they are made."""
+    steps = list(range(length))[:: -1 if backwards else 1]
+    return list(zip(steps, [None, *steps], strict=False))
+
+
+def _columns(x: Any, n: int, i: int, j: int) -> Any:
+    """Columns i * n to j * n of a matrix."""
+    return slice_.of(x, dim=1, start=i * n, stop=j * n, step=1)
+
+
+def _stack(parts: list[Any]) -> Any:
+    rows = [reshape.of(x, shape=(1, *x.shape)) for x in parts]
+    return cat.of(*rows, dim=0) if len(rows) > 1 else rows[0]
+
+
+def _expansion(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) -> tuple[Any, Any, Any]:
+    length, n = projected.shape[0], hidden.shape[1]
+    outputs: list[Any] = [None] * length
+    cells: list[Any] = [None] * length
+    gates: list[Any] = [None] * length
+    for t, _ in _order(length, backwards):
+        x = select.of(projected, t, dim=0) + matmul.of(hidden, columns)
+        both = sigmoid.of(_columns(x, n, 0, 2))  # input and forget gates
+        new = tanh.of(_columns(x, n, 2, 3))
+        out = sigmoid.of(_columns(x, n, 3, 4))
+        cell = _columns(both, n, 1, 2) * cell + _columns(both, n, 0, 1) * new
+        hidden = out * tanh.of(cell)
+        outputs[t], cells[t], gates[t] = hidden, cell, cat.of(both, new, out, dim=1)
+    return _stack(outputs), _stack(cells), _stack(gates)
+
+
+@composite(
+    _rule,
+    _expansion,
+    multiple=True,
+    samples=cases(
+        (floats(3, 2, 8), floats(2, 2, seed=1), floats(2, 2, seed=2), floats(2, 8, seed=3)),
+        (floats(2, 1, 12), floats(1, 3, seed=1), floats(1, 3, seed=2), floats(12, 3, seed=3).T, {"backwards": True}),
+        (floats(1, 2, 4), floats(2, 1, seed=1), floats(2, 1, seed=2), floats(1, 4, seed=3)),
+        backwards=False,
+    ),
+)
+def lstm(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) -> tuple[Any, Any, Any]:
+    """(hidden states, cells, gates) of all steps: (T, N, H), (T, N, H) and (T, N, 4 H), the gates in the order input, forget, new, output.
+
+    projected: (T, N, 4 H), the inputs times their weights, with all biases.  hidden, cell: the states (N, H) at first; columns: (H, 4 H).
+    backwards: from the last step to the first one."""
+    length, n = projected.shape[0], hidden.shape[1]
+    signs = np.ones(4 * n, projected.dtype)  # sigmoids are computed from exp(-x)
+    signs[: 2 * n] = signs[3 * n :] = -1
+    columns = np.multiply(columns, signs, order="C")
+    gates = np.multiply(projected, signs, order="C")
+    given = np.empty(gates.shape[1:], gates.dtype)
+    outputs = np.empty((*projected.shape[:2], n), projected.dtype)
+    cells = np.empty_like(outputs)
+    new, product = np.empty(hidden.shape, hidden.dtype), np.empty(hidden.shape, hidden.dtype)
+    for t, _ in _order(length, backwards):
+        x, c = gates[t], cells[t]
+        np.matmul(hidden, columns, out=given)
+        np.add(x, given, out=x)
+        np.tanh(x[:, 2 * n : 3 * n], out=new)
+        np.exp(x, out=x)
+        np.add(x, 1, out=x)
+        np.reciprocal(x, out=x)
+        x[:, 2 * n : 3 * n] = new
+        np.multiply(x[:, n : 2 * n], cell, out=c)
+        np.multiply(x[:, :n], new, out=product)
+        np.add(c, product, out=c)
+        np.tanh(c, out=product)
+        hidden, cell = np.multiply(x[:, 3 * n :], product, out=outputs[t]), c
+    return outputs, cells, gates
+
+
+def _slopes(gates: Any, n: int) -> Any:
+    """The derivatives of the gates by what their functions were given, on arrays (T, N, 4, H)."""
+    slopes = 1 - gates
+    slopes *= gates
+    new = gates[:, :, 2]
+    np.multiply(new, new, out=slopes[:, :, 2])
+    np.subtract(1, slopes[:, :, 2], out=slopes[:, :, 2])
+    return slopes
+
+
+def _before(states: Any, initial: Any, backwards: bool) -> Any:
+    """The state that each step began with, given those that they ended with."""
+    return np.concatenate((states[1:], initial[None]) if backwards else (initial[None], states[:-1]))
+
+
+def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:
+    _, hidden, cell, columns = c.inputs
+    _, cells, gates = c.outputs
+    length, batch, n = cells.shape
+    backwards = c.attributes["backwards"]
+    gates = gates.reshape(length, batch, 4, n)
+    slopes = _slopes(gates, n)
+    bent = np.tanh(cells)
+    through = gates[:, :, 3] * (1 - bent * bent)  # from a hidden state to its cell
+    factors = np.empty_like(slopes)  # from cell and hidden state to what the gates were given
+    np.multiply(slopes[:, :, 0], gates[:, :, 2], out=factors[:, :, 0])
+    np.multiply(slopes[:, :, 1], _before(cells, cell, backwards), out=factors[:, :, 1])
+    np.multiply(slopes[:, :, 2], gates[:, :, 0], out=factors[:, :, 2])
+    np.multiply(slopes[:, :, 3], bent, out=factors[:, :, 3])
+    added = None if g_gates is None else g_gates.reshape(gates.shape) * slopes
+    rows = np.ascontiguousarray(columns.T)
+    out = np.empty_like(factors)
+    dh = np.zeros((batch, n), cells.dtype)
+    dc, step = np.zeros((batch, n), cells.dtype), np.empty((batch, n), cells.dtype)
+    for t, _ in reversed(_order(length, backwards)):
+        if g is not None:
+            np.add(dh, g[t], out=dh)
+        np.multiply(dh, through[t], out=step)
+        np.add(dc, step, out=dc)
+        if g_cells is not None:
+            np.add(dc, g_cells[t], out=dc)
+        given = out[t]
+        np.multiply(factors[t, :, :3], dc[:, None, :], out=given[:, :3])
+        np.multiply(factors[t, :, 3], dh, out=given[:, 3])
+        if added is not None:
+            given += added[t]
+        np.multiply(dc, gates[t, :, 1], out=dc)
+        np.matmul(given.reshape(batch, 4 * n), rows, out=dh)
+    g_columns = None
+    if c.needs[3]:
+        began = _before(gates[:, :, 3] * bent, hidden, backwards)
+        g_columns = np.matmul(began.reshape(-1, n).T, out.reshape(-1, 4 * n))
+    return out.reshape(length, batch, 4 * n), dh, dc, g_columns
+
+
+def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:
+    """The same with primitives."""
+    _, hidden, cell, columns = c.inputs
+    _, cells, gates = c.outputs
+    length, _, n = cells.shape
+    order = _order(length, c.attributes["backwards"])
+    rows = transpose_matrix(columns)
+    given: list[Any] = [None] * length
+    starts: list[Any] = [None] * length
+    dh = dc = None
+
+    def plus(x: Any, y: Any) -> Any:
+        return x if y is None else y if x is None else x + y
+
+    def at(x: Any, t: int) -> Any:
+        return None if x is None else select.of(x, t, dim=0)
+
+    for t, before in reversed(order):
+        gate = at(gates, t)
+        entry, forget, new, leave = (_columns(gate, n, k, k + 1) for k in range(4))
+        bent = tanh.of(at(cells, t))
+        dh = plus(dh, at(g, t))
+        dc = plus(plus(dc, at(g_cells, t)), None if dh is None else dh * leave * (1.0 - bent * bent))
+        extra = at(g_gates, t)
+        parts: list[Any] = [None] * 4 if extra is None else [_columns(extra, n, k, k + 1) for k in range(4)]
+        if dc is not None:
+            previous = cell if before is None else at(cells, before)
+            parts[:3] = [plus(dc * new, parts[0]), plus(dc * previous, parts[1]), plus(dc * entry, parts[2])]
+            dc = dc * forget
+        if dh is not None:
+            parts[3] = plus(dh * bent, parts[3])
+        nothing = leave * 0.0
+        slopes = (entry * (1.0 - entry), forget * (1.0 - forget), 1.0 - new * new, leave * (1.0 - leave))
+        given[t] = cat.of(*[nothing if p is None else p * s for p, s in zip(parts, slopes, strict=True)], dim=1)
+        dh = matmul.of(given[t], rows)
+        if before is None:
+            starts[t] = hidden
+        else:
+            starts[t] = _columns(at(gates, before), n, 3, 4) * tanh.of(at(cells, before))
+    g_columns = None
+    if c.needs[3]:
+        began, gave = (cat.of(*x, dim=0) if length > 1 else x[0] for x in (starts, given))
+        g_columns = matmul.of(transpose_matrix(began), gave)
+    return _stack(given), dh, dc, g_columns
+
+
+@lstm.vjp(saves="1 2 3 out1 out2")
+def _(c: Any, g: Any, g_cells: Any, g_gates: Any) -> Any:
+    rule = _gradients_of_arrays if isinstance(c.outputs[1], np.ndarray) else _gradients
+    return tuple([x if need else None for x, need in zip(rule(c, g, g_cells, g_gates), c.needs, strict=True)])
