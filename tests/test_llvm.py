@@ -210,7 +210,10 @@ def test_casts_are_numpys_astype(source: DType) -> None:
     result = assert_renderings_agree(nest, (x, *outputs), (count,))
     with np.errstate(all="ignore"):
         for target, array in zip(dtypes.ALL, result[1:], strict=True):
-            np.testing.assert_array_equal(array, x.astype(target.numpy), err_msg=target.name)
+            expected = x.astype(target.numpy)
+            if target in (dtypes.float16, dtypes.bfloat16):  # NumPy does not know the NaN of others' dtypes
+                array, expected = array.astype(np.float32), expected.astype(np.float32)
+            np.testing.assert_array_equal(array, expected, err_msg=target.name)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
