@@ -85,7 +85,7 @@ def _views_without_gradient() -> Any:
                 kwargs.update(zip(("dim", "descending"), args[1:], strict=False), stable=True)
                 args = args[:1]
             result = function(*args, **kwargs)
-            return result if torch.is_grad_enabled() else tree_map(detached, result)
+            return result if torch.is_grad_enabled() or isinstance(result, torch.Size) else tree_map(detached, result)
 
     def detached(value: Any) -> Any:
         is_view = isinstance(value, torch.Tensor) and value._base is not None
