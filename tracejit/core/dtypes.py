@@ -26,6 +26,7 @@ __all__ = [
     "autocast_was_made",
     "bfloat16",
     "bool_",
+    "canonical",
     "converted",
     "default_dtype",
     "float16",
@@ -164,6 +165,13 @@ def as_dtype(dtype: Any, name: str) -> DType:
             f"{name}(): argument 'dtype' must be a dtype such as tracejit.float32, got {dtype!r} of type {type(dtype).__name__}"
         )
     return found
+
+
+def canonical(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array with the very dtype object of its `DType`, which programs compare by identity: longlong is not int64, and pickles bring
+    dtypes of their own.  Its dtype must be one that tensors can hold."""
+    dtype = FROM_NUMPY[array.dtype].numpy
+    return array if array.dtype is dtype else array.view(dtype)
 
 
 def default_dtype() -> DType:

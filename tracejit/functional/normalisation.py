@@ -111,7 +111,9 @@ def batch_norm(
     the variance unbiased; an empty batch changes
     nothing.  Raises ValueError for a batch of one value per channel in training."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"batch_norm(): expected a floating-point input, got {input.dtype.name}; convert it, e.g. input.float()")
+        raise RuntimeError(
+            f"batch_norm(): expected a floating-point input, got {input.dtype.name}; convert it, e.g. input.float()"
+        )
     if 0 in input.shape:
         return clone(input)
     if input.ndim < 2:

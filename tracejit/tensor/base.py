@@ -18,7 +18,7 @@ from tracejit.autograd import tape
 from tracejit.autograd.tape import DataStorage, Storage, move_retained
 from tracejit.core.aval import Aval
 from tracejit.core.devices import CPU, device, require_cpu
-from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, default_dtype
+from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
@@ -399,8 +399,7 @@ class Tensor:
 
 
 def _rebuild(kind: type[Tensor], array: np.ndarray[Any, Any], requires_grad: bool) -> Tensor:
-    canonical = FROM_NUMPY[array.dtype].numpy  # pickles bring dtypes that are equal; programs compare them by identity
-    out = fill(kind.__new__(kind), array if array.dtype is canonical else array.view(canonical))
+    out = fill(kind.__new__(kind), canonical(array))
     out._requires_grad = requires_grad
     return out
 

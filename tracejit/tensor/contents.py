@@ -48,10 +48,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         if array.dtype == object or array.dtype.kind in "US":
             raise _no_number(data)
         dtypes.from_numpy_dtype(array.dtype)
-    canonical = FROM_NUMPY[array.dtype].numpy
-    return (
-        array if array.dtype is canonical else array.view(canonical)
-    )  # programs compare dtypes by identity: longlong is not int64
+    return dtypes.canonical(array)
 
 
 def contents(name: str, data: tuple[Any, ...], dtype: DType) -> np.ndarray[Any, Any]:

@@ -430,7 +430,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     grad = state.grad_enabled and (target._requires_grad or value._requires_grad)
     if grad and target._requires_grad and target._node is None and target._base is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()")
-    if grad and target._base is not None and _is_leafs(target):
+    if grad and target._base is not None and _views_a_leaf(target):
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
@@ -455,7 +455,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     return target  # type: ignore[no-any-return]
 
 
-def _is_leafs(view: Tensor) -> bool:
+def _views_a_leaf(view: Tensor) -> bool:
     """Whether a view is of a leaf that requires gradients, or is such a leaf."""
     base = view._base
     assert base is not None
