@@ -7,7 +7,7 @@ from typing import Any
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import lowered, rounds_once
-from tracejit.core.shapes import product
+from tracejit.core.shapes import integer, product
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.products import addmm
@@ -80,6 +80,7 @@ def embedding(
         raise RuntimeError(f"embedding(): expected weight to have 2 dimensions, got shape {list(weight.shape)}")
     rows = weight.shape[0]
     if padding_idx is not None:
+        padding_idx = integer("embedding", "padding_idx", padding_idx)
         if not -rows <= padding_idx < rows:
             raise AssertionError(f"embedding(): padding_idx must be within [{-rows}, {rows}), got {padding_idx}")
         padding_idx %= rows

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import product
+from tracejit.core.shapes import integer, product
 from tracejit.ops import reduce as primitives
 
 __all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "sum_of_all", "trailing_dims"]
@@ -73,7 +73,8 @@ def in_positions(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
 def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
     """The dimensions of `normalized_shape` in `input`.  Raises RuntimeError where the sizes differ."""
     normalized_shape = settled(normalized_shape)
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    given = tuple(normalized_shape) if isinstance(normalized_shape, tuple | list) else (normalized_shape,)
+    shape = tuple([integer(name, "normalized_shape", size) for size in given])
     if not shape:
         raise RuntimeError(f"{name}(): expected normalized_shape to have at least one dimension, got []")
     if tuple(input.shape[-len(shape) :]) != shape:
