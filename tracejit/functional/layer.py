@@ -37,7 +37,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     outside = tuple(weight.shape[:-1])
     columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
     rows = input if input.ndim == 2 else input.reshape(product(lead), inside)  # one product of matrices, also for a batch of them
-    added = bias is not None and outside and bias.dtype is input.dtype and tuple(bias.shape) in ((), outside)
+    floating = input.dtype.is_floating_point
+    added = bias is not None and outside and floating and bias.dtype is input.dtype and tuple(bias.shape) in ((), outside)
     out = addmm(bias, rows, columns) if added else matmul(rows, columns)
     if input.ndim != 2 or not outside:
         out = reshape(out, shape=lead + outside)

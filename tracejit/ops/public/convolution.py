@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracejit.core import dtypes
 from tracejit.core.precision import lowered
 from tracejit.core.shapes import integer, product
 from tracejit.ops import linalg
@@ -123,7 +124,10 @@ def convolution(
         raise RuntimeError(
             f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {inside}"
         )
-    return correlation(x, weight, bias, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
+    if x.dtype is dtypes.bool_:
+        raise RuntimeError(f"{name}(): is not implemented for bool; convert the operands, e.g. with .float()")
+    correlate = correlation if x.dtype.is_floating_point else correlation.expansion
+    return correlate(x, weight, bias, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
 
 
 def _flat(x: Any, shape: tuple[int, ...]) -> Any:
