@@ -126,7 +126,7 @@ def convolution(
         )
     if x.dtype is dtypes.bool_:
         raise RuntimeError(f"{name}(): is not implemented for bool; convert the operands, e.g. with .float()")
-    correlate = correlation if x.dtype.is_floating_point else correlation.expansion
+    correlate: Any = correlation if x.dtype.is_floating_point else correlation.expansion
     return correlate(x, weight, bias, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
 
 
