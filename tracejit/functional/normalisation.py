@@ -52,6 +52,7 @@ def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = 
 
     Raises RuntimeError where the shapes do not fit."""
     dims = trailing_dims("layer_norm", input, normalized_shape, weight, bias)
+    same_dtype("layer_norm", input, weight=weight, bias=bias)
     return normalised_layers(input, weight, bias, dims=dims, eps=float(eps))[0]
 
 
@@ -62,7 +63,8 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
     if eps is None:
         eps = EPSILON[input.dtype]
     square = primitives.sum_(input * input, dims=dims, keepdim=True) / float(product(input.shape[d] for d in dims))
-    return _affine(input * rsqrt(square + eps), weight, None)
+    out = _affine(input * rsqrt(square + eps), weight, None)
+    return out if out.dtype is input.dtype else cast(out, dtype=input.dtype)
 
 
 @like_first()

@@ -98,5 +98,4 @@ def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], 
             raise RuntimeError(
                 f"{name}(): expected {argument} of shape {list(shape)} (normalized_shape), got {list(value.shape)}"
             )
-    same_dtype(name, input, weight=weight, bias=bias)
     return tuple(range(input.ndim - len(shape), input.ndim))
