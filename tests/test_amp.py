@@ -55,7 +55,7 @@ KEPT: dict[str, Any] = {
     "solve": lambda L, F, a, b: L.linalg.solve(b, b),
     "inv": lambda L, F, a, b: L.linalg.inv(b),
     "inverse": lambda L, F, a, b: b.inverse(),
-    "pinv": lambda L, F, a, b: L.linalg.pinv(b),
+    "pinverse": lambda L, F, a, b: L.pinverse(b),
 }
 OTHERS: dict[str, Any] = {
     "softmax": lambda L, F, a, b: b.softmax(-1),
