@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 import tracejit
-from tracejit.ops import philox
+from tracejit.core import philox
 
 ALL_ONES = 0xFFFFFFFF
 KNOWN = [  # Random123's kat_vectors for philox4x32-10: counter, key, words

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.contents import has_stable_hash
+from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
     BINARY,
     BUILTIN_CONTAINERS,
@@ -132,6 +133,8 @@ class BuiltinCallHandlers(StandardCallHandlers):
         """A function of numbers, left to the prologue; None where it is not."""
         try:
             known = function in COMPUTED_NUMBERS
+            if not known and len(arguments) == 1 and is_late(arguments[0]):
+                return self.late_predicate(function, arguments[0])
         except TypeError as error:
             if is_foreign(error):
                 raise
@@ -144,6 +147,8 @@ class BuiltinCallHandlers(StandardCallHandlers):
             for argument in arguments:
                 concrete(argument)
             raise
+        if any(map(is_late, arguments)):
+            return self.late_function(function, arguments, result)
         if type(result) not in (int, float) or result != result:
             return None
         texts = [a._text if is_symbolic(a) else self.number_text(a) for a in arguments]
@@ -325,6 +330,8 @@ class BuiltinCallHandlers(StandardCallHandlers):
         result = sum(map(plain, numbers), plain(start))
         if not any(map(is_symbolic, (start, *numbers))):
             return result
+        if any(map(is_late, (start, *numbers))):
+            return self.late_sum([start, *numbers], result)
         if type(result) not in (int, float) or result != result:
             return sum(map(concrete, numbers), concrete(start))
         first, *texts = [n._text if is_symbolic(n) else self.number_text(n) for n in (start, *numbers)]

@@ -21,6 +21,7 @@ import numpy as np
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
+from tracejit.capture.leaving import is_late
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
     C_CALLABLES,
@@ -246,6 +247,10 @@ class CallHandlers(TypeCallHandlers):
     def _call_class(self, cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if cls in (type, int, float) and len(arguments) == 1 and not keywords and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
+        if cls in (int, float) and len(arguments) == 1 and not keywords and type(arguments[0]) is Tensor:
+            number = self.element(arguments[0])
+            if number is not None:
+                return self._symbolic_conversion(cls, number)
         if cls in PURE_TYPES:
             return self.call_pure_type(cls, arguments, keywords)
         if issubclass(cls, Tensor) or (is_library_module(cls.__module__) and is_heap_type(cls)):
@@ -340,6 +345,10 @@ class CallHandlers(TypeCallHandlers):
             return type(number._value)
         if type(number._value) is cls:
             return number
+        if is_late(number):
+            result = cls(number._value)
+            late = self.late_function(cls, (number,), result)
+            return cls(concrete(number)) if late is None else late
         if cls is float:
             return self.define_number(f"float({number._text})", float(number._value), check_type=False)
         return int(concrete(number))

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
+from tracejit.capture.leaving import LeavingHandlers
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
-from tracejit.capture.recorder import ABSENT, Recorder
+from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import STAND_INS, plain
 
 __all__ = [
@@ -126,7 +127,7 @@ class MethodCall:
         return f"{owner}.{self.method}({', '.join(arguments)})"
 
 
-class EffectHandlers(Recorder):
+class EffectHandlers(LeavingHandlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
     def __init__(self) -> None:

@@ -51,6 +51,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         statement = effect.statement(recipes)  # may add lines that build its value
         recipes.lines.append(statement)
     text = recipes.text(result)
+    recipes.define_late()
     grad_enabled, autocast = modes
     if state.grad_enabled != grad_enabled:
         recipes.lines.append(f"state.grad_enabled = {state.grad_enabled}")

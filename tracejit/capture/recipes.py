@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
+from tracejit.capture.leaving import definitions, is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
@@ -26,7 +27,7 @@ from tracejit.capture.policies import (
     is_empty,
     is_python_class,
 )
-from tracejit.capture.symbols import ObjectIdentity, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, is_symbolic
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.tensor import Size, Tensor
 
@@ -50,7 +51,17 @@ class Recipes:
         self.interpreter = interpreter
         self.lines: list[str] = []
         self.outputs: list[Tensor] = []
+        self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
         self._texts: dict[int, str] = {}
+
+    def define_late(self) -> None:
+        """Put the definitions of numbers that are computed after the program before all that uses them."""
+
+        def element(tensor: Tensor) -> str:
+            self.outputs.append(tensor)
+            return f"out{len(self.outputs) - 1}._array.item()"
+
+        self.lines[:0] = definitions(self.recorder.late, self.late, element)
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""
@@ -60,6 +71,8 @@ class Recipes:
         """An expression for a value."""
         recorder = self.recorder
         if is_symbolic(value):
+            if is_late(value):
+                self.late.append(value)
             return str(value._text)
         known = recorder.sources.get(id(value)) or self._texts.get(id(value))
         if known is not None:

@@ -343,6 +343,15 @@ class Recorder(Origins):
                 self.inspect_all(value.values())
 
     # -- what handlers call of each other
+    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
+        raise NotImplementedError
+
+    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+        raise NotImplementedError
+
+    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
+        raise NotImplementedError
+
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         raise NotImplementedError
 

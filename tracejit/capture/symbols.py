@@ -31,6 +31,9 @@ class Prologue(Protocol):
     def define_number(self, text: str, value: int | float, *, check_type: bool) -> SymbolicNumber: ...
     def guard_outcome(self, text: str, outcome: bool) -> None: ...
     def guard_number(self, number: SymbolicNumber) -> None: ...
+    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any: ...
+    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any: ...
+    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None: ...
     def number_text(self, value: int | float) -> str: ...
 
 
@@ -131,6 +134,8 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         recorder = self._recorder
         if recorder.stopped:
             return result
+        if _is_late(left) or _is_late(right):
+            return recorder.late_binary(symbol, left, right, result)
         if type(result) not in (int, float) or result != result:
             left, right = concrete(left), concrete(right)
             return result
@@ -148,7 +153,11 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
             return NotImplemented
         result = compute(self._value, plain(other))
         recorder = self._recorder
-        if not recorder.stopped:
+        if recorder.stopped:
+            return result
+        if _is_late(self) or _is_late(other):
+            recorder.late_outcome(symbol, self, other, result)
+        else:
             recorder.guard_outcome(f"{self._text} {symbol} {_text(recorder, other)}", result)
         return result
 
@@ -156,13 +165,23 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
 
 
 def _unary(template: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+
     def method(self: SymbolicNumber) -> Any:
         result = compute(self._value)
         if self._recorder.stopped:
             return result
+        if self._late is not None:
+            late = self._recorder.late_function(compute, (self,), result)
+            if late is None:
+                concrete(self)
+            return result if late is None else late
         return self._recorder.define_number(template.replace("{}", self._text), result, check_type=False)
 
     return method
+
+
+def _is_late(value: Any) -> bool:
+    return type(value) is SymbolicNumber and value._late is not None
 
 
 def _asking(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,11 +207,13 @@ def _text(recorder: Prologue, value: Any) -> str:
 
 
 class SymbolicNumber:
-    """A number that later calls compute again.  `_text` is the prologue's variable, `_value` the number of this run."""
+    """A number that later calls compute again.  `_text` is the entry's variable, `_value` the number of this run.  `_late`: how it is
+    computed after the program (leaving.py), None for one that the prologue computes."""
 
-    __slots__ = ("_recorder", "_text", "_value")
+    __slots__ = ("_late", "_recorder", "_text", "_value")
 
-    def __init__(self, recorder: Prologue, text: str, value: int | float) -> None:
+    def __init__(self, recorder: Prologue, text: str, value: int | float, late: Any = None) -> None:
+        self._late = late
         self._recorder = recorder
         self._text = text
         self._value = value
@@ -233,7 +254,9 @@ class SymbolicNumber:
 
     def __bool__(self) -> bool:
         result = bool(self._value)
-        if not self._recorder.stopped:
+        if self._late is not None and not self._recorder.stopped:
+            self._recorder.late_outcome("!=", self, 0, result)
+        elif not self._recorder.stopped:
             self._recorder.guard_outcome(f"bool({self._text})", result)
         return result
 

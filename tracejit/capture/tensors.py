@@ -17,21 +17,26 @@ import numpy as np
 
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import EffectHandlers, GradStore
+from tracejit.capture.leaving import is_late
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER
+from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, float32, float64, int64
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand
+from tracejit.ops.public.random import default_generator
 from tracejit.tensor import Tensor
+from tracejit.tensor.base import wrap
 
 __all__ = ["RecordingInterpreter", "Watch"]
 
 _OWN_CODE = "own code"
+_WITH_NUMBERS = frozenset(("add", "sub", "mul", "div", "lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum"))
+"""Elementwise primitives for which a number and a tensor without dimensions of the same value are the same."""
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
@@ -63,6 +68,7 @@ class RecordingInterpreter(Interpreter):
         self.requires_grad: set[int] = set()
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         recorder.values = self.values
+        recorder.program = self
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self.first_sequence = first_sequence  # nodes of the tape before it were made outside
@@ -156,13 +162,13 @@ class RecordingInterpreter(Interpreter):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         operands = tuple(map(settled, operands))
+        if any(map(is_late, operands)):
+            operands = self._with_late(op, operands)
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, with_tensor(op, operands))
             reduced = op.reduced(operands)
             if reduced is not None:
                 return op.in_float32(operands, attributes, reduced)
-        if op.kind is Kind.RANDOM:
-            recorder.stop("random_operation", f"{op.name}()")
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
         bounds = _integer_bounds(op, operands, attributes)
@@ -188,6 +194,14 @@ class RecordingInterpreter(Interpreter):
             if is_plain_write:
                 self.requires_grad.discard(self.values[id(result)])
         return result
+
+    def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Numbers that are known only after the program as tensors that it has, where that is the same; else their values are guarded."""
+        dtypes = {FROM_NUMPY[x._array.dtype] for x in operands if isinstance(x, Tensor)}
+        dtype = dtypes.pop() if len(dtypes) == 1 else None
+        if op.name not in _WITH_NUMBERS or dtype not in (float32, float64):
+            return tuple([concrete(x) if is_late(x) else x for x in operands])
+        return tuple([self.recorder.as_operand(x, dtype) if is_late(x) else x for x in operands])
 
     def _failed(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
         """An operation has raised.  The program may catch it and go on: later calls come here only if what failed does so by the metadata
@@ -242,6 +256,22 @@ class RecordingInterpreter(Interpreter):
                 self.nodes.append(Node(self._guard, (operand,), expected, (), user_line()))
         return value
 
+    def take_number(self, tensor: Tensor) -> Any:
+        """A number that leaves: it is known when the program has run (leaving.py)."""
+        value = state.base.take(tensor)
+        recorder = self.recorder
+        if recorder.stopped:
+            return value
+        operand = self.value_of(tensor)
+        if operand is None or type(value) is bool:
+            return self.take(tensor)
+        dtype = float64 if type(value) is float else int64
+        same = FROM_NUMPY[tensor._array.dtype] is dtype
+        own = wrap(tensor._array.astype(dtype.numpy))
+        op, attributes = (REGISTRY["clone"], ()) if same else (REGISTRY["cast"], (("dtype", dtype),))
+        self.nodes.append(Node(op, (operand,), attributes, (self._define(own),), user_line()))
+        return recorder.define_element(own, value)
+
     def take_list(self, tensor: Tensor) -> Any:
         self.recorder.stop("tensor_contents", f"shape {list(tensor._array.shape)}")
         return state.base.take_list(tensor)
@@ -265,6 +295,40 @@ class RecordingInterpreter(Interpreter):
             recorder.note_store((id(tensor), "_grad"), GradStore(tensor, value))
         elif id(tensor) not in self.values:
             recorder.stop("outside_graph", "a leaf that was not read in the call")
+
+    # -- random numbers
+    def draw(self, generator: Any, op: Op, attributes: Mapping[str, Any], count: int) -> Any:
+        recorder, tensor, value = self.recorder, generator.state(), None
+        if not recorder.stopped:
+            self._read_generator(generator)
+            value = self.value_of(tensor)
+        attributes = {k: _attribute(v) for k, v in attributes.items()}
+        recorder.native_depth += 1
+        try:
+            state.top = state.base
+            result = state.base.draw(generator, op, attributes, count)
+        finally:
+            state.top = self
+            recorder.native_depth -= 1
+        if recorder.stopped or value is None:
+            return result
+        self._append(op, (tensor,), (value,), attributes, result)
+        moved = self._fresh(Aval((2,), int64))
+        self.nodes.append(Node(REGISTRY["random_advance"], (value,), (("count", count),), (moved,), user_line()))
+        self.nodes.append(Node(REGISTRY["write"], (value, moved), (), (self._define(tensor),), user_line()))
+        return result
+
+    def _read_generator(self, generator: Any) -> None:
+        """A draw follows: the state of the generator is a tensor from outside."""
+        recorder, state = self.recorder, generator.state()
+        if id(state) in recorder.tensors:
+            return
+        if generator is default_generator and not recorder.is_outside(generator):
+            recorder.register(generator, recorder.constant(generator))
+        if recorder.is_outside(generator):
+            recorder.read(state, f"{recorder.sources[id(generator)]}._state")
+        else:
+            recorder.stop("random_operation", "a generator that the call has made")
 
     # -- everything else
     def note(self, event: str, *details: Any) -> None:

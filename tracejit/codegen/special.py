@@ -12,6 +12,7 @@ from typing import Any, Final
 from numpy import ndindex
 
 from tracejit.codegen.bounds import bounded
+from tracejit.codegen.draws import DRAWS
 from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
@@ -457,4 +458,5 @@ _BUILDERS = {
     "fold": _fold,
     "sum_at": sum_at,
     "matmul": _matmul,
+    **DRAWS,
 }

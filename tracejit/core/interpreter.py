@@ -56,9 +56,17 @@ class Interpreter:
         """The Python number in a tensor of one element (item(), bool(), float(), index())."""
         return tensor._array.item()
 
+    def take_number(self, tensor: Any) -> Any:
+        """The same by item(), which leaves it open what becomes of the number."""
+        return tensor._array.item()
+
     def take_list(self, tensor: Any) -> Any:
         """Contents of a tensor leave the world of tensors as nested lists, an array or text."""
         return tensor._array
+
+    def draw(self, generator: Any, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
+        """A RANDOM primitive draws from `generator`, which moves on by `count`."""
+        return generator.drawn(op, attributes, count)
 
     def note(self, event: str, *details: Any) -> None:
         """Something happened that a recording cannot hold (hook registered, seed set, graph freed ...)."""

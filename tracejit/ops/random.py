@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core import dtypes
+from tracejit.core import dtypes, philox
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Effect, Kind
 from tracejit.core.shapes import product
-from tracejit.ops import philox
 from tracejit.ops.declare import custom
 from tracejit.ops.samples import Samples, cases
 

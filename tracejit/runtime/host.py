@@ -12,6 +12,7 @@ again where the user sees it, or goes on with the other size.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class HostProgram:
         self.raises = raises
         self.slab_inputs = slab_inputs
         self.residuals = slab_outputs
+        self.draws = any(node.op.kind is Kind.RANDOM for node in graph.nodes)
         changed = {t for t, v in graph.writes if t != v}
         self.overwritten = [v for v in slab_outputs if v in changed]  # whose contents from before are kept for the backward pass
         self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
@@ -105,7 +107,10 @@ class HostProgram:
         return _Segment(program, tensors, tuple(v for v in inputs if v not in tensors), outputs)
 
     def run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
-        """As `Program.run`."""
+        """As `Program.run`.  Draws stand beside steps of the host, between which other threads may draw: they have to wait for a call that
+        runs eagerly, so there is none where there are other threads."""
+        if self.draws and threading.active_count() > 1:
+            return 0
         known: dict[int, Any] = dict(zip(self.tensors, arrays, strict=False))
         known.update(zip(self.scalars, scalars, strict=True))
         known.update(self.graph.constants)

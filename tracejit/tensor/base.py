@@ -310,7 +310,7 @@ class Tensor:
             raise RuntimeError(
                 f"item(): a tensor with {self._array.size} elements cannot be converted to a scalar; expected 1 element"
             )
-        return state.top.take(self)
+        return state.top.take_number(self)
 
     def tolist(self) -> Any:
         """The elements as nested lists, or a number for a tensor without dimensions."""

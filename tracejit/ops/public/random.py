@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,11 @@ class Generator:
     """A stream of random numbers: a seed and a counter, held in a tensor (ops/random.py).  Draws from several threads do not
     overlap."""
 
-    __slots__ = ("__weakref__", "_lock", "_state")
+    __slots__ = ("__weakref__", "_state")
 
     def __init__(self, device: Any = "cpu") -> None:
         require_cpu("Generator", device)
         self._state: Any = None
-        self._lock = threading.RLock()
 
     @property
     def device(self) -> device:
@@ -55,8 +53,7 @@ class Generator:
 
     def _set(self, seed: int, counter: int) -> None:
         thread.top.note("seed set", self)
-        with self._lock:
-            write(self.state(), constant(array=ArrayConstant(np.array([_wrapped(seed), _wrapped(counter)], np.int64))))
+        write(self.state(), constant(array=ArrayConstant(np.array([_wrapped(seed), _wrapped(counter)], np.int64))))
 
     def manual_seed(self, seed: int) -> Generator:
         """Begin the stream of `seed` (any integer below 2**64, negative ones wrapping) anew.  Returns the generator."""
@@ -95,11 +92,16 @@ class Generator:
 
     def draw(self, op: Any, shape: Shape, wide: bool, **attributes: Any) -> Any:
         """Draw by a RANDOM primitive and move the counter on."""
-        with self._lock:
-            state = self.state()
-            out = op(state, shape=shape, **attributes)
-            write(state, primitives.random_advance(state, count=primitives.advance_for(shape, wide)))
-        return out
+        return thread.top.draw(self, op, {"shape": shape, **attributes}, primitives.advance_for(shape, wide))
+
+    def drawn(self, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
+        """A draw outside recordings.  Seed and counter are read, and the counter moved on, without a call in between: no other thread
+        comes between that, nor does it come between what a compiled program does to them."""
+        array = self.state()._array
+        seed, counter = array[0], array[1]
+        array[1] = counter + count
+        place = thread.base.bind(constant, (), {"array": ArrayConstant(np.array([seed, counter]))})
+        return thread.base.bind(op, (place,), attributes)
 
 
 def _wrapped(number: int) -> int:

@@ -116,16 +116,16 @@ def _pairs_of_normals(bits: Array, precision: int) -> Array:
     return out
 
 
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_LOG = (
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+LOG = (
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
     1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
 )  # fmt: skip
-_SIN = (
+SIN = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04, 2.75573137070700676789e-06,
     -2.50507602534068634195e-08, 1.58969099521155010221e-10,
 )  # fmt: skip
-_COS = (
+COS = (
     4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05, -2.75573143513906633035e-07,
     2.08757232129817482790e-09, -1.13596475577881948265e-11,
 )  # fmt: skip
@@ -147,8 +147,8 @@ def logarithm(x: Array) -> Array:
     s = f / (2.0 + f)
     square = s * s
     half = 0.5 * f * f
-    tail = square * _horner(square, _LOG)
-    return exponent * _LN2_HIGH - ((half - (s * (half + tail) + exponent * _LN2_LOW)) - f)
+    tail = square * _horner(square, LOG)
+    return exponent * LN2_HIGH - ((half - (s * (half + tail) + exponent * LN2_LOW)) - f)
 
 
 def circle(turns: Array) -> tuple[Array, Array]:
@@ -157,8 +157,8 @@ def circle(turns: Array) -> tuple[Array, Array]:
     quadrant = (quarters + 0.5).astype(np.int64)
     x = (quarters - quadrant.astype(np.float64)) * 1.5707963267948966
     square = x * x
-    s = x + (x * square) * _horner(square, _SIN)
-    c = 1.0 - (0.5 * square - square * square * _horner(square, _COS))
+    s = x + (x * square) * _horner(square, SIN)
+    c = 1.0 - (0.5 * square - square * square * _horner(square, COS))
     odd = (quadrant & 1) == 1
     cosine, sine = np.where(odd, s, c), np.where(odd, c, s)
     return np.where(((quadrant + 1) & 2) == 2, -cosine, cosine), np.where((quadrant & 2) == 2, -sine, sine)

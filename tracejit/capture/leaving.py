@@ -1,0 +1,303 @@
+"""Numbers that leave the program: `.item()`, `float(t)`, `int(t)`, and what Python computes from them.
+
+A `SymbolicNumber` with a `Late` is known only when the program has run.  It is no guard: returned, stored or formatted it is computed
+again by each call, in Python, between the program and the effects.  Where it steers Python (a comparison, a truth value, an argument
+outside which a function raises) the program computes the same predicate and leaves by an exit where it turns out the other way, before
+anything is committed.  Where the program cannot compute it, or something asks for the very value, the value is guarded, by an exit too.
+
+Invariants: what is computed after the program cannot raise, because exits have seen to it; a definition only uses numbers defined before.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tracejit.capture.recorder import Recorder
+from tracejit.capture.symbols import SymbolicNumber, concrete, plain
+from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
+from tracejit.core.op import REGISTRY
+from tracejit.tensor import Tensor
+
+__all__ = ["Late", "LeavingHandlers", "definitions", "is_late"]
+
+_OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", math.isinf: "isinf"}
+_DIVISIONS = frozenset(["/", "//", "%"])
+_EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS
+"""Operators that raise nothing but for a divisor of 0."""
+_DEMANDS: dict[Any, tuple[tuple[str, float] | None, ...]] = {
+    math.sqrt: ((">=", 0.0),), math.log: ((">", 0.0),), math.log2: ((">", 0.0),), math.log10: ((">", 0.0),), math.log1p: ((">", -1.0),),
+    math.exp: (("<", 700.0),), math.expm1: (("<", 700.0),), math.cos: (("<", math.inf), (">", -math.inf)),
+    math.sin: (("<", math.inf), (">", -math.inf)), math.tan: (("<", math.inf), (">", -math.inf)),
+    math.floor: (("<", math.inf), (">", -math.inf)), math.ceil: (("<", math.inf), (">", -math.inf)),
+    builtins.int: (("<", math.inf), (">", -math.inf)), math.tanh: (), math.atan: (), math.fabs: (), builtins.abs: (), builtins.float: (),
+    builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
+}  # fmt: skip
+"""What an argument must fulfil so that the function does not raise: `round` asks for more."""
+_WORD = 62
+"""Integers of so many bits, and a sign, are computed by the program without overflow."""
+_FLOATS = 900
+"""Integers of so many bits become floating-point numbers without one."""
+_LONGEST = 1100
+"""An integer made of a floating-point number has at most so many."""
+_CHOOSING = (builtins.min, builtins.max)
+_UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
+
+
+class Program(Protocol):
+    """What is asked of the interpreter of the recording."""
+
+    def bind(self, op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any: ...
+    def take(self, tensor: Any) -> Any: ...
+    def take_number(self, tensor: Any) -> Any: ...
+
+
+@dataclass(slots=True, eq=False)
+class Late:
+    """How a number is computed after the program: the element of `tensor`, or `text` of `parts`.
+
+    make: the same in the program, as a tensor float64 or int64 of one element; None where it cannot.  bits: of an int, how long it can be."""
+
+    text: str
+    parts: tuple[Any, ...]
+    make: Callable[[], Any]
+    bits: int = 0
+    tensor: Any = None
+    made: bool = False
+
+    def in_program(self) -> Any:
+        """The tensor, made when it is first asked for."""
+        if not self.made:
+            self.tensor, self.made = self.make(), True
+        return self.tensor
+
+
+def is_late(value: Any) -> bool:
+    """Whether `value` is a number that is known only after the program."""
+    return type(value) is SymbolicNumber and value._late is not None
+
+
+class LeavingHandlers(Recorder):
+    """Definitions of late numbers, and what they decide."""
+
+    program: Program
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: list[SymbolicNumber] = []
+
+    # -- definitions
+    def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:
+        """The number in `tensor`, of one element, float64 or int64, which belongs to the recording alone."""
+        return self._defined(Late("", (), lambda: tensor, 63), value)
+
+    def element(self, tensor: Tensor) -> Any:
+        """The number in a tensor of one element that is asked for it; None where Python has to ask."""
+        if self.stopped or tensor._array.size != 1 or FROM_NUMPY[tensor._array.dtype] is bool_:
+            return None
+        return self.program.take_number(tensor)
+
+    def _defined(self, late: Late, value: int | float) -> SymbolicNumber:
+        number = SymbolicNumber(self, self.variable(), value, late)
+        self.late.append(number)
+        return number
+
+    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
+        """left <symbol> right, of which one at least is late, and which has come to `value`."""
+        bits = self._bits_of(symbol, left, right, value)
+        if symbol not in _EXACT or type(value) not in (int, float) or bits is None:
+            concrete(left), concrete(right)
+            return value
+        if symbol in _DIVISIONS:
+            self._not_zero(right)
+        text = f"{self._number_text(left)} {symbol} {self._number_text(right)}"
+        return self._defined(Late(text, (left, right), lambda: self._arithmetic(symbol, left, right, value, bits), bits), value)
+
+    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+        """A function of numbers of which one at least is late; None where it has to be called with their values."""
+        if function is builtins.round:
+            demands = self._demands_of_round(arguments)
+        else:
+            demands = _DEMANDS.get(function)
+        lengths = [self._length(a) for a in arguments]
+        kinds = {type(plain(a)) for a in arguments}
+        if demands is None or type(value) not in (int, float) or None in lengths or (function in _CHOOSING and len(kinds) > 1):
+            return None
+        for symbol, bound in demands if type(plain(arguments[0])) is float else ():
+            self.late_outcome(symbol, arguments[0], bound, True)
+        bits = _LONGEST if float in kinds else max(n for n in lengths if n is not None)
+        text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
+        number = arguments[0]
+        return self._defined(Late(text, arguments, lambda: self._conversion(function, number), bits), value)
+
+    def late_sum(self, numbers: list[Any], value: Any) -> Any:
+        """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
+        lengths = [self._length(n) for n in numbers]
+        if None in lengths or type(value) not in (int, float):
+            return sum(map(concrete, numbers[1:]), concrete(numbers[0]))
+        first, *texts = map(self._number_text, numbers)
+        text = f"{self.constant(builtins.sum)}(({''.join(f'{t}, ' for t in texts)}), {first})"
+        bits = max(n for n in lengths if n is not None) + len(numbers)
+        return self._defined(Late(text, tuple(numbers), lambda: None, bits), value)
+
+    @staticmethod
+    def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if len(arguments) == 1:
+            return _DEMANDS[math.floor]
+        digits = arguments[1]
+        return () if type(digits) is int and 0 <= digits < 300 else None
+
+    def _number_text(self, value: Any) -> str:
+        return value._text if type(value) is SymbolicNumber else self.number_text(value)
+
+    def _length(self, value: Any) -> int | None:
+        """How many bits an int can have, 0 for a float; None for one that may be too long to become a float."""
+        if type(plain(value)) is float:
+            return 0
+        if is_late(value):
+            bits: int = value._late.bits
+            return bits if bits <= _FLOATS else None
+        number = plain(value)
+        if number.bit_length() > 63:
+            return None
+        if type(value) is SymbolicNumber:
+            self.miss_if(f"not {-(2**63)} <= {value._text} < {2**63}")
+            return 63
+        return int(number.bit_length())
+
+    def _bits_of(self, symbol: str, left: Any, right: Any, value: Any) -> int | None:
+        a, b = self._length(left), self._length(right)
+        if a is None or b is None:
+            return None
+        bits = a + b if symbol == "*" else max(a, b) + 1
+        return bits if bits <= _FLOATS else None
+
+    # -- where they steer
+    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
+        """left <symbol> right has come to `outcome`: a call where it comes to something else leaves."""
+        if not (is_late(left) or is_late(right)):
+            self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
+            return
+        operands = self._comparable(left, right)
+        if operands is None:
+            concrete(left), concrete(right)
+            return
+        self._decide(REGISTRY[_COMPARISONS[symbol]], operands)
+
+    def late_predicate(self, function: Any, number: Any) -> bool | None:
+        """math.isfinite and its like of a late number; None for other functions."""
+        name = _PREDICATES.get(function)
+        if name is None:
+            return None
+        value = bool(function(plain(number)))
+        tensor = number._late.in_program()
+        if tensor is None:
+            concrete(number)
+        elif type(plain(number)) is float:
+            self._decide(REGISTRY[name], (tensor,))
+        return value
+
+    def guard_number(self, number: SymbolicNumber) -> None:
+        if number._late is None:
+            super().guard_number(number)
+        elif self.first_time("number", number._text):
+            tensor = number._late.in_program()
+            if tensor is not None:
+                self.program.take(tensor)
+            for part in number._late.parts if tensor is None else ():
+                concrete(part)
+
+    def _not_zero(self, divisor: Any) -> None:
+        if is_late(divisor):
+            self.late_outcome("!=", divisor, 0, True)
+        elif type(divisor) is SymbolicNumber:
+            self.miss_if(f"{divisor._text} == 0")
+
+    def _decide(self, op: Any, operands: tuple[Any, ...]) -> None:
+        """The program computes a predicate and leaves where it is not what it was."""
+        self.program.take(self.program.bind(op, operands, {}))
+
+    # -- in the program
+    def _comparable(self, left: Any, right: Any) -> tuple[Any, Any] | None:
+        """Operands for which a comparison in the program is Python's, which compares exact values; None where there are none."""
+        kinds = type(plain(left)), type(plain(right))
+        if kinds[0] is kinds[1] is float or kinds[0] is kinds[1] is int:
+            a, b = self._operand(left), self._operand(right)
+            if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
+                return None
+        elif is_late(left) and not is_late(right):
+            a, b = self._operand(left), _as_like(left, right)
+        elif is_late(right) and not is_late(left):
+            a, b = _as_like(right, left), self._operand(right)
+        else:
+            return None
+        return None if a is None or b is None else (a, b)
+
+    def _operand(self, number: Any) -> Any:
+        """A tensor for a late number; another one as it is."""
+        return number._late.in_program() if is_late(number) else number
+
+    def _arithmetic(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
+        a, b = self._operand(left), self._operand(right)
+        if symbol not in _OPERATIONS or a is None or b is None:
+            return None
+        if type(value) is int:
+            return None if bits > _WORD or symbol == "/" else self._bound(_OPERATIONS[symbol], a, b)
+        return self._bound(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
+
+    def _conversion(self, function: Any, number: Any) -> Any:
+        tensor = self._operand(number)
+        if tensor is None or not isinstance(tensor, Tensor):
+            return None
+        if type(plain(number)) is float and function in _UNARY:
+            return self._bound(_UNARY[function], tensor)
+        return self._as_float(tensor) if function is builtins.float else None
+
+    def _as_float(self, x: Any) -> Any:
+        """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
+        if isinstance(x, Tensor):
+            return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
+        return float(x) if type(x) is int else x
+
+    def _bound(self, name: str, *operands: Any) -> Any:
+        return self.program.bind(REGISTRY[name], operands, {})
+
+    def as_operand(self, number: Any, dtype: Any) -> Any:
+        """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
+        guarded, where the program cannot compute it."""
+        tensor = number._late.in_program()
+        if tensor is None:
+            return concrete(number)
+        tensor = self._as_float(tensor)
+        if dtype is not float64:
+            tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
+        return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+
+
+def _as_like(late: Any, other: Any) -> Any:
+    """A number with which a late one of another type can be compared in the program; None where there is none."""
+    number = plain(other)
+    if type(plain(late)) is float:
+        return float(number) if type(other) is int and abs(number) <= 2**53 else None
+    return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None
+
+
+def definitions(
+    numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], element: Callable[[Tensor], str]
+) -> list[str]:
+    """The lines that define the late numbers `needed`, and what they are made of; `numbers` are all, in the order of their definition.
+    element: the expression of the number in a tensor."""
+    wanted = {number._text for number in needed}
+    lines: list[str] = []
+    for number in reversed(list(numbers)):
+        if number._text in wanted:
+            late: Late = number._late
+            wanted.update(part._text for part in late.parts if is_late(part))
+            lines.append(f"{number._text} = {late.text or element(late.in_program())}")
+    return lines[::-1]
