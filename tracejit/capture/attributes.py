@@ -31,7 +31,7 @@ from tracejit.capture.policies import (
     storing_base,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import SuperProxy, concrete, is_symbolic, plain
+from tracejit.capture.symbols import SuperProxy, concrete, is_symbolic, stored
 from tracejit.tensor import Tensor
 
 __all__ = ["AttributeHandlers"]
@@ -366,7 +366,7 @@ class AttributeHandlers(EffectHandlers):
             owner.__dict__[name] = self.write_global(owner.__dict__, name, value)
         else:
             self._stop_storing(owner, name)
-            setattr(owner, name, plain(value))
+            setattr(owner, name, stored(value))
 
     def _stop_storing(self, owner: Any, name: str) -> None:
         cls = type(owner)
@@ -382,12 +382,12 @@ class AttributeHandlers(EffectHandlers):
             return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
-            setattr(owner, name, plain(value))
+            setattr(owner, name, stored(value))
             return
         found, _ = self.lookup(type(owner), name)
         if type(found) is property:
             if found.fset is None:
-                object.__setattr__(owner, name, plain(value))  # it raises what is to be raised
+                object.__setattr__(owner, name, stored(value))  # it raises what is to be raised
             else:
                 self.call(self.fixed(found.fset), (owner, value), {})
             return
@@ -397,10 +397,10 @@ class AttributeHandlers(EffectHandlers):
                 self.call(setter, (found, owner, value), {})
                 return
             self.stop("descriptor", f"{type(owner).__name__}.{name}")
-            setattr(owner, name, plain(value))
+            setattr(owner, name, stored(value))
             return
         self._note_instance(owner, name, found)
-        storing_base(owner).__setattr__(owner, name, plain(value))
+        storing_base(owner).__setattr__(owner, name, stored(value))
         self.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:

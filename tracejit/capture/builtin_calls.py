@@ -199,7 +199,13 @@ class BuiltinCallHandlers(StandardCallHandlers):
         """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
         kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
         into = self.for_place if name == "update" and kept >= 0 else self.settled
-        arguments = tuple([self.for_place(a) if i == kept else self.settled(a) for i, a in enumerate(arguments)])
+        own = is_a(owner, (list, dict)) and not self.is_outside(owner)
+        arguments = tuple(
+            [
+                self.for_place(a) if i == kept else a if own and is_late(a) else self.settled(a, late=own or name == "extend")
+                for i, a in enumerate(arguments)
+            ]
+        )
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
-from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released
+from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
 from tracejit.capture.type_calls import TypeCallHandlers
 from tracejit.tensor import Tensor
 
@@ -115,7 +115,7 @@ class CallHandlers(TypeCallHandlers):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if self.stopped:
-            return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+            return function(*map(stored, arguments), **{k: stored(v) for k, v in keywords.items()})
         cls = type(function)
         if cls is FunctionType:
             if self._runs_natively(function):

@@ -17,6 +17,7 @@ import numpy as np
 
 from tracejit.capture.contents import CONTAINERS, DICT_TYPES, ContentHandlers, get_past, item_text, length_text, membership_text
 from tracejit.capture.effects import ItemStore, MethodCall
+from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -26,7 +27,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.symbols import ObjectIdentity, concrete, plain, released
+from tracejit.capture.symbols import ObjectIdentity, concrete, released, stored
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
@@ -184,7 +185,7 @@ class ContainerHandlers(ContentHandlers):
                 self.stop("container", f"a {cls.__name__}")
                 owner[key] = self.settled(value)
             else:
-                base.__setitem__(owner, key, self.settled(value))
+                base.__setitem__(owner, key, value if is_late(value) else self.settled(value))
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
@@ -192,13 +193,13 @@ class ContainerHandlers(ContentHandlers):
             value = self.for_place(value)
             self.dropping(dict.get(owner, key))
             self.note_change(owner)
-            base.__setitem__(owner, key, plain(value))
+            base.__setitem__(owner, key, stored(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
         elif cls in (list, collections.deque) and type(key) is int and self._is_place(owner, key):
             value = self.for_place(value)
             index = key % len(owner)
             self.dropping(owner[index])
-            owner[index] = plain(value)
+            owner[index] = stored(value)
             self.note_store((id(owner), index), ItemStore(owner, index, value))
         elif cls is list and type(key) in (int, slice):
             self.read_content(owner)
@@ -360,7 +361,8 @@ class ContainerHandlers(ContentHandlers):
         """Call a method of C code that changes a container from outside, and remember it."""
         place = (id(owner), len(owner))
         self.dropping(*_dropped(owner, name, arguments))
-        result = getattr(builtin_base(type(owner)), name)(owner, *map(plain, arguments))
+        given = [list(map(stored, a)) if name == "extend" and type(a) is list else stored(a) for a in arguments]
+        result = getattr(builtin_base(type(owner)), name)(owner, *given)
         self.note_method(MethodCall(owner, name, arguments))
         if name == "append":
             self._remember(place, *arguments)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
+from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
@@ -231,36 +232,37 @@ class ContentHandlers(AttributeHandlers):
         if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
             self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
-    def settled(self, value: Any) -> Any:
+    def settled(self, value: Any, late: bool = False) -> Any:
         """`value` for C code, or to be kept anywhere but in a variable: symbolic numbers in it, and in local containers in it, replaced by
-        guarded plain ones."""
+        guarded plain ones.  late: but for numbers that leave the program."""
         if is_symbolic(value):
             return concrete(value)
-        return self._settled(value, set()) if type(value) in (tuple, list, dict) else value
+        return self._settled(value, set(), late) if type(value) in (tuple, list, dict) else value
 
-    def _settled(self, value: Any, seen: set[int]) -> Any:
+    def _settled(self, value: Any, seen: set[int], late: bool = False) -> Any:
         cls = type(value)
         if cls is SymbolicNumber:
-            return concrete(value)
+            return value if late and is_late(value) else concrete(value)
         if cls not in (tuple, list, dict) or self.is_outside(value) or id(value) in seen:
             return value
         seen.add(id(value))
         if cls is tuple:
-            new = tuple([self._settled(v, seen) for v in value])
+            new = tuple([v if late and is_late(v) else self._settled(v, seen) for v in value])
             return value if all(a is b for a, b in zip(new, value, strict=True)) else self._known_as_made(new)
         for key, item in enumerate(value) if cls is list else value.items():
-            if (other := self._settled(item, seen)) is not item:
+            if (other := self._settled(item, seen, late)) is not item:
                 value[key] = other
         return value
 
     def for_place(self, value: Any) -> Any:
-        """`value`, to be stored in a place: a symbolic number stays one."""
+        """`value`, to be stored in a place: a symbolic number stays one, also one that leaves the program in a list, tuple or dictionary
+        that this run made."""
         if is_symbolic(value):
             return value
         if self._holds_identity(value, set()):
             self.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
             return released(value, self.is_outside)
-        return self.settled(value)
+        return self.settled(value, late=True)
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
         """Whether there is an id() in a container that this run made."""

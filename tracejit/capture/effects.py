@@ -18,7 +18,7 @@ from tracejit.capture.leaving import LeavingHandlers
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import STAND_INS, plain
+from tracejit.capture.symbols import holds_numbers, released, stored
 
 __all__ = [
     "AttributeStore",
@@ -166,8 +166,15 @@ class EffectHandlers(LeavingHandlers):
         for place in [p for p in self._latest if p[0] == id(effect.container)]:
             del self._latest[place]
 
+    def settle_effects(self) -> None:
+        """What this run has made and put outside is for anybody from now on."""
+        for effect in self.effects:
+            for value in effect.arguments if isinstance(effect, MethodCall) else (effect.value,):
+                released(value, self.is_outside)
+
     def release(self) -> None:
         """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
+        self.settle_effects()
         for held in (self.keep, self.effects, self.originals, self.stored, self.namespace):
             held.clear()
 
@@ -189,7 +196,7 @@ class EffectHandlers(LeavingHandlers):
                 self.stop("implicit_python", f"the end of a {type(value).__name__}")
 
     def _remember(self, place: Place, value: Any) -> None:
-        if type(value) in STAND_INS:
+        if holds_numbers(value):
             self.stored[place] = value
         else:
             self.stored.pop(place, None)
@@ -234,7 +241,7 @@ class EffectHandlers(LeavingHandlers):
         value = self.for_place(value)
         self.dropping(names.get(name))
         self.note_store((id(names), name), ItemStore(names, name, value))
-        return plain(value)
+        return stored(value)
 
     def read_cell(self, cell: Any, value: Any) -> Any:
         expression = self.cells.get(id(cell))
@@ -256,4 +263,4 @@ class EffectHandlers(LeavingHandlers):
         value = self.for_place(value)
         self.dropping(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
         self.note_store((id(cell), "cell"), CellStore(expression, value))
-        return plain(value)
+        return stored(value)

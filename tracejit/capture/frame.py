@@ -13,8 +13,9 @@ import threading
 from types import CellType
 from typing import Any
 
+from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import STAND_INS, SuperProxy, plain, released, settle_closure
+from tracejit.capture.symbols import STAND_INS, SuperProxy, plain, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
@@ -78,11 +79,11 @@ class Frame:
 
     def store_global(self, name: str, value: Any) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.write_global(self._globals, name, value)
+        return stored(value) if recorder is None else recorder.write_global(self._globals, name, value)
 
     def store_free(self, name: str, value: Any) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.write_cell(self._cells[name], value)
+        return stored(value) if recorder is None else recorder.write_cell(self._cells[name], value)
 
     def importing(self, module: str, name: str | None = None) -> None:
         recorder = active()
@@ -106,7 +107,7 @@ class Frame:
         if recorder is not None:
             recorder.set_attribute(value, owner, name)
         else:
-            setattr(plain(owner), name, plain(value))
+            setattr(plain(owner), name, stored(value))
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         recorder = active()
@@ -124,7 +125,7 @@ class Frame:
         if recorder is not None:
             recorder.set_item(value, owner, key)
         else:
-            plain(owner)[plain(key)] = plain(value)
+            plain(owner)[plain(key)] = stored(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = active()
@@ -277,7 +278,9 @@ class Frame:
 
     def element(self, value: Any) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.settled(value)
+        if recorder is None:
+            return plain(value)
+        return value if is_late(value) else recorder.settled(value)
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()

@@ -62,7 +62,7 @@ class Program(Protocol):
 class Late:
     """How a number is computed after the program: the element of `tensor`, or `text` of `parts`.
 
-    make: the same in the program, as a tensor float64 or int64 of one element; None where it cannot.  bits: of an int, how long it can be."""
+    make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be."""
 
     text: str
     parts: tuple[Any, ...]

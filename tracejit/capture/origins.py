@@ -83,9 +83,10 @@ class Origins:
         return value
 
     def made(self, value: Any) -> Any:
-        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it, without symbolic numbers
-        in containers: only variables, and what Python gathers for a starred name, hold those."""
-        return value if type(value) is SymbolicNumber else self._known_as_made(self.settled(value))
+        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it, without numbers of the
+        prologue in containers: only variables, and what Python gathers for a starred name, hold those.  They may hold numbers
+        that leave the program."""
+        return value if type(value) is SymbolicNumber else self._known_as_made(self.settled(value, late=True))
 
     def gathered(self, value: Any) -> Any:
         """Python has made the tuple, list or dictionary `value` for a starred name; returns it."""
@@ -158,5 +159,5 @@ class Origins:
     def constant(self, value: Any) -> str:
         raise NotImplementedError
 
-    def settled(self, value: Any) -> Any:
+    def settled(self, value: Any, late: bool = False) -> Any:
         raise NotImplementedError

@@ -41,7 +41,7 @@ from tracejit.capture.policies import (
     is_a,
 )
 from tracejit.capture.reasons import Reason
-from tracejit.capture.symbols import SymbolicNumber, concrete, settle_closure
+from tracejit.capture.symbols import SymbolicNumber, concrete, released, settle_closure
 from tracejit.core.dtypes import default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
@@ -143,6 +143,9 @@ class Recorder(Origins):
             self.stopped = True
             self.reason = reasons.make(code, detail, user_line())
             self.settle_closures()
+            for value in self._made.values():
+                if type(value) in (list, dict):
+                    released(value, self.is_outside)
 
     def settle_closures(self) -> None:
         """From now on functions that this run made may run as they are."""

@@ -320,5 +320,6 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
     finally:
         try:
             session.settle_closures()
+            session.settle_effects()
         finally:
             session.empty()

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 __all__ = [
-    "COMPARISONS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "concrete", "is_symbolic", "plain", "released",
-    "settle_closure",
+    "COMPARISONS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "concrete", "holds_numbers", "is_symbolic",
+    "plain", "released", "settle_closure", "stored",
 ]  # fmt: skip
 
 
@@ -71,6 +71,19 @@ def plain(value: Any) -> Any:
     if type(value) is SymbolicNumber:
         return value._value
     return int(value) if type(value) is ObjectIdentity else value
+
+
+def stored(value: Any) -> Any:
+    """What a place outside really gets for `value`: a plain number, a tuple of them.  Lists and dictionaries are settled when the recording
+    is over."""
+    if type(value) is tuple and any(type(v) is SymbolicNumber for v in value):
+        return tuple(map(plain, value))
+    return plain(value)
+
+
+def holds_numbers(value: Any) -> bool:
+    """Whether a value is a symbolic number, or a tuple with some."""
+    return type(value) in STAND_INS or (type(value) is tuple and any(type(v) is SymbolicNumber for v in value))
 
 
 def released(value: Any, kept: Callable[[Any], bool] = lambda _: False) -> Any:
