@@ -87,6 +87,7 @@ class LeavingHandlers(Recorder):
     """Definitions of late numbers, and what they decide."""
 
     program: Program
+    """The interpreter of the recording: it sets itself here."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -76,6 +76,7 @@ class Session(CallHandlers):
     def empty(self) -> None:
         """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
         self._asked = None
+        self.__dict__.pop("program", None)  # it holds the tensors of the call
         for known in list(self.__dict__.values()):
             if isinstance(known, (list, dict, set)):
                 known.clear()

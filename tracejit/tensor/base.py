@@ -343,7 +343,7 @@ class Tensor:
         return int(self.item())
 
     def __index__(self) -> int:
-        value = self.item() if self._array.size == 1 else None
+        value = state.top.take(self) if self._array.size == 1 else None
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(
                 f"only an integer tensor of a single element can be an index, got {self.dtype.name}{list(self.shape)}"
