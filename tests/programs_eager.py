@@ -136,11 +136,3 @@ def overlapping_arguments_written():
         return f(base[:3], base[1:]), base
 
     return fn, [go, go], None
-
-
-@program(reason="random_operation")
-def random_numbers():
-    def fn(a):
-        return a * 0 + T.rand(1) * 0
-
-    return fn, [lambda f: f(x(1))] * 2, None
