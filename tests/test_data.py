@@ -114,7 +114,7 @@ def test_collation_goes_into_structures() -> None:
     assert batch["a"].tolist() == [1, 2]
     assert batch["a"].dtype is tracejit.int64
     assert batch["b"][0].dtype is tracejit.float64
-    assert batch["b"][1] == ["u", "v"]
+    assert batch["b"][1] == ("u", "v")
     assert batch["c"].x.tolist() == [[1.0, 1.0], [0.0, 0.0]]
     assert batch["c"].y.dtype is tracejit.bool
     with pytest.raises(TypeError, match="found object"):

@@ -19,13 +19,13 @@ from tracejit.nn.members import Members
 from tracejit.nn.parameter import Parameter, UninitializedParameter
 from tracejit.tensor import RemovableHandle, Tensor
 
-__all__ = ["IncompatibleKeys", "Module"]
+__all__ = ["Module"]
 
 _handle_ids = itertools.count()
 M = TypeVar("M", bound="Module")
 
 
-class IncompatibleKeys(NamedTuple):
+class _IncompatibleKeys(NamedTuple):
     """What load_state_dict(strict=False) found: keys the module wanted and keys it does not have."""
 
     missing_keys: list[str]
@@ -34,7 +34,7 @@ class IncompatibleKeys(NamedTuple):
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
 class Module(Conversions):
@@ -380,7 +380,7 @@ class Module(Conversions):
                 result[f"{path}.{name}" if path else name] = value if keep_vars else value.detach()
         return result
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> _IncompatibleKeys:
         """Copy tensors by dotted name into this module; with `assign` take them over instead.
 
         Raises RuntimeError that lists every shape that does not fit and, if strict, every missing and unexpected key."""
@@ -417,7 +417,7 @@ class Module(Conversions):
                         target.data = state_dict[key].detach()
                     else:
                         target.copy_(state_dict[key])
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     # ---- printing ---------------------------------------------------------------------------------------------------
     def _get_name(self) -> str:

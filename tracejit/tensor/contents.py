@@ -15,7 +15,7 @@ from tracejit.core.numbers import plain_number
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 
-__all__ = ["contents", "to_array"]
+__all__ = ["contents", "one", "to_array"]
 
 ndarray = np.ndarray
 
@@ -67,6 +67,13 @@ def contents(name: str, data: tuple[Any, ...], dtype: DType) -> np.ndarray[Any, 
     if plain_number(source) is not None or not hasattr(source, "__len__"):
         raise TypeError(f"{name}(): data must be a sequence or sizes, got {type(source).__name__}; use tensor() for a number")
     return to_array(source, dtype)
+
+
+def one(tensor: Any) -> Any:
+    """`tensor` itself.  Raises ValueError unless it has one element, as conversions to Python's numbers do."""
+    if tensor._array.size != 1:
+        raise ValueError(f"only one element tensors can be converted to Python scalars, got one of shape {list(tensor.shape)}")
+    return tensor
 
 
 def _holds_tensors(data: Any) -> bool:

@@ -7,6 +7,7 @@ that translates keywords; a call without keywords only passes through it.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ _PLACES: Final = ("device", "layout", "pin_memory", "memory_format", "requires_g
 
 
 def write_out(name: str, out: Any, value: Any) -> Any:
-    """`out` with the contents of `value`, as `out=` asks for.  Raises RuntimeError where a gradient would be lost or the shape differs."""
+    """`out` with the contents of `value`, as `out=` asks for; resized, with a warning, where it has another shape.
+
+    Raises RuntimeError where a gradient would be lost."""
     if isinstance(value, tuple):
         for target, part in zip(out, value, strict=True):
             write_out(name, target, part)
@@ -33,7 +36,12 @@ def write_out(name: str, out: Any, value: Any) -> Any:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation; use no_grad()")
     if tuple(out.shape) != tuple(value.shape):
         if out.numel():
-            raise RuntimeError(f"{name}(): out has shape {list(out.shape)}, the result {list(value.shape)}")
+            warnings.warn(
+                f"{name}(): out has shape {list(out.shape)} and is resized to that of the result, {list(value.shape)}; pass one of "
+                "that shape, or an empty one",
+                UserWarning,
+                stacklevel=3,
+            )
         out.resize_(tuple(value.shape))
     if value.dtype.category > out.dtype.category:
         raise RuntimeError(f"{name}(): result type {value.dtype.name} can't be cast to the desired output type {out.dtype.name}")
@@ -48,7 +56,11 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     def entry(*args: Any, **named: Any) -> Any:
         if not named:
-            return body(*args)
+            try:
+                return body(*args)
+            except AttributeError as error:
+                _require_tensor(name, code.co_varnames[0], args, error)
+                raise
         out = named.pop("out", None) if "out" not in names else None
         args, named = _translated(name, names, rest, args, named)
         value = body(*args, **named)
@@ -58,6 +70,14 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
     entry.__doc__ = body.__doc__
     entry.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
     return entry
+
+
+def _require_tensor(name: str, argument: str, args: tuple[Any, ...], error: AttributeError) -> None:
+    """Raises TypeError where the first argument, of which an attribute was asked in vain, is a number or a sequence."""
+    if args and error.obj is args[0] and isinstance(args[0], bool | int | float | str | list | tuple):
+        raise TypeError(
+            f"{name}(): argument {argument!r} (position 1) must be Tensor, not {type(args[0]).__name__}; use tensor()"
+        ) from None
 
 
 def _translated(
