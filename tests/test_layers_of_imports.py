@@ -26,11 +26,12 @@ EAGER_COLUMN = [
         "distributed",
         "multiprocessing",
         "onnx",
+        "jit",
         "version",
     },
     {"functional", "linalg", "special"},
 ]
-EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "library", "vision", "utils", "serialization"}]
+EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "library", "vision", "utils", "serialization", "testing"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},
