@@ -41,29 +41,30 @@ class _MaxPool(Module):
             f"ceil_mode={self.ceil_mode}"
         )
 
-    def _options(self) -> tuple[Any, ...]:
-        return self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+
+def _of_max(layer: Any) -> tuple[Any, ...]:
+    return layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, layer.return_indices
 
 
 class MaxPool1d(_MaxPool):
     """The largest element of each window of (N, C, L) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.max_pool1d(input, *self._options())
+        return F.max_pool1d(input, *_of_max(self))
 
 
 class MaxPool2d(_MaxPool):
     """The largest element of each window of (N, C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.max_pool2d(input, *self._options())
+        return F.max_pool2d(input, *_of_max(self))
 
 
 class MaxPool3d(_MaxPool):
     """The largest element of each window of (N, C, D, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.max_pool3d(input, *self._options())
+        return F.max_pool3d(input, *_of_max(self))
 
 
 class _MaxUnpool(Module):
@@ -133,8 +134,9 @@ class _AvgPool(Module):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-    def _options(self) -> tuple[Any, ...]:
-        return self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
+
+def _of_avg(layer: Any) -> tuple[Any, ...]:
+    return layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad, layer.divisor_override
 
 
 class AvgPool1d(_AvgPool):
@@ -152,21 +154,21 @@ class AvgPool1d(_AvgPool):
         super().__init__(each(kernel_size, 1), each(step, 1), each(padding, 1), ceil_mode, count_include_pad)
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool1d(input, *self._options())
+        return F.avg_pool1d(input, *_of_avg(self))
 
 
 class AvgPool2d(_AvgPool):
     """The mean of each window of (N, C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool2d(input, *self._options())
+        return F.avg_pool2d(input, *_of_avg(self))
 
 
 class AvgPool3d(_AvgPool):
     """The mean of each window of (N, C, D, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool3d(input, *self._options())
+        return F.avg_pool3d(input, *_of_avg(self))
 
 
 class _LPPool(Module):
@@ -182,29 +184,30 @@ class _LPPool(Module):
     def extra_repr(self) -> str:
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
-    def _options(self) -> tuple[Any, ...]:
-        return float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+
+def _of_lp(layer: Any) -> tuple[Any, ...]:
+    return float(layer.norm_type), layer.kernel_size, layer.stride, layer.ceil_mode
 
 
 class LPPool1d(_LPPool):
     """Power means of (N, C, L) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.lp_pool1d(input, *self._options())
+        return F.lp_pool1d(input, *_of_lp(self))
 
 
 class LPPool2d(_LPPool):
     """Power means of (N, C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.lp_pool2d(input, *self._options())
+        return F.lp_pool2d(input, *_of_lp(self))
 
 
 class LPPool3d(_LPPool):
     """Power means of (N, C, D, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.lp_pool3d(input, *self._options())
+        return F.lp_pool3d(input, *_of_lp(self))
 
 
 class _AdaptiveAvgPool(Module):
