@@ -157,7 +157,12 @@ def test_the_forward_of_a_layer_needs_its_parameters_and_options_alone() -> None
         """What functional forms of networks call the forward of a layer with."""
 
     x = tracejit.tensor(numbers(1, 2, 6, 6, dtype="float32"))
-    for layer in (tracejit.nn.Conv2d(2, 3, 3, stride=2), tracejit.nn.MaxPool2d(2), tracejit.nn.AvgPool2d(3, 1), tracejit.nn.Linear(6, 2)):
+    for layer in (
+        tracejit.nn.Conv2d(2, 3, 3, stride=2),
+        tracejit.nn.MaxPool2d(2),
+        tracejit.nn.AvgPool2d(3, 1),
+        tracejit.nn.Linear(6, 2),
+    ):
         stand: Any = Stand()
         stand.__dict__.update(layer.__dict__)
         if hasattr(layer, "_conv_forward"):

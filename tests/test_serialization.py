@@ -160,6 +160,21 @@ def test_modules_and_objects_come_back_where_they_are_asked_for(tmp_path: Path) 
     assert other.first.weight.grad is not None and other.activation is nn.functional.relu
 
 
+def test_single_classes_are_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "settings.pt"
+    save(argparse.Namespace(rate=0.1, when=datetime.date(2020, 1, 2)), path)
+    with serialization.safe_globals([argparse.Namespace]), pytest.raises(FileFormatError, match=r"holds a datetime\.date"):
+        load(path)
+    with serialization.safe_globals([argparse.Namespace, (datetime.date, "datetime.date")]):
+        assert load(path) == argparse.Namespace(rate=0.1, when=datetime.date(2020, 1, 2))
+        assert serialization.get_safe_globals() == [argparse.Namespace, datetime.date]
+    with pytest.raises(FileFormatError, match=r"holds a argparse\.Namespace"):
+        load(path)
+    serialization.add_safe_globals([argparse.Namespace])
+    serialization.clear_safe_globals()
+    assert serialization.get_safe_globals() == []
+
+
 def test_files_that_name_what_is_not_there_are_errors() -> None:
     for tree in ('{"name":"nowhere:Net"}', '{"name":"os"}', '{"object":[0]}', '{"same":3}', '{"name":"tests:nothing"}'):
         with pytest.raises(FileFormatError):

@@ -12,10 +12,14 @@ from typing import Any
 from tracejit.serialization import files, safetensors, structure, torch_files
 from tracejit.serialization.files import FileFormatError
 from tracejit.serialization.npz import decode_npz, load_npz, save_npz
+from tracejit.serialization.objects import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from tracejit.serialization.safetensors import load_safetensors, save_safetensors
 from tracejit.tensor import tensor
 
-__all__ = ["FileFormatError", "load", "load_npz", "load_safetensors", "save", "save_npz", "save_safetensors"]
+__all__ = [
+    "FileFormatError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_npz", "load_safetensors", "safe_globals",
+    "save", "save_npz", "save_safetensors",
+]  # fmt: skip
 
 _STRUCTURE = "tracejit.structure"
 

@@ -6,15 +6,21 @@ told to (weights_only=False).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from tracejit.serialization.files import FileFormatError
 
-__all__ = ["found", "is_named", "name_of", "reduced", "set_state"]
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "found", "get_safe_globals", "is_named", "is_safe", "name_of", "reduced", "safe_globals",
+    "set_state",
+]  # fmt: skip
 
+_safe: list[Any] = []
 _PROTOCOL = 2  # the first that says more of an object than a call of a private function of copyreg
 
 
@@ -72,3 +78,38 @@ def set_state(value: Any, state: Any) -> None:
     value.__dict__.update(attributes or {})
     for name, content in (slots or {}).items():
         setattr(value, name, content)
+
+
+# ---- what may be made without being told each time ------------------------------------------------------------------
+def add_safe_globals(safe_globals: Sequence[Any]) -> None:
+    """Classes and functions that load() may make objects of, or call, where a file of save()'s names them; PyTorch's pairs of such a thing
+    and another name are taken as the thing.
+
+    >>> add_safe_globals([complex])"""
+    _safe.extend(thing[0] if isinstance(thing, tuple) else thing for thing in safe_globals)
+
+
+def get_safe_globals() -> list[Any]:
+    """What add_safe_globals() was given."""
+    return list(_safe)
+
+
+def clear_safe_globals() -> None:
+    """Forget what add_safe_globals() was given."""
+    _safe.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
+    """add_safe_globals() for what is loaded inside."""
+    before = list(_safe)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe[:] = before
+
+
+def is_safe(name: Any) -> bool:
+    """Whether a name is that of something that add_safe_globals() was given.  Nothing is imported to find out."""
+    return any(name_of(thing) == name for thing in _safe)

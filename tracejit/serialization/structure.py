@@ -8,6 +8,7 @@ array, and share memory again when they are read.
 from __future__ import annotations
 
 import base64
+import copyreg
 import json
 import math
 from collections import Counter, OrderedDict, defaultdict
@@ -26,6 +27,9 @@ from tracejit.tensor import Size, Tensor, tensor
 __all__ = ["from_structure", "to_structure"]
 
 _DEEPEST = 200
+_NEW = {
+    "name": "copyreg:__newobj__"
+}  # what makes an object of a class that has no say in it: the class is an argument, by its name
 _MAPPINGS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
 _SEQUENCES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -181,10 +185,11 @@ class _Reader:
         return self._parameters.setdefault(content[0], Parameter(found.detach(), found.requires_grad))
 
     def _named(self, name: Any) -> Any:
-        if not self._trusted:
+        if not self._trusted and not objects.is_safe(name):
             raise FileFormatError(
                 f"load(): the file holds a {str(name).replace(':', '.')}, not tensors, containers, numbers and strings alone; "
-                "load(..., weights_only=False) makes objects of the classes that a file names: only for files that you trust"
+                "load(..., weights_only=False) makes objects of the classes that a file names: only for files that you trust; or "
+                "allow single classes by serialization.add_safe_globals()"
             )
         return objects.found(name)
 
@@ -192,10 +197,8 @@ class _Reader:
         if not isinstance(content, list) or len(content) != 6 or not isinstance(content[0], int):
             raise _wrong(f"an object that is described by {content!r}")
         number, make, arguments, state, items, pairs = content
-        if not self._trusted:
-            names = [part["name"] for part in (make, *self._listed(arguments)) if isinstance(part, dict) and "name" in part]
-            self._named(names[1] if names[:1] == ["copyreg:__newobj__"] and len(names) > 1 else names[0] if names else "object")
-        value = self._objects[number] = self.read(make)(*self._items(arguments))
+        made = copyreg.__newobj__ if make == _NEW else self.read(make)  # type: ignore[attr-defined]
+        value = self._objects[number] = made(*self._items(arguments))
         if items:
             value.extend(self._items(items))
         for key, item in self._pairs(pairs):
