@@ -179,4 +179,7 @@ if __name__ == "__main__":
         main([str(script.name), *sys.argv[4:]])
     except Enough:
         print(f"after {limit} steps", end=" ")
+    except SystemExit as leaving:
+        if leaving.code not in (None, 0):  # False, too, is 0
+            raise
     print(FINISHED)
