@@ -7,8 +7,7 @@ told to (weights_only=False).
 from __future__ import annotations
 
 import contextlib
-import importlib
-import sys
+import pkgutil
 from collections.abc import Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -35,8 +34,8 @@ def name_of(value: Any) -> str | None:
     if not isinstance(module, str) or not isinstance(name, str):
         return None
     try:
-        return f"{module}:{name}" if _looked_up(module, name) is value else None
-    except (ImportError, AttributeError):
+        return f"{module}:{name}" if pkgutil.resolve_name(f"{module}:{name}") is value else None
+    except (ImportError, AttributeError, ValueError):  # ValueError: <locals>, <lambda>
         return None
 
 
@@ -45,16 +44,9 @@ def found(name: Any) -> Any:
     if not isinstance(name, str) or name.count(":") != 1:
         raise FileFormatError(f"load(): the structure of the file has the name {name!r}, which is none of a class")
     try:
-        return _looked_up(*name.split(":"))
-    except (ImportError, AttributeError) as error:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise FileFormatError(f"load(): the file holds a {name.replace(':', '.')}, which is not found: {error}") from error
-
-
-def _looked_up(module: str, name: str) -> Any:
-    value: Any = sys.modules.get(module) or importlib.import_module(module)
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def reduced(value: Any) -> tuple[Any, tuple[Any, ...], Any, list[Any], list[Any]] | None:
