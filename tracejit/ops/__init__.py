@@ -8,9 +8,11 @@ from tracejit.ops import (
     indexing,
     linalg,
     movement,
+    pseudoinverse,
     random,
     reduce,
     scan,
+    scattering,
     sorting,
 )
 
@@ -22,8 +24,10 @@ __all__ = [
     "indexing",
     "linalg",
     "movement",
+    "pseudoinverse",
     "random",
     "reduce",
     "scan",
+    "scattering",
     "sorting",
 ]

@@ -5,6 +5,7 @@ from tracejit.ops.elementwise import (
     bessel,
     bitwise,
     comparison,
+    exponents,
     incomplete,
     mathematics,
     rounding,
@@ -12,4 +13,15 @@ from tracejit.ops.elementwise import (
     trigonometry,
 )
 
-__all__ = ["arithmetic", "bessel", "bitwise", "comparison", "incomplete", "mathematics", "rounding", "special", "trigonometry"]
+__all__ = [
+    "arithmetic",
+    "bessel",
+    "bitwise",
+    "comparison",
+    "exponents",
+    "incomplete",
+    "mathematics",
+    "rounding",
+    "special",
+    "trigonometry",
+]
