@@ -28,7 +28,7 @@ EAGER_COLUMN = [
         "onnx",
         "version",
     },
-    {"functional", "linalg", "special"},
+    {"fft", "functional", "linalg", "special"},
 ]
 EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "library", "vision", "utils", "serialization"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]

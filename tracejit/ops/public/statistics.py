@@ -229,7 +229,8 @@ def histogram(
     weight: what each element counts; density: divided so that the integral is 1."""
     flat = F["reshape"](detach(input), (-1,))
     if isinstance(bins, int):
-        low, high = _range("histogram", flat, *(range if range is not None else (0, 0)), 0.5)
+        low, high = (0, 0) if range is None else (range[0], range[1])
+        low, high = _range("histogram", flat, low, high, 0.5)
         edges = F["linspace"](low, high, bins + 1, dtype=input.dtype)
     else:
         edges = bins
