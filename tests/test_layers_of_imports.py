@@ -30,7 +30,7 @@ EAGER_COLUMN = [
     },
     {"fft", "functional", "linalg", "special"},
 ]
-EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "library", "vision", "utils", "serialization"}]
+EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"array_api", "func", "library", "vision", "utils", "serialization"}]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},

@@ -5,6 +5,7 @@ from math import e, inf, nan, pi
 from tracejit import (
     accelerator,
     amp,
+    array_api,
     autograd,
     backends,
     cache,
@@ -121,6 +122,7 @@ __all__ = [
     "accelerator",
     "amp",
     "are_deterministic_algorithms_enabled",
+    "array_api",
     "as_tensor",
     "asarray",
     "autocast",
