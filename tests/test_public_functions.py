@@ -57,6 +57,7 @@ CASES: dict[str, Case] = {
     "gcd": (lambda t, a: t.gcd(a.long(), t.tensor([4, 6, 9, -3])), (EQUALS * 6,)),
     "lcm": (lambda t, a: a.long().lcm(t.tensor(4)), (EQUALS * 6,)),
     "nextafter": (lambda t, a, b: t.nextafter(a.detach(), b.detach()), (A, B)),
+    "pdist": (lambda t, a: t.nn.functional.pdist(a, 3.0), (numbers(4, 3),)),
     "hsplit": (lambda t, a: t.hsplit(a, 2)[1], (A,)),
     "vsplit": (lambda t, a: a.vsplit([1, 2])[2], (A,)),
     "dsplit": (lambda t, a: t.dsplit(a, 2)[0], (numbers(2, 3, 4),)),
