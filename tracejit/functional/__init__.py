@@ -36,8 +36,9 @@ from tracejit.functional.sampling import *  # noqa: F403
 from tracejit.functional.unpooling import *  # noqa: F403
 
 __all__ = [
-    *activation.__all__, *attention.__all__, *convolution.__all__, *ctc.__all__, *fractional.__all__, *layer.__all__,
-    *loss.__all__, *normalisation.__all__, *padding.__all__, *regularisation.__all__, *resizing.__all__, *sampling.__all__, *unpooling.__all__,
+    *activation.__all__, *attention.__all__, *convolution.__all__, *ctc.__all__, *fractional.__all__,
+    *layer.__all__, *loss.__all__, *normalisation.__all__, *padding.__all__, *regularisation.__all__,
+    *resizing.__all__, *sampling.__all__, *unpooling.__all__,
 ]  # fmt: skip
 
 __getattr__ = missing_names(__name__)
