@@ -101,3 +101,18 @@ def test_functions_take_their_arrays_by_position() -> None:
     for name in (*UNARY, *BINARY):
         first = next(iter(inspect.signature(getattr(xp, name)).parameters.values()))
         assert first.kind is inspect.Parameter.POSITIONAL_ONLY, name
+
+
+def test_corners_of_the_standard() -> None:
+    empty = xp.zeros((0,), dtype=xp.int64)
+    assert xp.asarray(empty, copy=False) is empty
+    assert xp.eye(2, 3, k=2**70).tolist() == [[0.0] * 3] * 2 and xp.eye(2, k=-1).tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    with pytest.raises(ValueError, match="equal sizes"):
+        xp.vecdot(xp.ones((2, 1)), xp.ones((2, 3)))
+    x = xp.asarray([1.0, 2.0], dtype=xp.float64)
+    assert xp.std(x, axis=()).dtype is xp.float64 and xp.var(x, axis=()).tolist() == [0.0, 0.0]
+    assert np.isnan(xp.var(x, axis=(), correction=1).numpy()).all()
+    assert xp.cumulative_sum(x, include_initial=True).tolist() == [0.0, 1.0, 3.0]
+    assert xp.concat([x, xp.asarray([[3]])], axis=None).tolist() == [1.0, 2.0, 3.0]
+    assert xp.clip(xp.asarray([1, 5]), 2, 3).tolist() == [2, 3]
+    assert xp.isdtype(xp.int8, ("bool", "integral")) and not xp.can_cast(xp.float64, xp.float32)

@@ -45,6 +45,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
     """Ones on the diagonal k, zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
     require_cpu("eye", device)
+    k = max(-n_rows, min(k, columns))  # a diagonal further away is as empty
     row, column = F.arange(n_rows), F.arange(columns)
     on = F.eq(F.unsqueeze(row, 1) + k, column)
     return on.to(dtypes.default_dtype() if dtype is None else dtype)

@@ -161,6 +161,8 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Sum of products along an axis."""
     a, b = promoted("vecdot", x1, x2)
+    if a.shape[axis] != b.shape[axis]:
+        raise ValueError(f"vecdot(): expected equal sizes along axis {axis}, got {a.shape[axis]} and {b.shape[axis]}")
     return F.sum(a * b, axis).to(a.dtype)
 
 

@@ -118,5 +118,5 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
     require_floating("var", x)
     dims = _axes(x, axis)
     if not dims:
-        return F.where(F.isfinite(x), x * 0 if correction < 1 else float("nan"), float("nan"))
+        return (x - x) * (1.0 if correction < 1 else float("nan"))  # of one element each
     return F.var(x, dims, None, keepdims, correction=correction)
