@@ -129,3 +129,55 @@ def test_gradients_of_logcumsumexp_are_finite_where_it_is_not() -> None:
     tracejit.logcumsumexp(x, 0)[1:].sum().backward()
     share = 1 / (1 + np.exp(1.0))
     np.testing.assert_allclose(x.grad.numpy(), [0.0, 1 + 2 * share, 2 * (1 - share), 0.0])
+
+
+SPECIAL = (
+    "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 "
+    "scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0"
+)
+POLYNOMIALS = (
+    "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h "
+    "hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t "
+    "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w zeta"
+)
+
+
+@pytest.mark.parametrize("name", (SPECIAL + " " + POLYNOMIALS).split())
+def test_special_functions_have_the_values_of_pytorch_and_are_compiled(name: str) -> None:
+    x = numbers(3, 4, low=0.3, high=0.9)
+    arguments: tuple[Any, ...] = ()
+    if name == "zeta":
+        x, arguments = x + 1.5, (2.5,)
+    elif name in POLYNOMIALS.split():
+        arguments = (3,)
+    function = getattr(tracejit.special, name)
+    wanted = getattr(torch().special, name)(torch().tensor(x), *arguments).numpy()
+    compiled = tracejit.compile(lambda t: function(t, *arguments))
+    for call in (lambda t: function(t, *arguments), compiled, compiled):
+        for dtype, tolerance in ((np.float64, 1e-7), (np.float32, 1e-5)):
+            found = call(tracejit.tensor(x.astype(dtype))).numpy()
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_the_gradient_of_zeta_by_its_second_argument_is_that_of_pytorch() -> None:
+    results = []
+    for library in (tracejit, torch()):
+        q = library.tensor([0.5, 1.5, 3.0], dtype=library.float64, requires_grad=True)
+        library.special.zeta(library.tensor(2.5, dtype=library.float64), q).sum().backward()
+        results.append(q.grad.numpy())
+    np.testing.assert_allclose(*results, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["bessel_j0", "legendre_polynomial_p", "zeta"])
+def test_a_derivative_that_nobody_wrote_is_refused_and_not_lost(name: str) -> None:
+    function = getattr(tracejit.special, name)
+    arguments = () if name == "bessel_j0" else (2,)
+
+    def loss(x: Any) -> Any:
+        return (x + function(x, *arguments)).sum()
+
+    for call in (loss, *[tracejit.compile(loss)] * 3):
+        x = tracejit.tensor([1.5, 2.5], requires_grad=True)
+        with pytest.raises(NotImplementedError, match="derivative"):
+            call(x).backward()

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
-from tracejit.ops.declare import COMMON, FLOAT, NONE, elementwise
+from tracejit.ops.declare import COMMON, FLOAT, NONE, elementwise, without_derivative
 from tracejit.ops.samples import binary, integer_binary, unary
 
 __all__ = ["exponent", "gcd", "lcm", "nextafter"]
@@ -20,7 +20,8 @@ def exponent(x: Any) -> Any:
     return np.frexp(x)[1].astype(np.int32)
 
 
-@elementwise(promotion=FLOAT, samples=binary(number=None), traits=("not differentiable",))
+@without_derivative
+@elementwise(promotion=FLOAT, samples=binary(number=None))
 def nextafter(x: Any, towards: Any) -> Any:
     """Elementwise next number after x towards another."""
     return np.nextafter(x, towards)
