@@ -1,7 +1,7 @@
 """tracejit.linalg: linear algebra under PyTorch's names."""
 
 from tracejit.core.missing import missing_names
-from tracejit.ops.decompositions import LinAlgError, det, inv
+from tracejit.ops.decompositions import LinAlgError, det
 from tracejit.ops.public.linalg import matmul
 from tracejit.ops.public.linear_algebra import cholesky_ as cholesky
 from tracejit.ops.public.linear_algebra import (
@@ -19,6 +19,7 @@ from tracejit.ops.public.linear_algebra import (
     vecdot,
 )
 from tracejit.ops.public.linear_algebra import diagonal_of as diagonal
+from tracejit.ops.public.linear_algebra import inverse as inv
 from tracejit.ops.public.matrix_functions import cond, lstsq, matrix_exp, matrix_rank, pinv
 from tracejit.ops.public.norms import linalg_norm as norm
 from tracejit.ops.public.norms import matrix_norm, vector_norm
