@@ -29,9 +29,12 @@ EAGER_COLUMN = [
         "jit",
         "version",
     },
-    {"functional", "linalg", "special"},
+    {"fft", "functional", "linalg", "special"},
 ]
-EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "library", "vision", "utils", "serialization", "testing"}]
+EAGER_COLUMN += [
+    {"nn", "optim", "data", "distributions"},
+    {"array_api", "func", "library", "vision", "utils", "serialization", "testing"},
+]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},

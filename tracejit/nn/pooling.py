@@ -10,8 +10,8 @@ from tracejit.nn.module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d",
-    "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d",
-    "MaxUnpool2d", "MaxUnpool3d",
+    "AvgPool1d", "AvgPool2d", "AvgPool3d", "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "LPPool3d",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
 ]  # fmt: skip
 
 
@@ -273,3 +273,48 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _FractionalMaxPool(Module):
+    """The largest element of each of output_size windows that begin at random places; with return_indices also where it was."""
+
+    _random_samples: Any
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> None:
+        super().__init__()
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        rank = 2 if isinstance(self, FractionalMaxPool2d) else 3
+        self.kernel_size = each(kernel_size, rank)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else each(output_size, rank)
+        self.output_ratio = (output_ratio,) * rank if isinstance(output_ratio, float) else output_ratio
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def _options(self) -> tuple[Any, ...]:
+        return self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """fractional_max_pool2d() as a module."""
+
+    def forward(self, input: Any) -> Any:
+        return F.fractional_max_pool2d(input, *self._options())
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """fractional_max_pool3d() as a module."""
+
+    def forward(self, input: Any) -> Any:
+        return F.fractional_max_pool3d(input, *self._options())

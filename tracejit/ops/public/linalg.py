@@ -80,7 +80,7 @@ def outer(input: Any, vec2: Any) -> Any:
     return reshape(input, shape=(input.shape[0], 1)) * vec2
 
 
-@public()
+@public(in_place=True)
 @lowered
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2)."""
