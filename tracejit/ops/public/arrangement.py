@@ -9,7 +9,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
+from tracejit.core.shapes import normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.comparison import where
@@ -360,12 +360,6 @@ def kron(input: Any, other: Any) -> Any:
     left = reshape(a, tuple(s for size in a.shape for s in (size, 1)))
     right = reshape(b, tuple(s for size in b.shape for s in (1, size)))
     return reshape(left * right, tuple(p * q for p, q in zip(a.shape, b.shape, strict=True)))
-
-
-@public("broadcast_shapes", method=False)
-def broadcast_shapes_(*shapes: Any) -> Any:
-    """The shape that `shapes` broadcast to."""
-    return broadcast_shapes("broadcast_shapes", *((s,) if isinstance(s, int) else tuple(s) for s in shapes))
 
 
 @public(aliases=("adjoint",))
