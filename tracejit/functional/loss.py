@@ -134,7 +134,8 @@ def _class_axis(name: str, input: Any, target: Any, weight: Any) -> int:
                 f"cross_entropy(): expected floating-point target for class probabilities (same shape as input), got {target.dtype.name}"
             )
     elif tuple(target.shape) != without:
-        raise RuntimeError(
+        batches = input.ndim > 1 and target.ndim > 0 and target.shape[0] != shape[0]  # PyTorch's type of error depends on it
+        raise (ValueError if batches else RuntimeError)(
             f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target.shape)}"
         )
     elif target.dtype.name not in ("int64", "uint8"):

@@ -77,6 +77,8 @@ def reshape_as(input: Any, other: Any) -> Any:
 @public(function=False)
 def repeat(input: Any, *repeats: Any) -> Any:
     """The tensor copied `repeats[d]` times along each dimension d; missing leading dimensions are added."""
+    if not repeats:
+        raise TypeError('repeat() missing 1 required positional arguments: "repeats"')
     counts = shape_of("repeat", repeats)
     lead = len(counts) - input.ndim
     if lead < 0:

@@ -47,11 +47,15 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
 
     def entry(*args: Any, **named: Any) -> Any:
-        if not named:
-            return body(*args)
-        out = named.pop("out", None) if "out" not in names else None
-        args, named = _translated(name, names, rest, args, named)
-        value = body(*args, **named)
+        try:
+            if not named:
+                return body(*args)
+            out = named.pop("out", None) if "out" not in names else None
+            args, named = _translated(name, names, rest, args, named)
+            value = body(*args, **named)
+        except (AttributeError, TypeError):  # of what is no tensor
+            _check_input(name, code.co_varnames, args, named)
+            raise
         return value if out is None else write_out(name, out, value)
 
     entry.__name__ = entry.__qualname__ = name
@@ -80,6 +84,15 @@ def _translated(
                 raise TypeError(f"{name}(): got both {wanted} and {key}, which mean the same")
             result[wanted] = value
     return args, result
+
+
+def _check_input(name: str, names: tuple[str, ...], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Raises TypeError, as PyTorch does, where the first argument should be a tensor and is none."""
+    if names[:1] in (("input",), ("self",)) and (args or names[0] in named):
+        given = args[0] if args else named[names[0]]
+        if not hasattr(given, "dtype"):
+            place = " (position 1)" if args else ""
+            raise TypeError(f"{name}(): argument 'input'{place} must be Tensor, not {type(given).__name__}") from None
 
 
 def _matters(name: str, key: str, value: Any) -> bool:
