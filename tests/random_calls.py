@@ -22,7 +22,7 @@ from tracejit.core.dtypes import DType
 
 Maker = Callable[[], Any]
 Shape = tuple[int, ...]
-DTYPES = tuple(d for d in dtypes.ALL if d in (T.bool, T.uint8, T.int32, T.int64, T.float32, T.float64))
+DTYPES = tuple(d for d in dtypes.ALL if d in (T.bool, T.uint8, T.int32, T.int64, T.float16, T.bfloat16, T.float32, T.float64))
 LAYOUTS = ("plain", "plain", "turned", "gaps", "expanded", "part", "reversed")
 
 _FLAGS = """keepdim descending stable out_int32 right unbiased accumulate as_tuple equal_nan largest sorted ceil_mode count_include_pad"""

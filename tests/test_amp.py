@@ -53,12 +53,17 @@ KEPT: dict[str, Any] = {
     "avg_pool3d": lambda L, F, a, b: F.avg_pool3d(b[None, None], 1),
     "svdvals": lambda L, F, a, b: L.linalg.svdvals(b),
     "solve": lambda L, F, a, b: L.linalg.solve(b, b),
+    "inv": lambda L, F, a, b: L.linalg.inv(b),
+    "inverse": lambda L, F, a, b: b.inverse(),
+    "pinverse": lambda L, F, a, b: L.pinverse(b),
 }
 OTHERS: dict[str, Any] = {
     "softmax": lambda L, F, a, b: b.softmax(-1),
     "softmax_of_float32": lambda L, F, a, b: a.softmax(-1),
     "layer_norm": lambda L, F, a, b: F.layer_norm(b, (3,), a[0], a[0]),
     "group_norm": lambda L, F, a, b: F.group_norm(b, 3, a[0], a[0]),
+    "rms_norm": lambda L, F, a, b: F.rms_norm(b, (3,), a[0]),
+    "rms_norm_of_float32": lambda L, F, a, b: F.rms_norm(a, (3,), b[0]),
     "batch_norm": lambda L, F, a, b: F.batch_norm(b, a[0].clone(), a[0].abs(), a[0], a[0]),
     "mv": lambda L, F, a, b: L.mv(a, a[0]),
     "outer": lambda L, F, a, b: L.outer(a[0], a[0]),
@@ -100,14 +105,16 @@ def test_autocast_gives_the_dtypes_of_pytorchs_lists(case: str, name: str) -> No
     np.testing.assert_allclose(ours.double().numpy(), theirs.double().numpy(), rtol=8 * eps, atol=8 * eps)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("layer", ["LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"])
-def test_recurrent_layers_give_pytorchs_dtypes(layer: str) -> None:
+def test_recurrent_layers_give_pytorchs_dtypes(layer: str, dtype: str) -> None:
     pytest.importorskip("ml_dtypes")
     lib = torch()
     found = []
     for library in (T, lib):
         with library.autocast("cpu"):
-            out = getattr(library.nn, layer)(4, 3)(library.ones(2, 4) if "Cell" in layer else library.ones(5, 2, 4))
+            given = library.ones(2, 4) if "Cell" in layer else library.ones(5, 2, 4)
+            out = getattr(library.nn, layer)(4, 3)(given.to(getattr(library, dtype)))
         found.append(str((out[0] if isinstance(out, tuple) else out).dtype).partition(".")[2])
     assert found[0] == found[1]
 

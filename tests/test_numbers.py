@@ -207,3 +207,37 @@ def test_an_array_is_no_number() -> None:
     for call in (lambda a: T.exp(a), lambda a: T.ones(2).mul(a), lambda a: T.maximum(T.ones(2), a), lambda a: T.pow(a, 2)):
         with pytest.raises(TypeError, match="from_numpy"):
             call(np.ones(2))
+
+
+M = T.arange(9.0).reshape(3, 3)
+INTEGER_ARGUMENTS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda n: M.sum(n), "mean": lambda n: M.mean(n), "std": lambda n: M.std(n) if n is not True else M.sum(n),
+    "amax": lambda n: M.amax(n), "all": lambda n: M.all(n), "logsumexp": lambda n: M.logsumexp(n),
+    "norm": lambda n: M.norm(2, n), "count_nonzero": lambda n: M.count_nonzero(n), "softmax": lambda n: M.softmax(n),
+    "narrow": lambda n: M.narrow(0, n, 1), "narrow_length": lambda n: M.narrow(0, 1, n), "select": lambda n: M.select(0, n),
+    "split": lambda n: M.split(n), "split_sizes": lambda n: M.split([n, 2]), "chunk": lambda n: M.chunk(n),
+    "diagonal": lambda n: M.diagonal(n), "rot90": lambda n: M.rot90(n), "repeat_interleave": lambda n: M.repeat_interleave(n),
+    "reshape": lambda n: M.reshape(n, -1), "ones": lambda n: T.ones(n), "linspace": lambda n: T.linspace(0, 1, n),
+    "randint": lambda n: T.randint(n, (2,)), "randperm": lambda n: T.randperm(n), "polygamma": lambda n: T.polygamma(n, M),
+    "mvlgamma": lambda n: T.mvlgamma(M + 9, n), "cov": lambda n: T.cov(M, correction=n),
+    "pad": lambda n: T.nn.functional.pad(M, (n, 1)), "layer_norm": lambda n: T.nn.functional.layer_norm(M, (n,)),
+    "max_pool1d": lambda n: T.nn.functional.max_pool1d(M[None], n),
+    "conv1d": lambda n: T.nn.functional.conv1d(M[None], M[:, :, None], None, n),
+    "embedding": lambda n: T.nn.functional.embedding(T.tensor([0]), M, n),
+    "cross_entropy": lambda n: T.nn.functional.cross_entropy(M, T.tensor([0, 1, 2]), ignore_index=n),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [1.0, True, 1.5, np.float32(1.0), "1"], ids=repr)
+@pytest.mark.parametrize("name", INTEGER_ARGUMENTS)
+def test_what_is_no_integer_is_refused_where_one_is_asked_for(name: str, number: Any) -> None:
+    with pytest.raises(TypeError, match="must be"):
+        INTEGER_ARGUMENTS[name](number)
+
+
+@pytest.mark.parametrize("number", [np.int64(1), np.uint8(1), Flag(1), T.tensor(1)], ids=["int64", "uint8", "enum", "tensor"])
+@pytest.mark.parametrize("name", sorted(set(INTEGER_ARGUMENTS) - {"randint", "randperm", "embedding", "layer_norm"}))
+def test_what_stands_for_an_integer_is_one(name: str, number: Any) -> None:
+    out, expected = INTEGER_ARGUMENTS[name](number), INTEGER_ARGUMENTS[name](1)
+    for a, b in zip(out, expected, strict=True) if type(out) is tuple else [(out, expected)]:
+        np.testing.assert_array_equal(a.numpy(), b.numpy())

@@ -23,6 +23,12 @@ from tracejit.nn import functional
 from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 
 SEEDS = range(2)
+TOLERANCES = {
+    T.float64: 1e-10,
+    T.float32: 2e-5,
+    T.float16: 1e-3,
+    T.bfloat16: 8e-3,
+}  # of the last two: a result rounded the other way
 OPS = [
     op
     for name, op in sorted(REGISTRY.items())
@@ -58,14 +64,16 @@ def assert_same(actual: Any, wanted: Any, what: str) -> None:
             assert_same(a, w, what)
     elif isinstance(wanted, tuple):
         assert actual[:2] == wanted[:2], what
-        values = wanted[2]
-        if values.dtype.kind != "f":
-            np.testing.assert_array_equal(actual[2], values, err_msg=what)
+        dtype, found, values = from_numpy_dtype(wanted[2].dtype), actual[2], wanted[2]
+        if not dtype.is_floating_point:
+            np.testing.assert_array_equal(found, values, err_msg=what)
             return
+        if dtype.is_reduced:
+            found, values = found.astype(np.float64), values.astype(np.float64)
         finite = np.abs(values[np.isfinite(values)])
-        tolerance = 2e-5 if values.dtype == np.float32 else 1e-10
+        tolerance = TOLERANCES[dtype]
         np.testing.assert_allclose(
-            actual[2], values, rtol=tolerance, atol=tolerance * max(finite.max(initial=0.0), 1.0), err_msg=what
+            found, values, rtol=tolerance, atol=tolerance * max(finite.max(initial=0.0), 1.0), err_msg=what
         )
     else:
         assert type(actual) is type(wanted) and (actual == wanted or actual != actual), what

@@ -30,7 +30,7 @@ def test_default_dtype_can_be_changed_and_only_to_a_floating_point_one() -> None
         T.set_default_dtype(T.int64)
 
 
-@pytest.mark.parametrize("bad", [np.zeros(2, complex), np.array(["a"]), np.zeros(2, np.float16), np.zeros(2, object)])
+@pytest.mark.parametrize("bad", [np.zeros(2, complex), np.array(["a"]), np.zeros(2, np.longdouble), np.zeros(2, object)])
 def test_contents_that_no_tensor_holds_are_refused(bad: np.ndarray) -> None:
     with pytest.raises(TypeError):
         T.tensor(bad)
@@ -225,5 +225,5 @@ def test_creation_functions_have_torch_shapes_and_dtypes() -> None:
     assert T.zeros_like(T.tensor([1])).dtype is T.int64
     with pytest.raises(RuntimeError, match="negative"):
         T.zeros(-1)
-    with pytest.raises(TypeError, match="integers"):
+    with pytest.raises(TypeError, match="integer"):
         T.zeros(1.5)

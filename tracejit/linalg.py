@@ -2,7 +2,6 @@
 
 from tracejit.core.missing import missing_names
 from tracejit.functions import det
-from tracejit.functions import inverse as inv
 from tracejit.ops.decompositions import LinAlgError
 from tracejit.ops.public.linalg import matmul
 from tracejit.ops.public.linear_algebra import cholesky_ as cholesky
@@ -21,6 +20,7 @@ from tracejit.ops.public.linear_algebra import (
     vecdot,
 )
 from tracejit.ops.public.linear_algebra import diagonal_of as diagonal
+from tracejit.ops.public.linear_algebra import inverse as inv
 from tracejit.ops.public.matrix_functions import cond, lstsq, matrix_exp, matrix_rank, pinv
 from tracejit.ops.public.norms import linalg_norm as norm
 from tracejit.ops.public.norms import matrix_norm, vector_norm

@@ -5,7 +5,8 @@ may differ: elementary functions by units in the last place, sums and products b
 program of exact operations does not change at all, and the spread of a few such runs is what any compiled run may be off by: propagated
 through the program by the program.
 
-The classes are found, not listed: by kind, and for elementwise primitives by what their lowering is made of.
+The classes are found, not listed: by kind, and for elementwise primitives by what their lowering is made of.  Of composites it is their
+expansion that rounds otherwise, in the primitives that it is made of, and their vjp as it is written with those.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from tracejit import Tensor
+from tracejit import Tensor, no_grad
 from tracejit.autograd import engine, tape, views
 from tracejit.codegen.expr import ELEMENTARY, Apply, Var, builder, topological
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.tensor.base import wrap
 
 __all__ = ["inexact", "of_the_library", "rounding_noise"]
 
@@ -185,12 +187,19 @@ class _Noise:
 
         return noisy
 
-    def differentiated(self, backward: Any) -> Any:
+    def differentiated(self, kind: type[Any], backward: Any) -> Any:
         """The gradients of a node, with noise where they are added to others: a compiled program is one node, and adds up its own first.
         With noise in everything they all get it: rules compute on bare arrays with Python's operators, which are no primitives."""
 
-        def noisy(node: Any, *arguments: Any) -> Any:
-            gradients = list(backward(node, *arguments))
+        def noisy(node: Any, cotangents: Any, tensors: bool) -> Any:
+            if (
+                not tensors and kind is tape.OpNode and node.op.kind is Kind.COMPOSITE
+            ):  # on arrays the rule computes with NumPy alone
+                with no_grad():
+                    result = backward(node, [g if g is None else wrap(g) for g in cotangents], True)
+                gradients = [g if g is None else g._array for g in result]
+            else:
+                gradients = list(backward(node, cotangents, tensors))
             for i, (edge, g) in enumerate(zip(node.edges, gradients, strict=False)):
                 if edge is None or g is None or not (self.everything or (id(edge[0]), edge[1]) in self.added_up):
                     continue
@@ -224,11 +233,14 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
             op = REGISTRY[name]
             change(op, "evaluate", noise.evaluated(op, op.evaluate, bound))
             change(op, "ufunc", None)  # which eager would call instead
+        for op in REGISTRY.values():
+            if op.expansion is not None:  # what programs compute
+                change(op, "evaluate", of_the_library(op.expansion))
         for name in READS_SIGNS:
             op = REGISTRY[name]
             change(op, "evaluate", noise.signed(op.evaluate))
             change(op, "ufunc", None)
         change(engine._Pass, "run", noise.counted(engine._Pass.run))
         for kind in (tape.OpNode, views.ViewWriteNode):
-            change(kind, "backward", noise.differentiated(kind.backward))
+            change(kind, "backward", noise.differentiated(kind, kind.backward))
         yield

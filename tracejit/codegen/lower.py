@@ -1,7 +1,7 @@
 """From a pure graph without host steps to the steps of a program and its memory.
 
 `lower(graph, layouts, ...) -> Lowered`: values and layouts (values.py), groups (fuse.py), nests (schedule.py, special.py), BLAS calls
-(products.py), an order of steps, the memory plan, and the description of the frame that a runtime needs.  Running is runtime's affair.
+(products.py), an order of steps, the memory plan, the description of the frame that a runtime needs.
 
 Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  A written input is updated
 by the nest that computes its new contents if that nest comes after every exit and nothing later reads the old contents; otherwise the
@@ -24,6 +24,7 @@ from tracejit.codegen.likeness import Nests, gathered, joined
 from tracejit.codegen.loops import Nest
 from tracejit.codegen.memory import Request, plan, slab_offsets
 from tracejit.codegen.products import is_tiny, plan_product
+from tracejit.codegen.residuals import with_own_residuals
 from tracejit.codegen.schedule import Scheduled, schedule
 from tracejit.codegen.special import copy_nest, fill_nest, special
 from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
@@ -112,19 +113,19 @@ def lower(
     """Lower a functional graph whose nodes all have nests or BLAS calls.
 
     layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
-    the trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
-    written: tensor inputs that a later part of the same program writes to: they are checked as if this one did."""
+    trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
+    written: inputs that a later part of the same program writes to: they are checked as if this one did."""
     codes = exit_codes(graph) if codes is None else codes
-    return _Lowering(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), codes, written).run()
+    return _Lowering(*with_own_residuals(graph, slab_outputs), layouts, tuple(slab_inputs), codes, written).run()
 
 
 class _Lowering:
     def __init__(
         self,
         graph: Graph,
+        slab_outputs: tuple[int, ...],
         layouts: Mapping[int, tuple[int, ...]],
         slab_inputs: tuple[int, ...],
-        slab_outputs: tuple[int, ...],
         codes: Mapping[int, int],
         written: Collection[int],
     ) -> None:
@@ -372,8 +373,7 @@ class _Lowering:
         """Homes of the residuals; those that have one already are copied."""
         if not self.residuals:
             return None
-        values = self.values
-        avals = [values.aval(v) for v in self.residuals]
+        values, avals = self.values, [self.values.aval(v) for v in self.residuals]
         where, size = slab_offsets(avals)
         slot = array_slot(len(specs))
         specs.append(_bytes_spec(size))
@@ -385,8 +385,8 @@ class _Lowering:
             place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
             self.homes[place] = Address(slot, at)
             self.saved[place] = aval.size
-            target = Strided(place, 0, contiguous(aval.shape))
-            self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=(target, values.strided[v], aval)))
+            copy = Strided(place, 0, contiguous(aval.shape)), values.strided[v], aval
+            self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=copy))
         return size
 
     def _arena(self, slot: int) -> int:

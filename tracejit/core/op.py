@@ -40,7 +40,7 @@ class Kind(enum.Enum):
     COMPOSITE = "composite"  # one step of eager mode and of its tape; programs compute its `expansion` into other primitives
 
 
-_COMPUTING = (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION, Kind.SCATTER, Kind.OPAQUE)
+_COMPUTING = (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION, Kind.SCATTER, Kind.OPAQUE, Kind.COMPOSITE)
 
 
 class Effect(enum.Enum):

@@ -16,6 +16,7 @@ __all__ = [
     "broadcast",
     "broadcast_shapes",
     "equal",
+    "integer",
     "memory_order",
     "normalise_dim",
     "normalise_dims",
@@ -98,18 +99,23 @@ def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...
     return tuple(out)
 
 
-def _dimension(operation: str, dim: Any) -> Any:
-    """The number that stands for a dimension.  Raises TypeError for a bool, which stands for none, and for a float."""
-    number = settled(dim)
-    if type(number) is bool or type(number) is float:
-        raise TypeError(f"{operation}(): dim must be an integer, got {dim!r} of type {type(dim).__name__}")
-    return number
+def integer(operation: str, argument: str, value: Any) -> int:
+    """The int that an argument stands for: an integer of Python or NumPy, or what has `__index__`, as a tensor of one integer has.
+    Raises TypeError for anything else, bools and floats among it."""
+    if type(value) is int:
+        return value
+    number = settled(value)
+    if type(number) is int:
+        return number
+    if type(number) is bool or not hasattr(type(value), "__index__"):
+        raise TypeError(f"{operation}(): {argument} must be an integer, got {value!r} of type {type(value).__name__}")
+    return value.__index__()  # type: ignore[no-any-return]
 
 
 def normalise_dim(operation: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
     if type(dim) is not int:
-        dim = _dimension(operation, dim)
+        dim = integer(operation, "dim", dim)
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(
@@ -124,6 +130,8 @@ def normalise_dims(operation: str, dim: int | Sequence[int] | None, ndim: int) -
         return tuple(range(ndim))
     if isinstance(dim, int) or isinstance(dim := settled(dim), int):
         return (normalise_dim(operation, dim, ndim),) if ndim else (normalise_dim(operation, dim, 0),)[:0]
+    if not isinstance(dim, tuple | list):
+        return normalise_dims(operation, integer(operation, "dim", dim), ndim)
     if not dim:
         return tuple(range(ndim))
     dims = [normalise_dim(operation, d, ndim) for d in dim]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracejit.core.dtypes import bool_
+from tracejit.core.dtypes import bool_, float32
 from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.attention import attention
 from tracejit.ops.creation import full
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.copies import cat, pad
@@ -43,6 +44,13 @@ def scaled_dot_product_attention(
         )
     if is_causal and attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention(): is_causal=True excludes an explicit attn_mask")
+    if attn_mask is not None and attn_mask.dtype not in (bool_, query.dtype):
+        if attn_mask.dtype is not float32:
+            raise RuntimeError(
+                f"scaled_dot_product_attention(): expected attn_mask of dtype bool, float32 or that of query, {query.dtype.name}, "
+                f"got {attn_mask.dtype.name}; convert it with .to()"
+            )
+        attn_mask = cast(attn_mask, dtype=query.dtype)
     if enable_gqa:
         key, value = _repeated(key, query), _repeated(value, query)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)

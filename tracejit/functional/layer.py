@@ -7,7 +7,7 @@ from typing import Any
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import lowered, rounds_once
-from tracejit.core.shapes import product
+from tracejit.core.shapes import integer, product
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.products import addmm
@@ -37,7 +37,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     outside = tuple(weight.shape[:-1])
     columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
     rows = input if input.ndim == 2 else input.reshape(product(lead), inside)  # one product of matrices, also for a batch of them
-    added = bias is not None and outside and bias.dtype is input.dtype and tuple(bias.shape) in ((), outside)
+    floating = input.dtype.is_floating_point
+    added = bias is not None and outside and floating and bias.dtype is input.dtype and tuple(bias.shape) in ((), outside)
     out = addmm(bias, rows, columns) if added else matmul(rows, columns)
     if input.ndim != 2 or not outside:
         out = reshape(out, shape=lead + outside)
@@ -80,6 +81,7 @@ def embedding(
         raise RuntimeError(f"embedding(): expected weight to have 2 dimensions, got shape {list(weight.shape)}")
     rows = weight.shape[0]
     if padding_idx is not None:
+        padding_idx = integer("embedding", "padding_idx", padding_idx)
         if not -rows <= padding_idx < rows:
             raise AssertionError(f"embedding(): padding_idx must be within [{-rows}, {rows}), got {padding_idx}")
         padding_idx %= rows

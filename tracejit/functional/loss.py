@@ -11,6 +11,7 @@ from typing import Any
 
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32, rounds_once
+from tracejit.core.shapes import integer
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
@@ -104,6 +105,7 @@ def cross_entropy(
     indices is weighted by the weights of the targets.  Raises IndexError for indices outside [0, C), RuntimeError for bad shapes."""
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"cross_entropy(): label_smoothing must be between 0.0 and 1.0, got {label_smoothing}")
+    ignore_index = integer("cross_entropy", "ignore_index", ignore_index)
     axis = _class_axis("cross_entropy", input, target, weight)
     if (
         weight is None
@@ -173,6 +175,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, *, ignore_index: int =
     """-input[target]: the negative log likelihood of class indices, for log-probabilities (C,), (N, C) or (N, C, d1, ...).
 
     The mean is weighted by the weights of the targets.  Raises IndexError for indices outside [0, C), RuntimeError for bad shapes."""
+    ignore_index = integer("nll_loss", "ignore_index", ignore_index)
     axis = _class_axis("nll_loss", input, target, weight)
     return _negative_log_likelihood("nll_loss", input, target, weight, axis, ignore_index, reduction)
 

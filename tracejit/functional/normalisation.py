@@ -11,7 +11,7 @@ from tracejit.core.op import Promotion
 from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
-from tracejit.functional.support import trailing_dims
+from tracejit.functional.support import same_dtype, trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.normalisation import batch_norm as normalised_batch
 from tracejit.ops.composites.normalisation import layer_norm as normalised_layers
@@ -52,6 +52,7 @@ def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = 
 
     Raises RuntimeError where the shapes do not fit."""
     dims = trailing_dims("layer_norm", input, normalized_shape, weight, bias)
+    same_dtype("layer_norm", input, weight=weight, bias=bias)
     return normalised_layers(input, weight, bias, dims=dims, eps=float(eps))[0]
 
 
@@ -62,7 +63,8 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
     if eps is None:
         eps = EPSILON[input.dtype]
     square = primitives.sum_(input * input, dims=dims, keepdim=True) / float(product(input.shape[d] for d in dims))
-    return _affine(input * rsqrt(square + eps), weight, None)
+    out = _affine(input * rsqrt(square + eps), weight, None)
+    return out if out.dtype is input.dtype else cast(out, dtype=input.dtype)
 
 
 @like_first()
@@ -76,6 +78,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
             f"group_norm(): expected the number of channels, {channels}, to be divisible by num_groups, got {num_groups}"
         )
     _per_channel("group_norm", channels, weight=weight, bias=bias)
+    same_dtype("group_norm", input, weight=weight, bias=bias)
     groups = input.reshape(batch, num_groups, product(input.shape[1:]) // num_groups)
     deviation, _, variance = _moments(groups, (2,))
     out = (deviation * rsqrt(variance + eps)).reshape(tuple(input.shape))
@@ -110,10 +113,7 @@ def batch_norm(
     In training, running_mean and running_var (if given) are changed in place: (1 - momentum) of the old and momentum of the batch's,
     the variance unbiased; an empty batch changes
     nothing.  Raises ValueError for a batch of one value per channel in training."""
-    if not input.dtype.is_floating_point:
-        raise RuntimeError(
-            f"batch_norm(): expected a floating-point input, got {input.dtype.name}; convert it, e.g. input.float()"
-        )
+    same_dtype("batch_norm", input, weight=weight, bias=bias)
     if 0 in input.shape:
         return clone(input)
     if input.ndim < 2:

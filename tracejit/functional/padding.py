@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core.precision import in_float32
+from tracejit.core.shapes import integer
 from tracejit.ops import indexing
 from tracejit.ops.movement import copies
 from tracejit.ops.movement.views import slice_
@@ -18,7 +19,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
 
     mode: "constant" (`value`, 0 by default; negative sizes crop), "reflect", "replicate" or "circular".  Raises RuntimeError for sizes that
     do not fit, NotImplementedError for other modes."""
-    sizes = tuple([int(p) for p in pad])
+    sizes = tuple([integer("pad", "pad", p) for p in pad])
     if len(sizes) % 2 or len(sizes) > 2 * input.ndim:
         raise RuntimeError(
             f"pad(): expected an even number of sizes, at most {2 * input.ndim} for shape {list(input.shape)}, got {list(sizes)}"

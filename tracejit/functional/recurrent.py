@@ -20,7 +20,7 @@ from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, select, slice_
-from tracejit.ops.public.linalg import matmul
+from tracejit.ops.public.linalg import addmm, matmul
 from tracejit.ops.public.movement import stack
 
 __all__ = ["gru_cell", "lstm_cell", "recurrent", "rnn_relu_cell", "rnn_tanh_cell"]
@@ -106,10 +106,9 @@ def _through_time(mode: str, steps: list[Any], state: State, weights: Weights, b
             current = tuple([_rows(s, 0, want) for s in current])
         elif have < want:
             current = tuple([cat(c, _rows(s, have, want), dim=0) for c, s in zip(current, state, strict=True)])
-        recurrent = matmul(
-            current[0], columns
-        )  # the public one: under autocast its result is of lower precision, like the inputs'
-        current = step(steps[t], recurrent if late_bias is None else recurrent + late_bias, current, w_hr)
+        hidden = current[0]  # the public products: under autocast their results are of lower precision, like the inputs'
+        recurrent = matmul(hidden, columns) if late_bias is None else addmm(late_bias, hidden, columns)
+        current = step(steps[t], recurrent, current, w_hr)
         outputs[t] = current[0]
     if finished:
         current = tuple([cat(*parts, dim=0) for parts in zip(current, *reversed(finished), strict=True)])

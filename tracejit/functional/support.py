@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import product
+from tracejit.core.shapes import integer, product
 from tracejit.ops import reduce as primitives
 
-__all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "sum_of_all", "trailing_dims"]
+__all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "same_dtype", "sum_of_all", "trailing_dims"]
 
 
 def placed(input: Any, out: Any, inplace: bool) -> Any:
@@ -70,10 +70,23 @@ def in_positions(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return decorate
 
 
+def same_dtype(name: str, input: Any, **parameters: Any) -> None:
+    """Raises RuntimeError unless `input` is of floating point and what is not None of `parameters` has its dtype, as PyTorch's norms do."""
+    dtype = input.dtype
+    if not dtype.is_floating_point:
+        raise RuntimeError(f"{name}(): expected a floating-point input, got {dtype.name}; convert it, e.g. input.float()")
+    for argument, value in parameters.items():
+        if value is not None and value.dtype is not dtype:
+            raise RuntimeError(
+                f"{name}(): expected {argument} to have the dtype of input, {dtype.name}, got {value.dtype.name}; convert it with .to()"
+            )
+
+
 def trailing_dims(name: str, input: Any, normalized_shape: int | Sequence[int], weight: Any, bias: Any) -> tuple[int, ...]:
     """The dimensions of `normalized_shape` in `input`.  Raises RuntimeError where the sizes differ."""
     normalized_shape = settled(normalized_shape)
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    given = tuple(normalized_shape) if isinstance(normalized_shape, tuple | list) else (normalized_shape,)
+    shape = tuple([integer(name, "normalized_shape", size) for size in given])
     if not shape:
         raise RuntimeError(f"{name}(): expected normalized_shape to have at least one dimension, got []")
     if tuple(input.shape[-len(shape) :]) != shape:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tracejit.core.dtypes import DType
+from tracejit.core.interpreter import state as modes
 from tracejit.functional import recurrent as F
 from tracejit.nn import init
 from tracejit.nn.module import Module
@@ -124,7 +125,7 @@ class RNNBase(Module):
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}")
         weight = self.__dict__["weight_ih_l0"]
-        if input.dtype is not weight.dtype:
+        if input.dtype is not weight.dtype and modes.autocast is None:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
                 f"input.to({weight.dtype}), or convert model: model.to({input.dtype})"

@@ -194,17 +194,28 @@ def composite(
     name: str | None = None,
     multiple: bool = False,
     traits: Iterable[str] = (),
+    other: int | None = None,
     samples: Callable[[], Iterable[Any]] | None = None,
 ) -> Callable[[Body], Op]:
     """A primitive of eager mode that stands for several: the body evaluates it with as few passes as NumPy can, `expansion` is the same
-    written with other primitives, which is what programs compute."""
+    written with other primitives, which is what programs compute.  Its operands have one floating-point dtype, but for the one at `other`
+    (classes, a mask): functions hand it no others, and its shape rule refuses them."""
 
     def declare(body: Body) -> Op:
+        public = name or body.__name__.rstrip("_")
+
+        def checked_rule(*avals: Any, **attributes: Any) -> Any:
+            given = {a.dtype for i, a in enumerate(avals) if a is not None and i != other}
+            if len(given) > 1 or not next(iter(given)).is_floating_point:
+                names = " and ".join(sorted(dtype.name for dtype in given))
+                raise RuntimeError(f"{public}(): expected operands of one floating-point dtype, got {names}; convert with .to()")
+            return rule(*avals, **attributes)
+
         return Op(
-            name or body.__name__.rstrip("_"),
+            public,
             Kind.COMPOSITE,
             body,
-            shape_rule=rule,
+            shape_rule=checked_rule,
             multiple=multiple,
             traits=traits,
             samples=samples,

@@ -27,11 +27,6 @@ _MINUS_INFINITY = float("-inf")
 
 
 def _rule(query: Aval, key: Aval, value: Aval, mask: Aval | None, scale: float, causal: bool) -> tuple[Aval, Aval]:
-    if query.dtype is not key.dtype or query.dtype is not value.dtype:
-        raise RuntimeError(
-            "scaled_dot_product_attention(): expected query, key and value to have one dtype, got "
-            f"{query.dtype.name}, {key.dtype.name} and {value.dtype.name}; convert with .to()"
-        )
     if not equal(query.shape[-1], key.shape[-1]) or not equal(key.shape[-2], value.shape[-2]):
         raise RuntimeError(
             f"scaled_dot_product_attention(): shapes {list(query.shape)}, {list(key.shape)} and {list(value.shape)} do not fit: query and "
@@ -84,6 +79,7 @@ def _masked(scores: Any, mask: Any) -> Any:
     name="scaled_dot_product_attention",
     multiple=True,
     traits=("checked",),
+    other=3,
     samples=cases(
         (floats(3, 2), floats(4, 2, seed=1), floats(4, 3, seed=2), None),
         (floats(2, 3, 2), floats(2, 3, 2, seed=1), floats(2, 3, 2, seed=2), None, {"causal": True}),

@@ -23,11 +23,6 @@ def _addmm_rule(bias: Aval, a: Aval, b: Aval) -> Aval:
             f"addmm(): shapes {list(a.shape)} and {list(b.shape)} cannot be multiplied: the sizes {a.shape[1]} and {b.shape[0]} "
             "must be equal"
         )
-    if a.dtype is not b.dtype or bias.dtype is not a.dtype:
-        raise RuntimeError(
-            f"addmm(): expected all operands to have one dtype, got {bias.dtype.name}, {a.dtype.name} and {b.dtype.name}; "
-            "convert with .to()"
-        )
     return Aval((a.shape[0], b.shape[1]), a.dtype)
 
 

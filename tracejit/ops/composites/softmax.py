@@ -119,6 +119,7 @@ def _likelihood(logp: Any, target: Any, dim: int, ignored: int, reduction: str) 
     _likelihood_rule,
     _likelihood,
     traits=("raises",),
+    other=1,
     samples=cases(
         (floats(4), integers(high=4), {"dim": 0, "reduction": "mean"}),
         (floats(3, 4), integers(3, high=4), {"dim": 1, "reduction": "mean"}),
@@ -171,6 +172,7 @@ def _entropy_expansion(x: Any, target: Any, dim: int, ignored: int, reduction: s
     _entropy_expansion,
     multiple=True,
     traits=("raises",),
+    other=1,
     samples=cases(
         (floats(4), integers(high=4), {"dim": 0, "reduction": "mean"}),
         (floats(3, 4), integers(3, high=4), {"dim": 1, "reduction": "mean"}),

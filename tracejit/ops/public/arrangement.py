@@ -9,7 +9,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import normalise_dim, product
+from tracejit.core.shapes import integer, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.comparison import where
@@ -110,7 +110,8 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None, *, outpu
     at = normalise_dim("repeat_interleave", dim, input.ndim)
     size = input.shape[at]
     repeats = settled(repeats)
-    if isinstance(repeats, int):
+    if not hasattr(repeats, "tolist"):
+        repeats = integer("repeat_interleave", "repeats", repeats)
         inner = views.reshape(input, shape=(*input.shape[: at + 1], 1, *input.shape[at + 1 :]))
         spread = views.expand(inner, shape=(*input.shape[: at + 1], repeats, *input.shape[at + 1 :]))
         return views.reshape(copies.clone(spread), shape=(*input.shape[:at], size * repeats, *input.shape[at + 1 :]))
@@ -232,7 +233,7 @@ def flipud(input: Any) -> Any:
 def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     """Rotated by k times 90 degrees in the plane of two dimensions, from the first towards the second."""
     a, b = dims
-    k %= 4
+    k = integer("rot90", "k", k) % 4
     if k == 0:
         return copies.clone(input)
     if k == 2:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tracejit.core.numbers import settled
+from tracejit.core import dtypes
 from tracejit.core.precision import lowered
-from tracejit.core.shapes import product
+from tracejit.core.shapes import integer, product
 from tracejit.ops import linalg
 from tracejit.ops.composites.convolution import convolution as correlation
 from tracejit.ops.movement import copies, views
@@ -21,10 +21,9 @@ Sizes = int | Sequence[int]
 
 def per_dimension(name: str, what: str, value: Sizes, rank: int) -> tuple[int, ...]:
     """One number per spatial dimension.  Raises RuntimeError for another count."""
-    value = settled(value)
-    if isinstance(value, int):
-        return (value,) * rank
-    out = tuple(int(v) for v in value)
+    if not isinstance(value, tuple | list):
+        return (integer(name, what, value),) * rank
+    out = tuple([integer(name, what, v) for v in value])
     if len(out) == 1:
         return out * rank
     if len(out) != rank:
@@ -125,7 +124,10 @@ def convolution(
         raise RuntimeError(
             f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {inside}"
         )
-    return correlation(x, weight, bias, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
+    if x.dtype is dtypes.bool_:
+        raise RuntimeError(f"{name}(): is not implemented for bool; convert the operands, e.g. with .float()")
+    correlate: Any = correlation if x.dtype.is_floating_point else correlation.expansion
+    return correlate(x, weight, bias, steps=steps, low=low, high=high, gaps=gaps, groups=groups)
 
 
 def _flat(x: Any, shape: tuple[int, ...]) -> Any:

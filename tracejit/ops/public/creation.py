@@ -9,6 +9,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
+from tracejit.core.shapes import integer
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -141,6 +142,7 @@ def linspace(
 ) -> Any:
     """`steps` numbers at equal distance from start to end, both included."""
     require_cpu("linspace", device)
+    steps = integer("linspace", "steps", steps)
     if steps < 0:
         raise RuntimeError(f"linspace(): number of steps must be non-negative, got {steps}")
     first, last = _number("linspace", start), _number("linspace", end)

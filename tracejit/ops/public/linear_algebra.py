@@ -21,8 +21,7 @@ from tracejit.ops.public.movement import expand
 from tracejit.ops.public.return_types import result_type
 from tracejit.ops.reduce import sum_
 
-for _op, *_names in ((inv, "inverse"), (det, "det")):
-    derive_unary(_op, *_names, in_place=False)
+derive_unary(det, "det", in_place=False)
 
 
 SVD = result_type("linalg_svd", "U", "S", "Vh")
@@ -31,6 +30,13 @@ Eigh = result_type("linalg_eigh", "eigenvalues", "eigenvectors")
 QR = result_type("linalg_qr", "Q", "R")
 Slogdet = result_type("linalg_slogdet", "sign", "logabsdet")
 LegacySlogdet = result_type("slogdet", "sign", "logabsdet")
+
+
+@public()
+@in_float32
+def inverse(input: Any) -> Any:
+    """The inverses of square matrices.  Raises LinAlgError for a singular one."""
+    return inv(input)
 
 
 @in_float32

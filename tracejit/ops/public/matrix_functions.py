@@ -8,6 +8,7 @@ import math
 from typing import Any, Final
 
 from tracejit.core.number_info import finfo
+from tracejit.core.precision import in_float32
 from tracejit.ops import decompositions
 from tracejit.ops.creation import eye, full
 from tracejit.ops.decompositions import inv
@@ -46,6 +47,7 @@ def _cutoff(a: Any, largest: Any, atol: Any, rtol: Any) -> Any:
     return where(relative > atol, relative, full(0, shape=(), dtype=a.dtype) + atol)
 
 
+@in_float32
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """The Moore-Penrose pseudoinverse.  Singular values up to max(atol, rtol * the largest) count as 0.
 

@@ -8,10 +8,9 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
-from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import broadcast_shapes, normalise_dim, normalise_dims, product
+from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, normalise_dims, product
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
@@ -23,12 +22,7 @@ def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
     """Sizes given as f(2, 3) or f((2, 3)).  Raises TypeError for anything but integers."""
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = tuple(sizes[0])
-    try:
-        return tuple([s.__index__() for s in sizes])
-    except (AttributeError, TypeError) as error:
-        if is_foreign(error):
-            raise
-        raise TypeError(f"{name}(): sizes must be integers, got {sizes!r}") from None
+    return tuple([s if type(s) is int else integer(name, "size", s) for s in sizes])
 
 
 def _infer(name: str, shape: Shape, size: int) -> Shape:
@@ -216,7 +210,8 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
         raise RuntimeError("narrow(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("narrow", dim, input.ndim)
     size = input.shape[at]
-    begin = int(start) + (size if start < 0 else 0)
+    start, length = integer("narrow", "start", start), integer("narrow", "length", length)
+    begin = start + (size if start < 0 else 0)
     if not (0 <= begin <= size and 0 <= length <= size - begin):
         raise RuntimeError(f"narrow(): start {start} and length {length} exceed the dimension's size {size}")
     return views.slice_(input, dim=at, start=begin, stop=begin + length, step=1)
@@ -228,8 +223,7 @@ def select(input: Any, dim: int, index: int) -> Any:
     if input.ndim == 0:
         raise IndexError("select(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("select", dim, input.ndim)
-    if hasattr(index, "item"):  # a tensor of one element
-        index = int(index)
+    index = integer("select", "index", index)
     size = input.shape[at]
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")
@@ -241,13 +235,13 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
     """Views of consecutive pieces along `dim`: of one size (the last may be smaller), or of the sizes listed."""
     at = normalise_dim("split", dim, input.ndim)
     size, pieces = input.shape[at], settled(split_size_or_sections)
-    if isinstance(pieces, int):
-        piece = pieces
+    if not isinstance(pieces, tuple | list):
+        piece = integer("split", "split_size", pieces)
         if piece < 0 or (piece == 0 and size):
             raise RuntimeError(f"split(): split_size must be positive, got {piece}")
         sections = [min(piece, size - i) for i in range(0, size, piece)] if size else [0]
     else:
-        sections = [int(s) for s in pieces]
+        sections = [integer("split", "split_sizes", s) for s in pieces]
         if sum(sections) != size or min(sections, default=0) < 0:
             raise RuntimeError(f"split(): sections {sections} must be non-negative and sum to the size {size} of dimension {at}")
     out, start = [], 0
@@ -260,7 +254,7 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
 @public()
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """Views of at most `chunks` pieces of equal size along `dim`."""
-    chunks = settled(chunks)
+    chunks = integer("chunk", "chunks", chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk(): chunks must be positive, got {chunks}")
     size = input.shape[normalise_dim("chunk", dim, input.ndim)]
@@ -291,7 +285,7 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     a, b = normalise_dim("diagonal", dim1, input.ndim), normalise_dim("diagonal", dim2, input.ndim)
     if a == b:
         raise RuntimeError(f"diagonal(): dim1 and dim2 must differ, got {dim1} and {dim2}")
-    return views.diagonal(input, offset=int(offset), dim1=a, dim2=b)
+    return views.diagonal(input, offset=integer("diagonal", "offset", offset), dim1=a, dim2=b)
 
 
 @public(function=False)

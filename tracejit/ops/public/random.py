@@ -17,6 +17,7 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.interpreter import state as thread
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
+from tracejit.core.shapes import integer
 from tracejit.ops import random as primitives
 from tracejit.ops.creation import constant
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics
@@ -230,7 +231,7 @@ def randint(
     if len(arguments) == 2:
         arguments.insert(0, 0)
     low, high, size = arguments
-    out = _integers(int(low), int(high), _sizes("randint", (size,)), generator)
+    out = _integers(integer("randint", "low", low), integer("randint", "high", high), _sizes("randint", (size,)), generator)
     return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
 
 
@@ -238,6 +239,7 @@ def randint(
 def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None) -> Any:
     """The numbers 0 ... n - 1 in random order."""
     require_cpu("randperm", device)
+    n = integer("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"randperm(): n must be non-negative, got {n}")
     out = argsort((generator or default_generator).draw(primitives.random_integers, (n,), True), dim=0, descending=False)
@@ -260,6 +262,7 @@ def randn_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: 
 def randint_like(input: Any, low: int, high: int | None = None, *, dtype: dtypes.DType | None = None) -> Any:
     """Integers drawn uniformly from [low, high), or [0, low), of the shape and dtype of `input`."""
     below, above = (0, low) if high is None else (low, high)
+    below, above = integer("randint_like", "low", below), integer("randint_like", "high", above)
     return arithmetic.cast(_integers(below, above, tuple(input.shape), None), dtype=dtype or input.dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracejit.core.shapes import integer
 from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, rounding, special
 from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
@@ -60,20 +61,25 @@ def xlog1py(input: Any, other: Any) -> Any:
     return input * mathematics.log1p(comparison.where(unused, 0.0, other))
 
 
-@public()
+@public(method=False)
 def polygamma(n: int, input: Any) -> Any:
     """The n-th derivative of digamma."""
-    if hasattr(n, "ndim"):
-        n, input = input, n  # as a method: input.polygamma(n)
+    n = integer("polygamma", "n", n)
     if n < 0:
         raise RuntimeError(f"polygamma(): n must not be negative, got {n}")
-    return special.digamma(input) if n == 0 else special.polygamma(input, n=int(n))
+    return special.digamma(input) if n == 0 else special.polygamma(input, n=n)
+
+
+@public("polygamma", function=False)
+def polygamma_of(input: Any, n: int) -> Any:
+    """The n-th derivative of digamma."""
+    return polygamma(n, input)
 
 
 @public("mvlgamma")
 def multigammaln(input: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension p.  Its argument must be above (p - 1) / 2."""
-    x = as_floating(input)
+    x, p = as_floating(input), integer("mvlgamma", "p", p)
     out = special.lgamma(x)
     for i in range(1, p):
         out = out + special.lgamma(x - i / 2)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
-from tracejit.core.shapes import normalise_dim
+from tracejit.core.shapes import integer, normalise_dim
 from tracejit.ops.elementwise import arithmetic
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
@@ -131,6 +131,7 @@ def _areas(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
 @public()
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """Covariances between the rows of `input`, whose columns are observations; counted fweights times, weighed by aweights."""
+    correction = integer("cov", "correction", correction)
     if input.ndim > 2:
         raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions")
     rows = F["reshape"](input, (1, -1)) if input.ndim < 2 else input
