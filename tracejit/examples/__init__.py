@@ -49,7 +49,7 @@ def attach(package: ModuleType) -> None:
         if path == _METHODS:
             entries = {**{name: text for name, text in found[_FUNCTIONS].items() if name in vars(holder)}, **entries}
         for name, text in entries.items():
-            _add(inspect.getattr_static(holder, name), text)
+            _add(vars(holder)[name] if name in vars(holder) else inspect.getattr_static(holder, name), text)
 
 
 def _add(owner: Any, text: str) -> None:
