@@ -62,7 +62,8 @@ def allowed_imports() -> dict[str, set[str]]:
         for part in level:
             allowed[part] = below
     allowed["compat"] = {"compat", "core"}
-    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
+    allowed["examples"] = {"examples"}
+    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, {"examples"})
     return allowed
 
 

@@ -1,5 +1,6 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
+import sys as _sys
 from math import e, inf, nan, pi
 
 from tracejit import (
@@ -14,6 +15,7 @@ from tracejit import (
     data,
     distributed,
     distributions,
+    examples,
     fft,
     func,
     functional,
@@ -90,7 +92,7 @@ from tracejit.tensor.legacy import (
 from tracejit.tensor.representation import set_printoptions
 from tracejit.tensor.shell import Layout as layout
 from tracejit.tensor.shell import MemoryFormat as memory_format
-from tracejit.tensor.shell import is_tensor, strided, typename
+from tracejit.tensor.shell import broadcast_shapes, is_tensor, strided, typename
 from tracejit.version import __version__
 
 bool = bool_  # PyTorch's names of the dtypes
@@ -133,6 +135,7 @@ __all__ = [
     "bfloat16",
     "bool",
     "bool_",
+    "broadcast_shapes",
     "cache",
     "channels_last",
     "channels_last_3d",
@@ -223,3 +226,5 @@ __all__ = [
     "vmap",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
+
+examples.attach(_sys.modules[__name__])

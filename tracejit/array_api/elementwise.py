@@ -7,6 +7,7 @@ from typing import Any
 
 from tracejit import functions as F
 from tracejit.array_api.promotion import promoted
+from tracejit.tensor.shell import broadcast_shapes
 
 
 def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +104,7 @@ def sign(x: Any, /) -> Any:
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """Elements limited to [min, max], each a number, an array or None; in the dtype of `x`."""
-    shape = F.broadcast_shapes(*(tuple(v.shape) for v in (x, min, max) if hasattr(v, "shape")))
+    shape = broadcast_shapes(*(tuple(v.shape) for v in (x, min, max) if hasattr(v, "shape")))
     out = F.clone(x) if tuple(x.shape) == tuple(shape) else F.broadcast_to(x, shape)
     for limit, compare in ((min, F.lt), (max, F.gt)):
         if limit is not None:

@@ -8,6 +8,7 @@ from tracejit import functions as F
 from tracejit import linalg as L
 from tracejit.array_api import reductions
 from tracejit.array_api.promotion import promoted
+from tracejit.tensor.shell import broadcast_shapes
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank",
@@ -52,7 +53,7 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Any:
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Vector product of 3-element vectors along an axis, the other axes broadcast."""
     a, b = promoted("cross", x1, x2)
-    shape = F.broadcast_shapes(tuple(a.shape), tuple(b.shape))
+    shape = broadcast_shapes(tuple(a.shape), tuple(b.shape))
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise ValueError(f"cross(): expected 3 elements along axis {axis}, got {a.shape[axis]} and {b.shape[axis]}")
     return L.cross(F.broadcast_to(a, shape), F.broadcast_to(b, shape), dim=axis)
@@ -133,7 +134,7 @@ def solve(x1: Any, x2: Any, /) -> Any:
     a, b = promoted("solve", x1, x2)
     if b.ndim == 1:
         return F.squeeze(L.solve(a, F.unsqueeze(b, -1)), -1)
-    wide = F.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    wide = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     return L.solve(F.broadcast_to(a, (*wide, *a.shape[-2:])), F.broadcast_to(b, (*wide, *b.shape[-2:])))
 
 

@@ -170,6 +170,8 @@ class Module(Conversions, StateDicts):
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; only persistent ones are part of state_dict()."""
         self._check_name("buffer", name)
+        if isinstance(self.__dict__.get(name), Parameter):
+            raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)")
         if self._buffer_names is None:

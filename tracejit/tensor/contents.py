@@ -15,7 +15,7 @@ from tracejit.core.numbers import plain_number
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 
-__all__ = ["contents", "one", "to_array"]
+__all__ = ["contents", "number_in", "to_array"]
 
 ndarray = np.ndarray
 
@@ -69,13 +69,6 @@ def contents(name: str, data: tuple[Any, ...], dtype: DType) -> np.ndarray[Any, 
     return to_array(source, dtype)
 
 
-def one(tensor: Any) -> Any:
-    """`tensor` itself.  Raises ValueError unless it has one element, as conversions to Python's numbers do."""
-    if tensor._array.size != 1:
-        raise ValueError(f"only one element tensors can be converted to Python scalars, got one of shape {list(tensor.shape)}")
-    return tensor
-
-
 def _holds_tensors(data: Any) -> bool:
     return any(hasattr(x, "_array") or (isinstance(x, list | tuple) and _holds_tensors(x)) for x in data)
 
@@ -126,3 +119,12 @@ def _no_number(data: Any) -> Exception:
     if bad is None or isinstance(bad, dict | set):
         return RuntimeError(f"{expected}, got {type(bad).__name__}; could not infer dtype of it")
     return TypeError(f"{expected}, got {type(data).__name__} holding {type(bad).__name__}")
+
+
+def number_in(name: str, tensor: Any) -> Any:
+    """The number that Python's function `name` is to convert.  Raises ValueError, as PyTorch does, for other than one element."""
+    if tensor.numel() != 1:
+        raise ValueError(
+            f"{name}(): only tensors of one element can be converted to Python numbers, got shape {list(tensor.shape)}"
+        )
+    return tensor.item()

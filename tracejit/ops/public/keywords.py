@@ -55,29 +55,21 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
 
     def entry(*args: Any, **named: Any) -> Any:
-        if not named:
-            try:
+        try:
+            if not named:
                 return body(*args)
-            except AttributeError as error:
-                _require_tensor(name, code.co_varnames[0], args, error)
-                raise
-        out = named.pop("out", None) if "out" not in names else None
-        args, named = _translated(name, names, rest, args, named)
-        value = body(*args, **named)
+            out = named.pop("out", None) if "out" not in names else None
+            args, named = _translated(name, names, rest, args, named)
+            value = body(*args, **named)
+        except (AttributeError, TypeError):  # of what is no tensor
+            _check_input(name, code.co_varnames, args, named)
+            raise
         return value if out is None else write_out(name, out, value)
 
     entry.__name__ = entry.__qualname__ = name
     entry.__doc__ = body.__doc__
     entry.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
     return entry
-
-
-def _require_tensor(name: str, argument: str, args: tuple[Any, ...], error: AttributeError) -> None:
-    """Raises TypeError where the first argument, of which an attribute was asked in vain, is a number or a sequence."""
-    if args and error.obj is args[0] and isinstance(args[0], bool | int | float | str | list | tuple):
-        raise TypeError(
-            f"{name}(): argument {argument!r} (position 1) must be Tensor, not {type(args[0]).__name__}; use tensor()"
-        ) from None
 
 
 def _translated(
@@ -100,6 +92,17 @@ def _translated(
                 raise TypeError(f"{name}(): got both {wanted} and {key}, which mean the same")
             result[wanted] = value
     return args, result
+
+
+def _check_input(name: str, names: tuple[str, ...], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Raises TypeError, as PyTorch does, where the first argument should be a tensor and is none."""
+    if names[:1] in (("input",), ("self",)) and (args or names[0] in named):
+        given = args[0] if args else named[names[0]]
+        if not hasattr(given, "dtype"):
+            place = " (position 1)" if args else ""
+            raise TypeError(
+                f"{name}(): argument 'input'{place} must be Tensor, not {type(given).__name__}; use tensor()"
+            ) from None
 
 
 def _matters(name: str, key: str, value: Any) -> bool:

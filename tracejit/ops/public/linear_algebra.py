@@ -29,6 +29,7 @@ LegacySVD = result_type("svd", "U", "S", "V")
 Eigh = result_type("linalg_eigh", "eigenvalues", "eigenvectors")
 QR = result_type("linalg_qr", "Q", "R")
 Slogdet = result_type("linalg_slogdet", "sign", "logabsdet")
+LegacySlogdet = result_type("slogdet", "sign", "logabsdet")
 
 
 @public()
@@ -124,12 +125,17 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return QR(*decompositions.qr(a))
 
 
-@public()
 @in_float32
 def slogdet(input: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant."""
     d = det(input)
     return Slogdet(sign(d), log(abs_(d)))
+
+
+@public("slogdet")
+def legacy_slogdet(input: Any) -> Any:
+    """Sign and logarithm of the absolute value of the determinant."""
+    return LegacySlogdet(*slogdet(input))
 
 
 @public()

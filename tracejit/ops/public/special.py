@@ -7,15 +7,15 @@ from typing import Any
 
 from tracejit.core.shapes import integer
 from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, orthogonal, rounding, special
-from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public
+from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
 
-erfcx = incomplete.erfcx
-ndtri = incomplete.ndtri
-log_ndtr = incomplete.log_ndtr
-i0e = bessel.i0e
-i1 = bessel.i1
-i1e = bessel.i1e
+erfcx, _ = unary(incomplete.erfcx)
+ndtri, _ = unary(incomplete.ndtri)
+log_ndtr, _ = unary(incomplete.log_ndtr)
+i0e, _ = unary(bessel.i0e)
+i1, _ = unary(bessel.i1)
+i1e, _ = unary(bessel.i1e)
 i0 = derive_unary(bessel.i0, "i0")
 modified_bessel_i0 = bessel.i0
 modified_bessel_i1 = bessel.i1

@@ -10,8 +10,11 @@ from tracejit.core.shapes import integer, normalise_dim
 from tracejit.ops.elementwise import arithmetic
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
+from tracejit.ops.public.return_types import result_type
 
 F = FUNCTIONS
+
+Histogram = result_type("histogram", "hist", "bin_edges")
 
 
 def _starts_of_runs(slices: Any) -> Any:
@@ -222,10 +225,8 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 
 
 @public()
-def histogram(
-    input: Any, bins: Any, *, range: Sequence[float] | None = None, weight: Any = None, density: bool = False
-) -> tuple[Any, Any]:
-    """(how many elements lie in each bin, the edges of the bins): `bins` is how many equal ones, or a vector of edges.
+def histogram(input: Any, bins: Any, *, range: Sequence[float] | None = None, weight: Any = None, density: bool = False) -> Any:
+    """(hist: how many elements lie in each bin, bin_edges: the edges of the bins): `bins` is how many equal ones, or a vector of edges.
 
     weight: what each element counts; density: divided so that the integral is 1."""
     flat = F["reshape"](detach(input), (-1,))
@@ -245,4 +246,4 @@ def histogram(
     counts = F["index_add"](F["zeros"](count, dtype=input.dtype), 0, F["clamp"](place, 0, count - 1), values)
     if density:
         counts = counts / F["sum"](counts) / diff(edges)
-    return counts, edges
+    return Histogram(counts, edges)
