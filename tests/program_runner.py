@@ -1,7 +1,7 @@
 """`program_runner.py STEPS script ROOTS [arguments]`: a public program, with torch meaning this library, broken off after some steps.
 
 What programs need besides PyTorch stands in: plots are not drawn, environments of reinforcement learning answer at random, MNIST is random
-numbers.  The program itself is unchanged."""
+numbers, and texts are what Python ships with.  The program itself is unchanged."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import random
 import sys
 import types
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
@@ -21,7 +22,7 @@ from tracejit import optim
 from tracejit.compat.__main__ import main
 from tracejit.vision import datasets
 
-DRAWN = ("matplotlib", "mpl_toolkits", "visdom", "tensorboardX")
+DRAWN = ("matplotlib", "mpl_toolkits", "requests", "tensorboardX", "termcolor", "visdom")
 FINISHED = "the program ran"
 
 
@@ -37,7 +38,10 @@ class Drawing(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self.__dict__.setdefault(name, MagicMock(name=name))
+        made = MagicMock(name=name)
+        if name in ("plot", "subplots"):  # whose results programs take apart
+            made.return_value = (MagicMock(),) * (2 if name == "subplots" else 1)
+        return self.__dict__.setdefault(name, made)
 
 
 class Drawings(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -101,6 +105,13 @@ class Images:
         return self.images[rows], self.labels[rows]
 
 
+def write_data(path: Path) -> None:
+    """A file for a program that brings none: text that Python ships with, or (.bin) its characters as numbers of 16 bits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(topics[name] for name in sorted(topics))[:60000].encode("ascii", "ignore")
+    path.write_bytes(np.frombuffer(text, np.uint8).astype(np.uint16).tobytes() if path.suffix == ".bin" else text)
+
+
 def stand_in() -> None:
     """Put the stand-ins where programs import them from."""
     sys.meta_path.insert(0, Drawings())
@@ -108,6 +119,9 @@ def stand_in() -> None:
         module: Any = types.ModuleType(name)
         module.make = lambda name, **options: Environment(name)
         sys.modules[name] = module
+    unidecode: Any = types.ModuleType("unidecode")
+    unidecode.unidecode = lambda text: text.encode("ascii", "ignore").decode()
+    sys.modules["unidecode"] = unidecode
     above: Any = None
     for name in ("tensorflow", "tensorflow.examples", "tensorflow.examples.tutorials", "tensorflow.examples.tutorials.mnist"):
         module = sys.modules[name] = types.ModuleType(name)
@@ -165,4 +179,7 @@ if __name__ == "__main__":
         main([str(script.name), *sys.argv[4:]])
     except Enough:
         print(f"after {limit} steps", end=" ")
+    except SystemExit as leaving:
+        if leaving.code not in (None, 0):  # False, too, is 0
+            raise
     print(FINISHED)

@@ -152,3 +152,24 @@ def test_wrong_shapes_are_named() -> None:
     with pytest.raises(RuntimeError, match="only bool and floating types"):
         attention(x, x, x, attn_mask=tracejit.ones(3, 3, dtype=tracejit.int64))
     assert attention(x, x, x, need_weights=False)[1] is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(64, 64), (1, 64), (2, 1, 64, 64), (3, 1, 1, 64, 64)])
+def test_masked_scores_count_nothing_whatever_they_are(dtype: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (tracejit.from_numpy(rng.standard_normal((2, 3, 64, 4)).astype(dtype)) for _ in range(3))
+    k[:, :, 0], k[:, :, 1] = float("inf"), float("nan")  # scores that are infinite, and that are no numbers
+    mask = tracejit.from_numpy(rng.random(shape) < 0.5)
+    mask[..., :2] = False
+    attention = nn.functional.scaled_dot_product_attention
+    rest = attention(q, k[:, :, 2:], v[:, :, 2:], mask[..., 2:])
+    assert tracejit.allclose(attention(q, k, v, mask), rest, rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_leaves_the_arguments_as_they_were() -> None:
+    q, k, v = (tracejit.randn(2, 8, 4) for _ in range(3))
+    mask = tracejit.rand(8, 8) < 0.5
+    before = [x.clone() for x in (q, k, v, mask)]
+    nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    assert all(tracejit.equal(x, y) for x, y in zip((q, k, v, mask), before, strict=True))

@@ -301,6 +301,30 @@ def test_a_graph_is_freed_with_its_tensors() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("way", ["backward", "retained", "inputs", "grad", "hooked"])
+def test_a_backward_pass_leaves_nothing_to_the_garbage_collector(way: str) -> None:
+    x = T.ones(3, requires_grad=True)
+    if way == "hooked":
+        x.register_hook(lambda g: g * 2)
+
+    def run() -> None:
+        x.grad = None
+        y = (x * 2).exp()
+        if way == "grad":
+            T.autograd.grad(y.sum(), x)
+        else:
+            y.sum().backward(retain_graph=way == "retained", inputs=[x] if way == "inputs" else None)
+
+    run()
+    gc.collect()
+    gc.disable()
+    try:
+        run()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 def test_gradients_of_max_are_shared_among_equals_and_relu_has_none_at_zero() -> None:
     x = leaf(3, 3, 1)
     x.amax().backward()

@@ -43,8 +43,11 @@ def test_subsets_and_concatenations() -> None:
     both = subset + Squares()
     assert [both[i] for i in range(len(both))] == [16, 1, 0, 1, 4, 9, 16]
     assert both[-1] == 16
-    with pytest.raises(ValueError, match="out of range"):
+    assert list(both) == [16, 1, 0, 1, 4, 9, 16]
+    with pytest.raises(IndexError, match="out of range"):
         both[7]
+    with pytest.raises(ValueError, match="out of range"):
+        both[-8]
 
 
 @pytest.mark.parametrize(("lengths", "sizes"), [([6, 4], [6, 4]), ([0.5, 0.25, 0.25], [6, 2, 2]), ([0.33, 0.67], [4, 6])])
@@ -114,7 +117,7 @@ def test_collation_goes_into_structures() -> None:
     assert batch["a"].tolist() == [1, 2]
     assert batch["a"].dtype is tracejit.int64
     assert batch["b"][0].dtype is tracejit.float64
-    assert batch["b"][1] == ["u", "v"]
+    assert batch["b"][1] == ("u", "v")
     assert batch["c"].x.tolist() == [[1.0, 1.0], [0.0, 0.0]]
     assert batch["c"].y.dtype is tracejit.bool
     with pytest.raises(TypeError, match="found object"):

@@ -221,4 +221,4 @@ def test_distributions_stand_where_torch_has_them_and_print() -> None:
     from tracejit.distributions.normal import Normal
 
     assert Categorical is distributions.Categorical
-    assert repr(Normal(0.0, tracejit.ones(2))) == "Normal(loc: (2,), scale: (2,))"
+    assert repr(Normal(0.0, tracejit.ones(2))) == "Normal(loc: tracejit.Size([2]), scale: tracejit.Size([2]))"

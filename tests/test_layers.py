@@ -137,3 +137,34 @@ def test_every_activation_of_torch_that_exists_here_prints_alike() -> None:
     for name in nn.activations.__all__:
         arguments = {"Threshold": (0.1, 2.0), "Softmax": (1,), "LogSoftmax": (1,), "Softmin": (1,)}.get(name, ())
         assert repr(getattr(nn, name)(*arguments)) == repr(getattr(torch.nn, name)(*arguments))
+
+
+def test_a_convolution_is_made_of_one_with_another_weight_and_bias() -> None:
+    x = numbers(1, 2, 5, dtype="float32")
+
+    class Scaled(tracejit.nn.Conv1d):
+        def forward(self, input: Any) -> Any:
+            return self._conv_forward(input, self.weight * 2.0, None)
+
+    layer = Scaled(2, 3, 3, padding=1, padding_mode="circular")
+    plain = tracejit.nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular", bias=False)
+    plain.weight.data.copy_(layer.weight.detach() * 2.0)
+    np.testing.assert_array_equal(layer(tracejit.tensor(x)).detach().numpy(), plain(tracejit.tensor(x)).detach().numpy())
+
+
+def test_the_forward_of_a_layer_needs_its_parameters_and_options_alone() -> None:
+    class Stand:
+        """What functional forms of networks call the forward of a layer with."""
+
+    x = tracejit.tensor(numbers(1, 2, 6, 6, dtype="float32"))
+    for layer in (
+        tracejit.nn.Conv2d(2, 3, 3, stride=2),
+        tracejit.nn.MaxPool2d(2),
+        tracejit.nn.AvgPool2d(3, 1),
+        tracejit.nn.Linear(6, 2),
+    ):
+        stand: Any = Stand()
+        stand.__dict__.update(layer.__dict__)
+        if hasattr(layer, "_conv_forward"):
+            stand._conv_forward = type(layer)._conv_forward.__get__(stand)
+        assert type(layer).forward(stand, x).tolist() == layer(x).tolist()

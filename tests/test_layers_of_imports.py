@@ -26,11 +26,15 @@ EAGER_COLUMN = [
         "distributed",
         "multiprocessing",
         "onnx",
+        "jit",
         "version",
     },
-    {"functional", "linalg", "special"},
+    {"fft", "functional", "linalg", "special"},
 ]
-EAGER_COLUMN += [{"nn", "optim", "data", "distributions"}, {"func", "library", "vision", "utils", "serialization"}]
+EAGER_COLUMN += [
+    {"nn", "optim", "data", "distributions"},
+    {"array_api", "func", "library", "vision", "utils", "serialization", "testing"},
+]
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},
@@ -58,7 +62,8 @@ def allowed_imports() -> dict[str, set[str]]:
         for part in level:
             allowed[part] = below
     allowed["compat"] = {"compat", "core"}
-    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
+    allowed["examples"] = {"examples"}
+    allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, {"examples"})
     return allowed
 
 

@@ -82,8 +82,16 @@ def test_ignored_targets_count_nothing_wherever_they_lie() -> None:
 
 def test_shapes_and_dtypes_of_targets_are_checked() -> None:
     logits = tracejit.zeros(2, 3)
+    for function in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(ValueError, match=r"batch_size \(2\) to match target batch_size \(3\)"):
+            function(logits, tracejit.tensor([0, 1, 2]))
     with pytest.raises(RuntimeError, match=r"target of shape \[2\]"):
-        F.cross_entropy(logits, tracejit.tensor([0, 1, 2]))
+        F.cross_entropy(logits, tracejit.zeros(2, 1, dtype=tracejit.int64))
+    with pytest.raises(RuntimeError, match="Found dtype int64 but expected float32"):
+        F.binary_cross_entropy(tracejit.tensor([0.5]), tracejit.tensor([1]))
+    for bad in (3, -1):
+        with pytest.raises(RuntimeError, match="Class values must be non-negative and smaller"):
+            F.one_hot(tracejit.tensor([bad]), 3)
     with pytest.raises(RuntimeError, match="to be int64, got float32"):
         F.cross_entropy(logits, tracejit.zeros(2))
     with pytest.raises(RuntimeError, match="floating-point target for class probabilities"):

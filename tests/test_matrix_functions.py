@@ -16,6 +16,9 @@ FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], tuple[int, ...]]] = {
     "pinv of a wide matrix": (lambda t, a: t.linalg.pinv(a), (2, 3, 5)),
     "pinv of a symmetric matrix": (lambda t, a: t.linalg.pinv(a + a.mT, hermitian=True), (4, 4)),
     "pinv with a tolerance": (lambda t, a: t.linalg.pinv(a, rtol=1e-3), (4, 3)),
+    "pinv of a matrix whose singular values coincide": (lambda t, a: t.linalg.pinv(a * 0 + t.eye(3, dtype=a.dtype)), (3, 3)),
+    "pinv of a matrix of lower rank": (lambda t, a: t.linalg.pinv(a[:, :1] @ a[:1]), (4, 3)),
+    "residuals of lstsq": (lambda t, a: t.linalg.lstsq(a, a[:, :2] * 2 + 1, driver="gelsd").residuals, (5, 3)),
     "pinverse": (lambda t, a: t.pinverse(a), (4, 3)),
     "lstsq of a tall matrix": (lambda t, a: t.linalg.lstsq(a, a[:, :1] * 2 + 1).solution, (5, 3)),
     "lstsq of a wide matrix": (lambda t, a: t.linalg.lstsq(a, a[:, :2]).solution, (3, 5)),
@@ -55,9 +58,9 @@ def test_a_compiled_call_gives_what_an_eager_call_gives(name: str) -> None:
         np.testing.assert_allclose(b.grad.numpy(), a.grad.numpy(), rtol=1e-8, atol=1e-8)
 
 
-def test_least_squares_by_another_driver_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="gels"):
-        tracejit.linalg.lstsq(tracejit.eye(2), tracejit.ones(2, 1), driver="gels")
+def test_least_squares_by_an_unknown_driver_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="gelsy"):
+        tracejit.linalg.lstsq(tracejit.eye(2), tracejit.ones(2, 1), driver="qr")
 
 
 def test_the_exponential_of_a_matrix_with_an_infinity_is_not_finite() -> None:

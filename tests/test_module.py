@@ -400,3 +400,77 @@ def test_parameters_become_a_vector_and_come_back() -> None:
     np.testing.assert_allclose(nn.utils.parameters_to_vector(network.parameters()).detach().numpy(), vector.detach().numpy() + 1)
     with pytest.raises(RuntimeError, match="a vector of 12 elements"):
         nn.utils.vector_to_parameters(tracejit.zeros(3), network.parameters())
+
+
+def test_hooks_around_saving_and_loading_are_called_as_pytorch_calls_them() -> None:
+    called: list[list[Any]] = []
+    for library in (tracejit, pytest.importorskip("torch")):
+        log: list[Any] = []
+        model = library.nn.Sequential(library.nn.Linear(2, 2), library.nn.Linear(2, 1))
+        model[0].register_state_dict_pre_hook(lambda m, prefix, keep, log=log: log.append(("before saving", prefix, keep)))
+        model.register_state_dict_post_hook(
+            lambda m, state, prefix, meta, log=log: log.append(("after saving", list(state), prefix))
+        )
+        model[1].register_load_state_dict_pre_hook(
+            lambda m, state, prefix, meta, strict, missing, unexpected, errors, log=log: log.append(
+                ("before loading", prefix, type(m).__name__, missing, unexpected, errors)
+            )
+        )
+        model.register_load_state_dict_post_hook(lambda m, keys, log=log: log.append(("after loading", tuple(keys))))
+        model.load_state_dict(model.state_dict())
+        called.append(log)
+    assert called[0] == called[1] and len(called[0]) == 4
+
+
+def test_hooks_may_rename_and_forgive_keys() -> None:
+    model = nn.Linear(2, 1)
+
+    def renamed(module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state[prefix + "weight"] = state.pop(prefix + "old")
+
+    model.register_load_state_dict_pre_hook(renamed)
+    model.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+    handle = model.register_state_dict_post_hook(lambda module, state, prefix, metadata: state.pop(prefix + "bias") and None)
+    weight = tracejit.tensor([[3.0, 4.0]])
+    given = {"old": weight}
+    model.load_state_dict(given)
+    assert model.weight.tolist() == weight.tolist() and list(given) == ["old"]
+    assert list(model.state_dict()) == ["weight"]
+    handle.remove()
+    assert list(model.state_dict()) == ["weight", "bias"]
+
+
+def test_what_a_module_saves_is_its_own_to_say() -> None:
+    class Counting(nn.Linear):
+        steps = 0
+
+        def get_extra_state(self) -> Any:
+            return {"steps": self.steps}
+
+        def set_extra_state(self, state: Any) -> None:
+            self.steps = state["steps"]
+
+        def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[prefix + "doubled"] = destination.pop(prefix + "weight") * 2
+
+        def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+            state_dict[prefix + "weight"] = state_dict.pop(prefix + "doubled") / 2
+            super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    first, second = nn.Sequential(Counting(2, 1)), nn.Sequential(Counting(2, 1))
+    first[0].steps = 5
+    state = first.state_dict()
+    assert list(state) == ["0.bias", "0._extra_state", "0.doubled"]
+    second.load_state_dict(state)
+    assert second[0].steps == 5 and second[0].weight.tolist() == first[0].weight.tolist()
+
+
+def test_a_state_that_does_not_fit_changes_nothing() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    wrong = {**{key: value + 1 for key, value in before.items()}, "1.bias": tracejit.zeros(7)}
+    with pytest.raises(RuntimeError, match=r"size mismatch for 1\.bias"):
+        model.load_state_dict(wrong)
+    for key, value in model.state_dict().items():
+        assert value.tolist() == before[key].tolist()

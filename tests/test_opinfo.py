@@ -39,6 +39,9 @@ linalg.inv linalg.solve linalg.det linalg.cholesky linalg.slogdet linalg.solve_t
 linalg.vecdot nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
 nn.functional.conv_transpose2d nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.avg_pool1d
 nn.functional.avg_pool2d nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d nn.functional.adaptive_max_pool2d
+cummax cummin logcumsumexp quantile nanquantile mode scatter_reduce index_reduce put float_power logaddexp2 ldexp frexp isin isreal
+angle conj conj_physical resolve_conj resolve_neg gcd lcm split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit addr addbmm
+linalg.pinv linalg.matrix_rank linalg.lstsq unique unique_consecutive diff cov corrcoef histc bincount histogram
 zeros ones full eye arange linspace zeros_like ones_like full_like new_zeros new_full
 """
 NAMES = frozenset(_TEXT.split())

@@ -405,3 +405,40 @@ def test_a_hyperparameter_that_every_group_must_name() -> None:
     with pytest.raises(ValueError, match="required optimization parameter rate"):
         optim.Optimizer([p], {"rate": required})
     assert optim.Optimizer([{"params": [p], "rate": 1}], {"rate": required}).param_groups[0]["rate"] == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}, {"ns_steps": 3, "weight_decay": 0.5}]
+)
+def test_muon_goes_the_way_of_pytorch_and_compiled_steps_are_eager_ones(options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    start = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    goal = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+
+    def trained(library: Any, compile_steps: bool) -> Any:
+        weight = library.nn.Parameter(library.tensor(start))
+        optimizer = library.optim.Muon([weight], lr=0.02, **options)
+
+        def step() -> Any:
+            optimizer.zero_grad()
+            loss = ((weight - library.tensor(goal)) ** 2).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = tracejit.compile(step) if compile_steps else step
+        for _ in range(10):
+            step()
+        return weight.detach().numpy()
+
+    wanted = trained(torch, False)
+    np.testing.assert_allclose(
+        trained(tracejit, False), wanted, atol=4e-3
+    )  # the direction is rounded to bfloat16 in each iteration
+    np.testing.assert_allclose(trained(tracejit, True), wanted, atol=4e-3)
+    assert np.abs(wanted - start).max() > 0.05
+
+
+def test_muon_takes_matrices_only() -> None:
+    with pytest.raises(ValueError, match="2D parameters"):
+        tracejit.optim.Muon([tracejit.nn.Parameter(tracejit.ones(3))])

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 import tracejit
-from tests.program_runner import FINISHED
+from tests.program_runner import FINISHED, write_data
 
 CHECKOUTS: Final = os.environ.get("TRACEJIT_PROGRAMS", "")
 STEPS: Final = 10
@@ -36,12 +36,14 @@ def test_at_least_fifty_programs_are_named_each_with_its_commit() -> None:
 @pytest.mark.skipif(not CHECKOUTS, reason="TRACEJIT_PROGRAMS names no directory with checkouts of public programs")
 @pytest.mark.parametrize("line", programs())
 def test_a_public_program_runs_unchanged(line: str, tmp_path: Path) -> None:
-    place, _, arguments = line.partition(" | ")
+    place, arguments, files = (*line.split(" | "), "", "")[:3]
     repository, _, path = place.split(" ", 2)
     checkout = Path(CHECKOUTS) / repository
     if not (checkout / path).is_file():
         pytest.skip(f"{checkout / path} is not there")
     shutil.copytree(checkout, tmp_path / "program", ignore=shutil.ignore_patterns(".git"))
+    for name in files.split():
+        write_data(tmp_path / "program" / name)
     root = Path(tracejit.__file__).parent.parent
     done = subprocess.run(
         [

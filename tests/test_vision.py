@@ -16,7 +16,7 @@ import pytest
 
 import tracejit
 from tracejit import data
-from tracejit.vision import datasets, download, transforms
+from tracejit.vision import datasets, download, models, transforms
 from tracejit.vision import utils as pictures
 from tracejit.vision.transforms import functional as F
 
@@ -61,7 +61,10 @@ GEOMETRIC: list[Any] = [
     F.hflip, F.vflip, lambda x: F.crop(x, 1, 2, 3, 4), lambda x: F.crop(x, -1, 5, 4, 6), lambda x: F.center_crop(x, 3),
     lambda x: F.center_crop(x, (9, 4)), lambda x: F.pad(x, 2, fill=7), lambda x: F.pad(x, [1, 2], padding_mode="reflect"),
     lambda x: F.pad(x, [1, 2, 3, 0], padding_mode="edge"), lambda x: F.pad(x, 2, padding_mode="symmetric"), lambda x: F.resize(x, (3, 9)),
-    lambda x: F.resize(x, 10, "nearest"), lambda x: F.resize(x, 4, max_size=5),
+    lambda x: F.resize(x, 10, "nearest"), lambda x: F.resize(x, 4, max_size=5), lambda x: F.resize(x, (8, 9), 3), F.invert,
+    lambda x: F.rotate(x, 30), lambda x: F.rotate(x, 30, "bilinear", expand=True, fill=9), lambda x: F.adjust_brightness(x, 1.5),
+    lambda x: F.affine(x, 10, (1, -1), 1.2, (5, 3)), lambda x: F.adjust_contrast(x, 0.5), lambda x: F.adjust_gamma(x, 2.0),
+    lambda x: F.adjust_saturation(x, 0.3), lambda x: F.adjust_hue(x, 0.2), lambda x: F.gaussian_blur(x, 3),
 ]  # fmt: skip
 
 
@@ -72,7 +75,8 @@ def test_arrays_and_tensors_are_changed_alike(function: Any) -> None:
     assert on_array.dtype == np.uint8
     difference = np.abs(channels_first(on_array).astype(int) - on_tensor.numpy().astype(int))
     assert difference.max() <= 1  # rounding in float32 and in float64
-    np.testing.assert_array_equal(function(array[..., 0]), on_array[..., 0])
+    of_one = function(array[..., 0])
+    assert of_one.shape == on_array.shape[:2] and of_one.dtype == np.uint8
 
 
 @pytest.mark.parametrize("size", [(3, 4), (11, 9), (5, 20)])
@@ -82,6 +86,9 @@ def test_resizing_agrees_with_torch(size: tuple[int, int]) -> None:
     for antialias in (True, False):
         expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode="bilinear", antialias=antialias)
         np.testing.assert_allclose(F.resize(tracejit.tensor(x), size, antialias=antialias).numpy(), expected.numpy(), atol=1e-6)
+        expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode="bicubic", antialias=antialias)
+        found = F.resize(tracejit.tensor(x), size, transforms.InterpolationMode.BICUBIC, antialias=antialias)
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-6)
     expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode="nearest")
     np.testing.assert_array_equal(F.resize(tracejit.tensor(x), size, "nearest").numpy(), expected.numpy())
 
@@ -107,6 +114,107 @@ def test_random_transforms_follow_the_seed() -> None:
 def test_transforms_print_as_they_are_made() -> None:
     text = repr(transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5,), (0.5,)), transforms.CenterCrop(3)]))
     assert text == "Compose(\n    ToTensor()\n    Normalize(mean=(0.5,), std=(0.5,))\n    CenterCrop(size=(3, 3))\n)"
+
+
+def test_images_are_turned_and_moved() -> None:
+    x = tracejit.tensor(channels_first(image(6, 6)).copy()).float() / 255
+    for quarter in range(4):
+        np.testing.assert_array_equal(F.rotate(x, 90 * quarter).numpy(), np.rot90(x.numpy(), quarter, (1, 2)))
+        np.testing.assert_allclose(F.rotate(x, 90 * quarter, "bilinear").numpy(), np.rot90(x.numpy(), quarter, (1, 2)), atol=1e-5)
+    moved = F.affine(x, 0, [2, -1], 1.0, 0)  # two to the right, one up
+    np.testing.assert_array_equal(moved[:, :-1, 2:].numpy(), x[:, 1:, :-2].numpy())
+    assert moved[:, -1].abs().sum() == 0 and (F.affine(x, 0, [2, 0], 1.0, 0, fill=0.5)[..., :2] == 0.5).all()
+    assert F.rotate(x, 45, expand=True).shape == (3, 10, 10)
+    twice = F.affine(x, 0, [0, 0], 2.0, 0)
+    np.testing.assert_array_equal(twice[:, 2:4, 2:4].numpy(), x[:, 2:4, 2:4].numpy())
+    with pytest.raises(ValueError, match="interpolation must be"):
+        F.rotate(x, 1, "hamming")
+
+
+def test_colours_are_changed_within_their_bounds() -> None:
+    red = tracejit.tensor([1.0, 0.0, 0.0]).reshape(3, 1, 1)
+    for factor, colour in ((1 / 3, [0, 1, 0]), (-1 / 3, [0, 0, 1]), (0.5, [0, 1, 1])):
+        np.testing.assert_allclose(F.adjust_hue(red, factor).flatten().numpy(), colour, atol=1e-6)
+    x = tracejit.tensor(channels_first(image()).copy()).float() / 255
+    for same in (F.adjust_hue(x, 0.0), F.adjust_brightness(x, 1), F.adjust_contrast(x, 1), F.adjust_saturation(x, 1)):
+        np.testing.assert_allclose(same.numpy(), x.numpy(), atol=1e-6)
+    assert F.adjust_brightness(x, 0).abs().sum() == 0
+    gray = F.rgb_to_grayscale(x)
+    np.testing.assert_allclose(F.adjust_saturation(x, 0.0).numpy(), np.repeat(gray.numpy(), 3, 0), atol=1e-6)
+    assert F.adjust_contrast(x, 0.0).std() < 1e-6
+    bright = F.adjust_brightness(image(), 100.0)
+    assert bright.max() == 255
+    np.testing.assert_allclose(F.gaussian_blur(tracejit.ones(3, 5, 5), (3, 5), 1.0).numpy(), np.ones((3, 5, 5)), atol=1e-6)
+
+
+def test_random_changes_of_colours_and_places_follow_the_seed() -> None:
+    pipeline = transforms.Compose([
+        transforms.ColorJitter(0.4, 0.4, 0.4, 0.1), transforms.RandomRotation(20), transforms.RandomAffine(5, (0.2, 0.2), (0.9, 1.1), 5),
+        transforms.RandomGrayscale(0.3), transforms.RandomInvert(0.3),
+        transforms.RandomChoice([transforms.GaussianBlur(3), transforms.Pad(0)]),
+        transforms.RandomOrder([transforms.RandomHorizontalFlip(), transforms.RandomVerticalFlip()]), transforms.ToTensor(),
+        transforms.RandomErasing(0.9),
+    ])  # fmt: skip
+    runs = []
+    for _ in range(2):
+        tracejit.manual_seed(4)
+        runs.append([pipeline(image()).tolist() for _ in range(5)])
+    assert runs[0] == runs[1]
+    assert len({str(x) for x in runs[0]}) == 5
+    for wrong in (
+        lambda: transforms.ColorJitter(hue=0.6),
+        lambda: transforms.ColorJitter(-1),
+        lambda: transforms.RandomRotation(-1),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
+
+
+def test_corners_and_the_middle_are_cut_out() -> None:
+    array = image(6, 8)
+    corners = transforms.FiveCrop(2)(array)
+    assert [c.tolist() for c in corners[:4]] == [array[y : y + 2, x : x + 2].tolist() for y in (0, 4) for x in (0, 6)]
+    assert corners[4].tolist() == array[2:4, 3:5].tolist()
+    assert len(transforms.TenCrop(2)(array)) == 10
+    erased = F.erase(tracejit.ones(3, 4, 4), 1, 2, 2, 2, 0.0)
+    assert erased.sum() == 3 * 12 and (erased[:, 1:3, 2:] == 0).all()
+
+
+# ---- networks -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("name", "count"), [("resnet18", 11689512), ("resnet50", 25557032), ("resnext50_32x4d", 25028904)])
+def test_networks_have_the_parameters_of_their_papers(name: str, count: int) -> None:
+    model = getattr(models, name)()
+    assert sum(p.numel() for p in model.parameters()) == count
+    keys = list(model.state_dict())
+    assert keys[0] == "conv1.weight" and keys[-1] == "fc.bias" and "layer2.0.downsample.1.running_mean" in keys
+
+
+def test_a_residual_network_learns_compiled() -> None:
+    tracejit.manual_seed(0)
+    model = models.ResNet(models.resnet.BasicBlock, (1, 1, 1, 1), num_classes=2)
+    optimizer = tracejit.optim.SGD(model.parameters(), lr=0.02)
+    x, y = tracejit.randn(4, 3, 32, 32), tracejit.tensor([0, 1, 0, 1])
+
+    @tracejit.compile
+    def step() -> tracejit.Tensor:
+        optimizer.zero_grad()
+        loss = tracejit.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = [step().item() for _ in range(4)]
+    assert losses[-1] < losses[0] and step.stats.compiled_calls >= 2
+
+
+def test_stacks_of_convolutions_have_their_layers() -> None:
+    features = models.vgg._features((1, 1, 2, 2, 2), True)
+    assert features(tracejit.ones(1, 3, 32, 32)).shape == (1, 512, 1, 1)
+    assert [type(layer).__name__ for layer in features[:4]] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
+    with pytest.raises(RuntimeError, match="trained weights are not downloaded"):
+        models.vgg16(pretrained=True)
+    with pytest.raises(RuntimeError, match="trained weights are not downloaded"):
+        models.alexnet("DEFAULT")
 
 
 def test_gray_and_other_dtypes() -> None:

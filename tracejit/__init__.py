@@ -1,10 +1,12 @@
 """tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
 
+import sys as _sys
 from math import e, inf, nan, pi
 
 from tracejit import (
     accelerator,
     amp,
+    array_api,
     autograd,
     backends,
     cache,
@@ -13,9 +15,12 @@ from tracejit import (
     data,
     distributed,
     distributions,
+    examples,
+    fft,
     func,
     functional,
     functions,
+    jit,
     library,
     linalg,
     multiprocessing,
@@ -25,6 +30,7 @@ from tracejit import (
     random,
     serialization,
     special,
+    testing,
     utils,
     version,
     vision,
@@ -86,7 +92,7 @@ from tracejit.tensor.legacy import (
 from tracejit.tensor.representation import set_printoptions
 from tracejit.tensor.shell import Layout as layout
 from tracejit.tensor.shell import MemoryFormat as memory_format
-from tracejit.tensor.shell import is_tensor, strided, typename
+from tracejit.tensor.shell import broadcast_shapes, is_tensor, strided, typename
 from tracejit.version import __version__
 
 bool = bool_  # PyTorch's names of the dtypes
@@ -120,6 +126,7 @@ __all__ = [
     "accelerator",
     "amp",
     "are_deterministic_algorithms_enabled",
+    "array_api",
     "as_tensor",
     "asarray",
     "autocast",
@@ -128,6 +135,7 @@ __all__ = [
     "bfloat16",
     "bool",
     "bool_",
+    "broadcast_shapes",
     "cache",
     "channels_last",
     "channels_last_3d",
@@ -144,6 +152,7 @@ __all__ = [
     "dtype",
     "e",
     "enable_grad",
+    "fft",
     "finfo",
     "float",
     "float16",
@@ -173,6 +182,7 @@ __all__ = [
     "is_autocast_enabled",
     "is_grad_enabled",
     "is_tensor",
+    "jit",
     "layout",
     "library",
     "linalg",
@@ -206,6 +216,7 @@ __all__ = [
     "special",
     "strided",
     "tensor",
+    "testing",
     "typename",
     "uint8",
     "use_deterministic_algorithms",
@@ -215,3 +226,5 @@ __all__ = [
     "vmap",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
+
+examples.attach(_sys.modules[__name__])

@@ -126,7 +126,9 @@ def grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """(func(*primals), a function of cotangents that returns those of the primals); with has_aux func's second result comes third."""
+    """(func(*primals), a function of cotangents that returns a tuple of those of the primals).
+
+    With has_aux func's second result comes third."""
     hidden: list[Any] = []
     with enable_grad():
         given, points = _with_points(primals, tuple(range(len(primals))), hidden)
@@ -141,7 +143,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
         with enable_grad():
             found = iter(_derivatives(outputs, points, seeds))
         whole = tuple([map_leaves(lambda x: next(found) if isinstance(x, Tensor) else x, g) for g in given])
-        return _released(whole if len(whole) > 1 else whole[0], hidden)
+        return _released(whole, hidden)
 
     result = (_released(value, hidden), backward)
     return (*result, _released(aux, hidden)) if has_aux else result

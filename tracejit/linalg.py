@@ -1,7 +1,8 @@
 """tracejit.linalg: linear algebra under PyTorch's names."""
 
 from tracejit.core.missing import missing_names
-from tracejit.ops.decompositions import LinAlgError, det
+from tracejit.functions import det
+from tracejit.ops.decompositions import LinAlgError
 from tracejit.ops.public.linalg import matmul
 from tracejit.ops.public.linear_algebra import cholesky_ as cholesky
 from tracejit.ops.public.linear_algebra import (

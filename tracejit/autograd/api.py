@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -141,11 +142,11 @@ def backward(
         for x in leaves:
             g = sink.received.get((id(x), 0))
             if g is not None:
-                quietly(accumulate, x, g, create_graph, sink.handed)
+                quietly(accumulate, x, g, sink.handed, create_graph)
                 for hook in hooks_after(x):
                     hook(x)
         return
-    sink = GradientSink(lambda leaf, g: accumulate(leaf, g, create_graph, sink.handed))
+    sink = GradientSink(functools.partial(accumulate, create_graph=create_graph))
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
 
 
@@ -181,7 +182,7 @@ def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient:
     return tuple([_WRAP[0](array) for array in arrays])
 
 
-def accumulate(leaf: Any, g: Any, create_graph: bool, handed: dict[int, Any]) -> None:
+def accumulate(leaf: Any, g: Any, handed: dict[int, Any], create_graph: bool) -> None:
     """leaf.grad += g, where NumPy does not warn.  An array is taken over without a copy only if nobody else can hold it
     (`handed`: what was given out, by id)."""
     if isinstance(g, np.ndarray | np.generic):

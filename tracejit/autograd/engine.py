@@ -34,11 +34,12 @@ Place = tuple[Any, int]
 class GradientSink:
     """What happens to gradients that arrive: at leaves (`leaf`), at places asked for by autograd.grad (`wanted`).
 
-    handed: arrays that others may hold, the given cotangents and what hooks were shown, by their ids."""
+    handed: arrays that others may hold, the given cotangents and what hooks were shown, by their ids.  `leaf` is called with a leaf, its
+    gradient and `handed`, and so need not hold the sink: what a pass held is gone with it, whether the garbage collector runs or not."""
 
     __slots__ = ("handed", "leaf", "received", "wanted")
 
-    def __init__(self, leaf: Callable[[Any, Any], None] | None, wanted: Iterable[Place] = ()) -> None:
+    def __init__(self, leaf: Callable[[Any, Any, dict[int, Any]], None] | None, wanted: Iterable[Place] = ()) -> None:
         self.leaf = leaf
         self.wanted = {(id(t), i) for t, i in wanted}
         self.received: dict[tuple[int, int], Any] = {}
@@ -236,7 +237,7 @@ class _Pass:
             if leaf._hooks:
                 g = self.hooked_value(leaf._hooks, g)
             if sink.leaf is not None:
-                sink.leaf(leaf, g)
+                sink.leaf(leaf, g, sink.handed)
                 if leaf._hooks:
                     self.after(leaf)
             else:

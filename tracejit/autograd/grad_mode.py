@@ -108,6 +108,9 @@ class set_grad_enabled(_GradMode):  # noqa: N801
         self._before = state.grad_enabled
         state.grad_enabled = self._mode
 
+    def __repr__(self) -> str:
+        return f"{type(self).__module__}.set_grad_enabled(mode={self._mode})"
+
     def __enter__(self) -> None:
         self._previous = self._before, self._previous
         state.grad_enabled = self._mode

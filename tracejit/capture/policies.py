@@ -193,6 +193,7 @@ _CONVERTED_PACKAGES = (
     "tracejit.data.",
     "tracejit.utils.",
     "tracejit.func.",
+    "tracejit.vision.",
 )
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE_TYPE = 1 << 8

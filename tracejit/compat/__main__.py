@@ -39,6 +39,7 @@ def _run_script(path: str) -> None:
         code = compile(file.read(), path, "exec")
     module = ModuleType("__main__")
     module.__file__ = path
+    module.__package__ = ""  # it is a script, whatever the specification says
     module.__spec__ = ModuleSpec("tracejit.compat.child", None)  # what multiprocessing has a new process begin with
     os.environ[SCRIPT] = os.path.abspath(path)
     sys.modules["__main__"] = module

@@ -14,6 +14,7 @@ class device:  # noqa: N801  (PyTorch's name)
 
     Raises RuntimeError for a type that PyTorch does not know."""
 
+    __module__ = "tracejit"  # where programs find it
     __slots__ = ("index", "type")
 
     def __init__(self, type: Any, index: int | None = None) -> None:

@@ -50,6 +50,8 @@ _ml_dtypes = lazy_module("ml_dtypes")
 class DType:
     """An element type.  Compare by identity; `numpy` is the NumPy dtype with the same layout."""
 
+    __module__ = "tracejit"  # where programs find it
+    __qualname__ = "dtype"
     __slots__ = ("category", "is_floating_point", "is_reduced", "is_signed", "itemsize", "name", "numpy")
 
     def __init__(self, name: str, numpy_type: Any, category: int) -> None:

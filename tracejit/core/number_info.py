@@ -44,4 +44,4 @@ class iinfo:  # noqa: N801
         self.min, self.max = int(limits.min), int(limits.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

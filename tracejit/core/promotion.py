@@ -48,6 +48,7 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     promotion = op.promotion
     if promotion is Promotion.NONE:
         return operands
+    _refuse_nothing(op, operands)
     first = 1 if "condition first" in op.traits else 0
     part = operands[first:]
     target = common_dtype(part, promotion)
@@ -64,5 +65,12 @@ def with_tensor(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     gives a tensor of it, and not the one in which NumPy computes."""
     if op.promotion is Promotion.NONE or not all(x is None or isinstance(x, _SCALARS) for x in operands):
         return operands
+    _refuse_nothing(op, operands)
     dtype = dtypes.bool_ if "condition first" in op.traits else common_dtype(operands, op.promotion)
     return (REGISTRY["full"](operands[0], shape=(), dtype=dtype), *operands[1:])
+
+
+def _refuse_nothing(op: Op, operands: tuple[Any, ...]) -> None:
+    """Raises TypeError where there is no operand at all."""
+    if all(x is None for x in operands):
+        raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not NoneType")

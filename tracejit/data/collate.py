@@ -15,8 +15,8 @@ __all__ = ["default_collate", "default_convert"]
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Samples as one: tensors and arrays stacked, numbers as a tensor, tuples, lists and mappings member by member, strings as a
-    list.
+    """Samples as one: tensors and arrays stacked, numbers as a tensor, tuples, lists and mappings member by member, strings as
+    they are.
 
     Raises TypeError for other types, RuntimeError for members of different lengths or shapes."""
     first = batch[0]
@@ -29,7 +29,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, bool | int | float | np.generic):
         return tensor(np.asarray(batch))  # Python floats become float64, as in PyTorch
     if isinstance(first, str | bytes):
-        return list(batch)
+        return batch
     if isinstance(first, Mapping):
         collated = {key: default_collate([sample[key] for sample in batch]) for key in first}
         try:

@@ -93,8 +93,10 @@ class ConcatDataset(Dataset[T_co]):
 
     def __getitem__(self, index: int) -> Any:
         position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
+        if position < 0:
             raise ValueError(f"index {index} is out of range for a dataset of length {len(self)}")
+        if position >= len(self):  # where a loop over the items ends
+            raise IndexError(f"index {index} is out of range for a dataset of length {len(self)}")
         which = bisect_right(self.cumulative_sizes, position)
         return self.datasets[which][position - (self.cumulative_sizes[which - 1] if which else 0)]
 

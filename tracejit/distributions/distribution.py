@@ -169,7 +169,7 @@ class Distribution:
 
     def __repr__(self) -> str:
         shown = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
-        members = [f"{name}: {value if value.numel() == 1 else tuple(value.shape)}" for name, value in shown.items()]
+        members = [f"{name}: {value if value.numel() == 1 else value.shape}" for name, value in shown.items()]
         return f"{type(self).__name__}({', '.join(members)})"
 
 

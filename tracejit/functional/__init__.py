@@ -10,6 +10,7 @@ from tracejit.functional import (
     attention,
     convolution,
     ctc,
+    fractional,
     layer,
     loss,
     normalisation,
@@ -24,6 +25,7 @@ from tracejit.functional.activation import *  # noqa: F403
 from tracejit.functional.attention import *  # noqa: F403
 from tracejit.functional.convolution import *  # noqa: F403
 from tracejit.functional.ctc import *  # noqa: F403
+from tracejit.functional.fractional import *  # noqa: F403
 from tracejit.functional.layer import *  # noqa: F403
 from tracejit.functional.loss import *  # noqa: F403
 from tracejit.functional.normalisation import *  # noqa: F403
@@ -34,8 +36,9 @@ from tracejit.functional.sampling import *  # noqa: F403
 from tracejit.functional.unpooling import *  # noqa: F403
 
 __all__ = [
-    *activation.__all__, *attention.__all__, *convolution.__all__, *ctc.__all__, *layer.__all__, *loss.__all__, *normalisation.__all__,
-    *padding.__all__, *regularisation.__all__, *resizing.__all__, *sampling.__all__, *unpooling.__all__,
+    *activation.__all__, *attention.__all__, *convolution.__all__, *ctc.__all__, *fractional.__all__,
+    *layer.__all__, *loss.__all__, *normalisation.__all__, *padding.__all__, *regularisation.__all__,
+    *resizing.__all__, *sampling.__all__, *unpooling.__all__,
 ]  # fmt: skip
 
 __getattr__ = missing_names(__name__)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import int64
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import integer, product
 from tracejit.ops import indexing
@@ -182,7 +183,7 @@ def _limit_norms(input: Any, weight: Any, max_norm: float, norm_type: float) -> 
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """int64 vectors of length num_classes with 1 at the given class; num_classes -1 means the largest class + 1.
 
-    Raises RuntimeError unless `tensor` is int64, IndexError for classes outside [0, num_classes)."""
+    Raises RuntimeError unless `tensor` is int64, and for classes outside [0, num_classes)."""
     if tensor.dtype is not int64:
         raise RuntimeError(f"one_hot(): expected an int64 tensor of classes, got {tensor.dtype.name}; convert it with .long()")
     if num_classes == -1:
@@ -192,4 +193,11 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     shape = tuple(tensor.shape)
     zeros = full(0, shape=(*shape, num_classes), dtype=int64)
     ones = full(1, shape=(*shape, 1), dtype=int64)
-    return indexing.scatter(zeros, reshape(tensor, shape=(*shape, 1)), ones, dim=len(shape))
+    try:
+        return indexing.scatter(zeros, reshape(tensor, shape=(*shape, 1)), ones, dim=len(shape))
+    except IndexError as error:
+        if is_foreign(error):
+            raise
+        raise RuntimeError(
+            f"one_hot(): Class values must be non-negative and smaller than num_classes ({num_classes}): {error}"
+        ) from None

@@ -135,6 +135,10 @@ def _class_axis(name: str, input: Any, target: Any, weight: Any) -> int:
             raise RuntimeError(
                 f"cross_entropy(): expected floating-point target for class probabilities (same shape as input), got {target.dtype.name}"
             )
+    elif axis and target.shape[:1] != shape[:1]:
+        raise ValueError(
+            f"{name}(): Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0] if target.ndim else 0})."
+        )
     elif tuple(target.shape) != without:
         raise RuntimeError(
             f"{name}(): expected target of shape {list(without)} for input of shape {list(shape)}, got {list(target.shape)}"
@@ -241,8 +245,13 @@ def _bounded_log(x: Any, logarithm: Any) -> Any:
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """-(target * log(input) + (1 - target) * log(1 - input)) for probabilities `input`; each logarithm is at least -100.
 
-    Raises ValueError unless target has the shape of input, RuntimeError where an element of either is outside [0, 1] or NaN."""
+    Raises ValueError unless target has the shape of input, RuntimeError where they differ in dtype or an element of either is
+    outside [0, 1] or NaN."""
     _same_shape("binary_cross_entropy", input, target)
+    if target.dtype is not input.dtype:
+        raise RuntimeError(
+            f"binary_cross_entropy(): Found dtype {target.dtype.name} but expected {input.dtype.name}; convert target with .to()"
+        )
     for name, x in (("input", input), ("target", target)):
         if not all_((x >= 0) & (x <= 1)):
             raise RuntimeError(f"binary_cross_entropy(): all elements of {name} should be between 0 and 1")

@@ -20,11 +20,11 @@ from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.copies import clone, pad
 from tracejit.ops.movement.views import detach, expand, reshape, slice_
-from tracejit.ops.public.norms import vector_norm
+from tracejit.ops.public.norms import pdist, vector_norm
 
 __all__ = [
     "batch_norm", "cosine_similarity", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "pairwise_distance",
-    "rms_norm",
+    "pdist", "rms_norm",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from tracejit.core.missing import missing_names
 from tracejit.nn import (
     activations,
+    adaptive,
     attention,
     containers,
     convolutions,
@@ -23,6 +24,7 @@ from tracejit.nn import (
     utils,
 )
 from tracejit.nn.activations import *  # noqa: F403
+from tracejit.nn.adaptive import *  # noqa: F403
 from tracejit.nn.attention import *  # noqa: F403
 from tracejit.nn.containers import *  # noqa: F403
 from tracejit.nn.convolutions import *  # noqa: F403
@@ -42,7 +44,7 @@ from tracejit.nn.transformer import *  # noqa: F403
 
 __all__ = [
     "DataParallel", "Module", "Parameter", "UninitializedParameter", "functional", "init", "modules", "parallel", "utils",
-    *activations.__all__, *attention.__all__,
+    *activations.__all__, *adaptive.__all__, *attention.__all__,
     *containers.__all__, *convolutions.__all__, *dropout.__all__, *layers.__all__, *lazy.__all__, *losses.__all__,
     *normalisation.__all__, *padding.__all__, *pooling.__all__, *rearrangements.__all__, *recurrent.__all__, *transformer.__all__,
 ]  # fmt: skip

@@ -130,11 +130,19 @@ class _ForwardConvolution(_Convolution):
             in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device, dtype
         )
 
-    def _convolved(self, convolve: Any, input: Any) -> Any:
-        if self.padding_mode == "zeros":
-            return convolve(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        wider = F.pad(input, self._edges(), _MODES[self.padding_mode])
-        return convolve(wider, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+    def forward(self, input: Any) -> Any:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+        """The convolution by another weight and bias: PyTorch's name, which programs override and call."""
+        raise NotImplementedError
+
+
+def _convolved(layer: Any, convolve: Any, input: Any, weight: Any, bias: Any) -> Any:
+    if layer.padding_mode == "zeros":
+        return convolve(input, weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+    wider = F.pad(input, layer._edges(), _MODES[layer.padding_mode])
+    return convolve(wider, weight, bias, layer.stride, 0, layer.dilation, layer.groups)
 
 
 class Conv1d(_ForwardConvolution):
@@ -142,8 +150,8 @@ class Conv1d(_ForwardConvolution):
 
     _rank = 1
 
-    def forward(self, input: Any) -> Any:
-        return self._convolved(F.conv1d, input)
+    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+        return _convolved(self, F.conv1d, input, weight, bias)
 
 
 class Conv2d(_ForwardConvolution):
@@ -151,8 +159,8 @@ class Conv2d(_ForwardConvolution):
 
     _rank = 2
 
-    def forward(self, input: Any) -> Any:
-        return self._convolved(F.conv2d, input)
+    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+        return _convolved(self, F.conv2d, input, weight, bias)
 
 
 class Conv3d(_ForwardConvolution):
@@ -160,8 +168,8 @@ class Conv3d(_ForwardConvolution):
 
     _rank = 3
 
-    def forward(self, input: Any) -> Any:
-        return self._convolved(F.conv3d, input)
+    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+        return _convolved(self, F.conv3d, input, weight, bias)
 
 
 class _TransposedConvolution(_Convolution):

@@ -8,36 +8,23 @@ there: a parameter gives way to a parameter or None and to nothing else, likewis
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-from tracejit.autograd.grad_mode import no_grad
 from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
-from tracejit.nn.parameter import Parameter, UninitializedParameter
+from tracejit.nn.parameter import Parameter
+from tracejit.nn.state import StateDicts
 from tracejit.tensor import RemovableHandle, Tensor
 
-__all__ = ["IncompatibleKeys", "Module"]
+__all__ = ["Module"]
 
 _handle_ids = itertools.count()
 M = TypeVar("M", bound="Module")
 
 
-class IncompatibleKeys(NamedTuple):
-    """What load_state_dict(strict=False) found: keys the module wanted and keys it does not have."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
-
-    def __repr__(self) -> str:
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
-
-
-class Module(Conversions):
+class Module(Conversions, StateDicts):
     """Base class: subclasses assign parameters and modules to attributes and define forward()."""
 
     training: bool = True
@@ -183,6 +170,8 @@ class Module(Conversions):
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; only persistent ones are part of state_dict()."""
         self._check_name("buffer", name)
+        if isinstance(self.__dict__.get(name), Parameter):
+            raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)")
         if self._buffer_names is None:
@@ -361,63 +350,6 @@ class Module(Conversions):
             else:
                 parameter.grad = gradient = gradient.detach()
                 gradient.zero_()
-
-    # ---- saving and loading -----------------------------------------------------------------------------------------
-    def _state_tensors(self) -> list[tuple[str, Tensor]]:
-        """The parameters and persistent buffers of this module alone."""
-        names = self._buffer_names or {}
-        return self._own_parameters() + [(name, value) for name, value in self._own_buffers() if names[name]]
-
-    def state_dict(
-        self, *, destination: dict[str, Tensor] | None = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Tensor]:
-        """All parameters and persistent buffers by dotted name: detached tensors that share memory, or with keep_vars themselves.
-
-        They are put into `destination`, or into a new OrderedDict."""
-        result: dict[str, Tensor] = OrderedDict() if destination is None else destination
-        for path, module in self.named_modules(prefix=prefix.rstrip("."), remove_duplicate=False):
-            for name, value in module._state_tensors():
-                result[f"{path}.{name}" if path else name] = value if keep_vars else value.detach()
-        return result
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
-        """Copy tensors by dotted name into this module; with `assign` take them over instead.
-
-        Raises RuntimeError that lists every shape that does not fit and, if strict, every missing and unexpected key."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}")
-        own: dict[str, Any] = self.state_dict(keep_vars=True)
-        missing = [key for key in own if key not in state_dict]
-        unexpected = [key for key in state_dict if key not in own]
-        errors = []
-        if strict and unexpected:
-            errors.append("Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ". ")
-        if strict and missing:
-            errors.append("Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ". ")
-        for key, target in own.items():
-            if key in state_dict:
-                source = state_dict[key]
-                if isinstance(target, UninitializedParameter) and isinstance(source, Tensor):
-                    target.materialize(source.shape)
-                if not isinstance(source, Tensor):
-                    errors.append(
-                        f'While copying the parameter named "{key}", expected a Tensor but received {type(source).__name__}'
-                    )
-                elif tuple(source.shape) != tuple(target.shape):
-                    errors.append(
-                        f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, "
-                        f"the shape in current model is {target.shape}."
-                    )
-        if errors:
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
-        with no_grad():
-            for key, target in own.items():
-                if key in state_dict:
-                    if assign:
-                        target.data = state_dict[key].detach()
-                    else:
-                        target.copy_(state_dict[key])
-        return IncompatibleKeys(missing, unexpected)
 
     # ---- printing ---------------------------------------------------------------------------------------------------
     def _get_name(self) -> str:

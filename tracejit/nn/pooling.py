@@ -10,8 +10,8 @@ from tracejit.nn.module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d",
-    "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d",
-    "MaxUnpool2d", "MaxUnpool3d",
+    "AvgPool1d", "AvgPool2d", "AvgPool3d", "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "LPPool3d",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
 ]  # fmt: skip
 
 
@@ -41,29 +41,30 @@ class _MaxPool(Module):
             f"ceil_mode={self.ceil_mode}"
         )
 
-    def _options(self) -> tuple[Any, ...]:
-        return self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+
+def _of_max(layer: Any) -> tuple[Any, ...]:
+    return layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, layer.return_indices
 
 
 class MaxPool1d(_MaxPool):
     """The largest element of each window of (N, C, L) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.max_pool1d(input, *self._options())
+        return F.max_pool1d(input, *_of_max(self))
 
 
 class MaxPool2d(_MaxPool):
     """The largest element of each window of (N, C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.max_pool2d(input, *self._options())
+        return F.max_pool2d(input, *_of_max(self))
 
 
 class MaxPool3d(_MaxPool):
     """The largest element of each window of (N, C, D, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.max_pool3d(input, *self._options())
+        return F.max_pool3d(input, *_of_max(self))
 
 
 class _MaxUnpool(Module):
@@ -133,8 +134,9 @@ class _AvgPool(Module):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-    def _options(self) -> tuple[Any, ...]:
-        return self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
+
+def _of_avg(layer: Any) -> tuple[Any, ...]:
+    return layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad, layer.divisor_override
 
 
 class AvgPool1d(_AvgPool):
@@ -152,21 +154,21 @@ class AvgPool1d(_AvgPool):
         super().__init__(each(kernel_size, 1), each(step, 1), each(padding, 1), ceil_mode, count_include_pad)
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool1d(input, *self._options())
+        return F.avg_pool1d(input, *_of_avg(self))
 
 
 class AvgPool2d(_AvgPool):
     """The mean of each window of (N, C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool2d(input, *self._options())
+        return F.avg_pool2d(input, *_of_avg(self))
 
 
 class AvgPool3d(_AvgPool):
     """The mean of each window of (N, C, D, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool3d(input, *self._options())
+        return F.avg_pool3d(input, *_of_avg(self))
 
 
 class _LPPool(Module):
@@ -182,29 +184,30 @@ class _LPPool(Module):
     def extra_repr(self) -> str:
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
-    def _options(self) -> tuple[Any, ...]:
-        return float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+
+def _of_lp(layer: Any) -> tuple[Any, ...]:
+    return float(layer.norm_type), layer.kernel_size, layer.stride, layer.ceil_mode
 
 
 class LPPool1d(_LPPool):
     """Power means of (N, C, L) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.lp_pool1d(input, *self._options())
+        return F.lp_pool1d(input, *_of_lp(self))
 
 
 class LPPool2d(_LPPool):
     """Power means of (N, C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.lp_pool2d(input, *self._options())
+        return F.lp_pool2d(input, *_of_lp(self))
 
 
 class LPPool3d(_LPPool):
     """Power means of (N, C, D, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
-        return F.lp_pool3d(input, *self._options())
+        return F.lp_pool3d(input, *_of_lp(self))
 
 
 class _AdaptiveAvgPool(Module):
@@ -270,3 +273,48 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _FractionalMaxPool(Module):
+    """The largest element of each of output_size windows that begin at random places; with return_indices also where it was."""
+
+    _random_samples: Any
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> None:
+        super().__init__()
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        rank = 2 if isinstance(self, FractionalMaxPool2d) else 3
+        self.kernel_size = each(kernel_size, rank)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else each(output_size, rank)
+        self.output_ratio = (output_ratio,) * rank if isinstance(output_ratio, float) else output_ratio
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def _options(self) -> tuple[Any, ...]:
+        return self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """fractional_max_pool2d() as a module."""
+
+    def forward(self, input: Any) -> Any:
+        return F.fractional_max_pool2d(input, *self._options())
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """fractional_max_pool3d() as a module."""
+
+    def forward(self, input: Any) -> Any:
+        return F.fractional_max_pool3d(input, *self._options())

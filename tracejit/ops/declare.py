@@ -16,7 +16,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
 
-__all__ = ["composite", "custom", "elementwise", "reduction", "view"]
+__all__ = ["composite", "custom", "elementwise", "reduction", "view", "without_derivative"]
 
 COMMON, FLOAT, BOOL, NONE = Promotion.COMMON, Promotion.FLOAT, Promotion.BOOL, Promotion.NONE
 Body = Callable[..., Any]
@@ -224,3 +224,16 @@ def composite(
         )
 
     return declare
+
+
+def without_derivative(op: Op) -> Op:
+    """The primitive, of which nobody wrote the derivative: a backward pass through it raises, so no gradient is lost."""
+
+    def refuse(context: Any, *cotangents: Any) -> Any:
+        raise NotImplementedError(
+            f"the derivative for '{op.name}' is not implemented; use detach() where its gradient is not wanted"
+        )
+
+    op.traits |= {"no derivative"}
+    op.vjp()(refuse)
+    return op

@@ -47,12 +47,12 @@ class LinAlgError(RuntimeError):
 
 
 def _require_square(name: str, x: Aval) -> None:
-    _require_matrix(name, x)
+    require_matrix(name, x)
     if x.shape[-1] != x.shape[-2]:
         raise RuntimeError(f"{name}(): expected square matrices in the last two dimensions, got shape {list(x.shape)}")
 
 
-def _require_matrix(name: str, x: Aval) -> None:
+def require_matrix(name: str, x: Aval) -> None:
     if not x.dtype.is_floating_point:
         raise RuntimeError(f"{name}(): expected a floating-point dtype, got {x.dtype.name}; convert with .float()")
     if len(x.shape) < 2:
@@ -90,7 +90,7 @@ def _lapack(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
         raise LinAlgError(f"linalg.{name}(): {error}; the input has shape {list(arrays[0].shape)}") from None
 
 
-def _singular(name: str, x: Any, full_matrices: bool = True) -> Any:
+def singular_value_decomposition(name: str, x: Any, full_matrices: bool = True) -> Any:
     """(U, S, Vh).  Raises LinAlgError where there are NaNs or infinities: LAPACK may not come to an end there."""
     if not np.isfinite(x).all():
         raise LinAlgError(
@@ -215,7 +215,7 @@ def _(c: Any, g: Any) -> Any:
 def cofactor(x: Any) -> Any:
     """Matrices of signed minors: det(x) times the transposed inverse, and its limit where x is singular.  Raises LinAlgError where there
     are NaNs or infinities."""
-    u, s, vh = _singular("cofactor", x)
+    u, s, vh = singular_value_decomposition("cofactor", x)
     n = s.shape[-1]
     others = np.stack([np.prod(np.delete(s, i, axis=-1), axis=-1) for i in range(n)], axis=-1) if n else s
     sign = np.linalg.det(u) * np.linalg.det(vh)
@@ -252,7 +252,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
-    _require_matrix("linalg.svd", x)
+    require_matrix("linalg.svd", x)
     *batch, m, n = x.shape
     k = min(m, n)
     return Aval((*batch, m, k), x.dtype), Aval((*batch, k), x.dtype), Aval((*batch, k, n), x.dtype)
@@ -268,11 +268,11 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
 def svd(x: Any) -> Any:
     """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order.  Raises LinAlgError where
     there are NaNs or infinities."""
-    return _singular("svd", x, full_matrices=False)
+    return singular_value_decomposition("svd", x, full_matrices=False)
 
 
 def _complement_rule(x: Aval) -> Aval:
-    _require_matrix("linalg.svd", x)
+    require_matrix("linalg.svd", x)
     return Aval((*x.shape[:-1], x.shape[-2] - x.shape[-1]), x.dtype)
 
 
@@ -359,7 +359,7 @@ def _(c: Any, gw: Any, gv: Any) -> Any:
 
 
 def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
-    _require_matrix("linalg.qr", x)
+    require_matrix("linalg.qr", x)
     *batch, m, n = x.shape
     k = min(m, n)
     return Aval((*batch, m, k), x.dtype), Aval((*batch, k, n), x.dtype)

@@ -170,7 +170,7 @@ def _(c: Any, g: Any) -> Any:
     return (gbase, gvalue, *(None,) * len(indices))
 
 
-def _in_range(name: str, index: Any, size: int) -> Any:
+def in_range(name: str, index: Any, size: int) -> Any:
     """The positions in `index`, in memory that nobody else knows."""
     own = np.array(index)
     if own.size and (own.min() < 0 or own.max() >= size):
@@ -179,7 +179,7 @@ def _in_range(name: str, index: Any, size: int) -> Any:
     return own
 
 
-def _along(index: Any, dim: int) -> tuple[Any, ...]:
+def along(index: Any, dim: int) -> tuple[Any, ...]:
     """An open mesh that addresses, for each element of `index`, its own position but along `dim`."""
     n = index.ndim
     mesh = [np.arange(s).reshape([s if k == d else 1 for k in range(n)]) for d, s in enumerate(index.shape)]
@@ -199,7 +199,7 @@ def _along(index: Any, dim: int) -> tuple[Any, ...]:
 )
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """Slices of `x` along `dim` at the positions in `index`, whose shape replaces that dimension.  Raises IndexError outside [0, size)."""
-    return x.take(_in_range("index_select", index, x.shape[dim]), axis=dim)
+    return x.take(in_range("index_select", index, x.shape[dim]), axis=dim)
 
 
 index_select.named(lambda node: "IndexSelectBackward0" if len(node.meta[1][0]) == 1 else "EmbeddingBackward0")
@@ -234,7 +234,7 @@ def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
     _index_add_rule(base, index, src, dim)
     out = np.array(base, order="C")
-    np.add.at(out, (slice(None),) * dim + (_in_range("index_add", index, base.shape[dim]),), src)
+    np.add.at(out, (slice(None),) * dim + (in_range("index_add", index, base.shape[dim]),), src)
     return out
 
 
@@ -278,9 +278,9 @@ def _gather_rule(x: Aval, index: Aval, dim: int) -> Aval:
 def gather(x: Any, index: Any, dim: int) -> Any:
     """out[i][j][k] = x[i][index[i][j][k]][k] for dim=1, and likewise for others.  Raises IndexError outside [0, size)."""
     if x.ndim == 0:
-        return np.broadcast_to(x, _in_range("gather", index, 1).shape).copy()
+        return np.broadcast_to(x, in_range("gather", index, 1).shape).copy()
     _require_no_larger("gather", index, x, dim, "self")
-    return x[_along(_in_range("gather", index, x.shape[dim]), dim)]
+    return x[along(in_range("gather", index, x.shape[dim]), dim)]
 
 
 @gather.vjp(saves="1")
@@ -289,7 +289,7 @@ def _(c: Any, g: Any) -> Any:
     return scatter_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), c.inputs[1], g, dim=c.attributes["dim"]), None
 
 
-def _scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "scatter") -> Aval:
+def scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "scatter") -> Aval:
     require_one_dtype(name, base, src)
     if base.ndim:
         _require_no_larger(name, index, src, None, "src")
@@ -299,7 +299,7 @@ def _scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "sca
 
 @custom(
     Kind.SCATTER,
-    _scatter_rule,
+    scatter_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
@@ -309,13 +309,13 @@ def _scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "sca
 )  # fmt: skip
 def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] += src[i][j] for dim=1.  Raises IndexError outside [0, size)."""
-    _scatter_rule(base, index, src, dim, "scatter_add")
+    scatter_rule(base, index, src, dim, "scatter_add")
     out = np.array(base, order="C")
     if out.ndim == 0:
-        _in_range("scatter_add", index, 1)
+        in_range("scatter_add", index, 1)
         return out + np.sum(src, dtype=out.dtype)
-    own = _in_range("scatter_add", index, base.shape[dim])
-    np.add.at(out, _along(own, dim), src[tuple(slice(0, s) for s in own.shape)])
+    own = in_range("scatter_add", index, base.shape[dim])
+    np.add.at(out, along(own, dim), src[tuple(slice(0, s) for s in own.shape)])
     return out
 
 
@@ -324,11 +324,11 @@ def _(c: Any, g: Any) -> Any:
     gsrc = None
     if c.needs[2]:
         gsrc = gather.of(g, c.inputs[1], dim=c.attributes["dim"])
-        gsrc = _embed(gsrc, c.avals[2].shape, c.avals[2].dtype)
+        gsrc = embed(gsrc, c.avals[2].shape)
     return g if c.needs[0] else None, None, gsrc
 
 
-def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def embed(g: Any, shape: tuple[int, ...]) -> Any:
     """Zeros of `shape` with `g` in the low corner: src may be larger than index, the rest of it is not used."""
     if g.shape == shape:
         return g
@@ -337,7 +337,7 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 @custom(
     Kind.SCATTER,
-    _scatter_rule,
+    scatter_rule,
     traits=("raises",),
     samples=cases(
         (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}),
@@ -347,13 +347,13 @@ def _embed(g: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 )  # fmt: skip
 def scatter(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` with base[i][index[i][j]] = src[i][j] for dim=1; of equal positions the last one wins."""
-    _scatter_rule(base, index, src, dim)
+    scatter_rule(base, index, src, dim)
     out = np.array(base, order="C")
     if out.ndim == 0:
-        _in_range("scatter", index, 1)
+        in_range("scatter", index, 1)
         return np.array(src, dtype=out.dtype).reshape(-1)[-1:].reshape(()) if np.size(src) else out
-    own = _in_range("scatter", index, base.shape[dim])
-    out[_along(own, dim)] = src[tuple(slice(0, s) for s in own.shape)]
+    own = in_range("scatter", index, base.shape[dim])
+    out[along(own, dim)] = src[tuple(slice(0, s) for s in own.shape)]
     return out
 
 
@@ -364,5 +364,5 @@ def _(c: Any, g: Any) -> Any:
     if c.needs[0]:
         gbase = scatter.of(g, index, full.beside(g, 0.0, shape=index.shape, dtype=c.avals[0].dtype), dim=dim)
     if c.needs[2]:
-        gsrc = _embed(gather.of(g, index, dim=dim), c.avals[2].shape, c.avals[2].dtype)
+        gsrc = embed(gather.of(g, index, dim=dim), c.avals[2].shape)
     return gbase, None, gsrc

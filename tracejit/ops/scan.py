@@ -1,4 +1,4 @@
-"""Scans: running sums and products along one dimension, and the linear recurrence that differentiates products."""
+"""Scans along one dimension: running sums, products, extremes, and the linear recurrence that differentiates products."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import int64
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom, require_one_dtype
+from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.movement.copies import flip, pad
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import Samples, cases, floats
 
-__all__ = ["cumprod", "cumsum", "exclusive", "linear_recurrence"]
+__all__ = ["cumprod", "cumsum", "exclusive", "linear_recurrence", "logcumsumexp", "running_argmax", "running_argmin"]
 
 
 def _samples() -> Samples:
@@ -88,3 +91,46 @@ def _(c: Any, g: Any) -> Any:
     (x,), (out,), dim = c.inputs, c.outputs, c.attributes["dim"]
     later = linear_recurrence.of(exclusive(flip.of(x, dims=(dim,)), dim, 0.0), flip.of(g, dims=(dim,)), dim=dim)
     return exclusive(out, dim, 1.0) * flip.of(later, dims=(dim,))
+
+
+def _last_reached(x: Any, reached: Any, dim: int) -> Any:
+    """The position along `dim` of the last element up to each one that was `reached` or is NaN."""
+    reached = reached | (x != x)
+    place = np.arange(x.shape[dim]).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+    return np.maximum.accumulate(np.where(reached, place, 0), axis=dim)
+
+
+def _positions(x: Aval, dim: int) -> Aval:
+    return Aval(x.shape, int64)
+
+
+@custom(Kind.OPAQUE, _positions, samples=_samples(), traits=("not differentiable",))
+def running_argmax(x: Any, dim: int) -> Any:
+    """The position of the largest element up to each one along `dim`: of equal ones the last, and of a NaN from the first on."""
+    best = np.maximum.accumulate(x, axis=dim)
+    return _last_reached(x, x >= best, dim)
+
+
+@custom(Kind.OPAQUE, _positions, samples=_samples(), traits=("not differentiable",))
+def running_argmin(x: Any, dim: int) -> Any:
+    """The position of the smallest element up to each one along `dim`: of equal ones the last, and of a NaN from the first on."""
+    best = np.minimum.accumulate(x, axis=dim)
+    return _last_reached(x, x <= best, dim)
+
+
+@custom(Kind.OPAQUE, _same, samples=_samples())
+def logcumsumexp(x: Any, dim: int) -> Any:
+    """Logarithm of the sum of the exponentials of the elements up to each one along `dim`."""
+    return np.logaddexp.accumulate(x, axis=dim)
+
+
+@logcumsumexp.vjp(saves="0 out")
+def _(c: Any, g: Any) -> Any:
+    # dx[i] is the sum of g[j] * exp(x[i] - y[j]) over j >= i: exp(x[i] - y[i]) times r[i] = g[i] + exp(y[i] - y[i + 1]) * r[i + 1]
+    (x,), (out,), dim = c.inputs, c.outputs, c.attributes["dim"]
+    backwards = flip.of(out, dims=(dim,))
+    behind = exclusive(backwards, dim, 0.0)
+    falls = where.of(backwards == behind, 0.0, backwards - behind)
+    decay = exp.of(where.of(falls > 0, 0.0, falls))  # the first plays no part; the others cannot grow
+    later = flip.of(linear_recurrence.of(decay, flip.of(g, dims=(dim,)), dim=dim), dims=(dim,))
+    return exp.of(where.of(out == -np.inf, 0.0, x - out)) * later

@@ -43,6 +43,7 @@ def searchsorted(boundaries: Any, values: Any, right: bool) -> Any:
     side: Any = "right" if right else "left"
     if boundaries.ndim == 1:
         return boundaries.searchsorted(values, side)
-    rows = values.reshape(-1, values.shape[-1])
-    lines = boundaries.reshape(-1, boundaries.shape[-1])
-    return np.stack([line.searchsorted(row, side) for line, row in zip(lines, rows, strict=True)]).reshape(values.shape)
+    found = np.empty(values.shape, np.int64)
+    for place in np.ndindex(values.shape[:-1]):
+        found[place] = boundaries[place].searchsorted(values[place], side)
+    return found

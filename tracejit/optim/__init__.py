@@ -9,6 +9,7 @@ from tracejit.optim.adam import Adam, AdamW
 from tracejit.optim.adamax import Adamax
 from tracejit.optim.asgd import ASGD
 from tracejit.optim.lbfgs import LBFGS
+from tracejit.optim.muon import Muon
 from tracejit.optim.nadam import NAdam
 from tracejit.optim.optimizer import Optimizer
 from tracejit.optim.radam import RAdam
@@ -17,7 +18,7 @@ from tracejit.optim.rprop import Rprop
 from tracejit.optim.sgd import SGD
 
 __all__ = [
-    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop",
     "Rprop", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
 

@@ -301,10 +301,11 @@ class Optimizer:
         return self._register("load_state_dict_post", hook, prepend)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
-        for i, group in enumerate(self.param_groups):
-            lines += [f"Parameter Group {i}", *(f"    {key}: {group[key]}" for key in sorted(group) if key != "params")]
-        return "\n".join([*lines, ")"])
+        groups = [
+            "\n".join([f"Parameter Group {i}", *(f"    {key}: {group[key]}" for key in sorted(group) if key != "params")])
+            for i, group in enumerate(self.param_groups)
+        ]
+        return f"{type(self).__name__} (\n" + "\n\n".join(groups) + "\n)"
 
 
 def _taken_over(value: Any, parameter: Any, count: bool = False) -> Any:

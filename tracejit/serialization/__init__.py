@@ -12,10 +12,14 @@ from typing import Any
 from tracejit.serialization import files, safetensors, structure, torch_files
 from tracejit.serialization.files import FileFormatError
 from tracejit.serialization.npz import decode_npz, load_npz, save_npz
+from tracejit.serialization.objects import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from tracejit.serialization.safetensors import load_safetensors, save_safetensors
 from tracejit.tensor import tensor
 
-__all__ = ["FileFormatError", "load", "load_npz", "load_safetensors", "save", "save_npz", "save_safetensors"]
+__all__ = [
+    "FileFormatError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "load_npz", "load_safetensors", "safe_globals",
+    "save", "save_npz", "save_safetensors",
+]  # fmt: skip
 
 _STRUCTURE = "tracejit.structure"
 
@@ -23,8 +27,9 @@ _STRUCTURE = "tracejit.structure"
 def save(obj: Any, f: Any, **options: Any) -> None:
     """Write tensors, arrays, numbers, strings and containers of them (state_dicts) to a file: a path or an object with write().
 
-    A file that is there is replaced only by a whole new one.  PyTorch's options about pickle are accepted: there is none.  Raises
-    TypeError, which says where it was found, for anything else, as for a module: save its state_dict()."""
+    Modules and other objects are written as the name of their class and their state, as pickle would; load() makes them only with
+    weights_only=False, so a state_dict is the better thing to save.  A file that is there is replaced only by a whole new one.  PyTorch's
+    options about pickle are accepted: there is none.  Raises TypeError, which says where it was found, for what has no name (lambdas)."""
     del options
     arrays, text = structure.to_structure(obj)
     files.write(f, safetensors.encode(arrays, {"format": "pt", _STRUCTURE: text}))
@@ -34,9 +39,10 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
     """What save(), torch.save() or another writer of safetensors or npz files has written to a file: a path or an object with
     read().
 
-    PyTorch's options are accepted: tensors are always on the CPU, and files never run code, whatever weights_only says.  Raises
-    FileFormatError for files that are broken, cut off, or hold what is no tensor, container, number or string."""
-    del map_location, pickle_module, weights_only, options
+    Tensors are always on the CPU.  weights_only=False: objects of the classes that a file of save()'s names are made, which may run any
+    code, so only for files that you trust; pickles are never read so.  Raises FileFormatError for files that are broken, cut off, or hold
+    what is no tensor, container, number or string otherwise."""
+    del map_location, pickle_module, options
     content = files.read(f)
     if content.startswith(b"PK\x03\x04"):
         if torch_files.is_torch_archive(content):
@@ -48,5 +54,5 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
         raise FileFormatError("load(): the file is a plain pickle, which could run any code: it is refused")
     arrays, metadata = safetensors.decode(content)
     if _STRUCTURE in metadata:
-        return structure.from_structure(arrays, metadata[_STRUCTURE])
+        return structure.from_structure(arrays, metadata[_STRUCTURE], weights_only is False)
     return {name: tensor(array) for name, array in arrays.items()}

@@ -1,12 +1,14 @@
 """Nested containers of tensors as arrays with names and a JSON text that says how they belong together.
 
 JSON's own null, bools, numbers, strings and lists stand for themselves; an object has one member, whose name says what it stands
-for. Tensors with the same memory, shape and strides are one array, and share memory again when they are read.
+for; other objects than tensors and containers by what makes them (objects.py). Tensors with the same memory, shape and strides are one
+array, and share memory again when they are read.
 """
 
 from __future__ import annotations
 
 import base64
+import copyreg
 import json
 import math
 from collections import Counter, OrderedDict, defaultdict
@@ -18,12 +20,16 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.nn import Parameter
+from tracejit.serialization import objects
 from tracejit.serialization.files import FileFormatError
 from tracejit.tensor import Size, Tensor, tensor
 
 __all__ = ["from_structure", "to_structure"]
 
 _DEEPEST = 200
+_NEW = {
+    "name": "copyreg:__newobj__"
+}  # what makes an object of a class that has no say in it: the class is an argument, by its name
 _MAPPINGS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
 _SEQUENCES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -34,6 +40,7 @@ class _Writer:
         self.arrays: dict[str, np.ndarray] = {}
         self._names: dict[Any, str] = {}
         self._path: list[str] = []
+        self._objects: dict[int, tuple[int, Any]] = {}  # by id; kept, so that no other object gets it
 
     def refuse(self, value: Any, why: str = "") -> TypeError:
         kind = type(value)
@@ -104,7 +111,25 @@ class _Writer:
             if type(value) is kind:
                 items = sorted(value, key=repr) if name != "tuple" else value
                 return {name: [self.member(i, item) for i, item in enumerate(items)]}
-        raise self.refuse(value)
+        return self._object(value)
+
+    def _object(self, value: Any) -> Any:
+        """A function or class by its name, an object by what makes it; one that occurs again by its number."""
+        if objects.is_named(value):
+            name = objects.name_of(value)
+            if name is None:
+                raise self.refuse(value, f" {getattr(value, '__qualname__', '')!r}, which is not found by its name")
+            return {"name": name}
+        if id(value) in self._objects:
+            return {"same": self._objects[id(value)][0]}
+        parts = objects.reduced(value)
+        if parts is None:
+            raise self.refuse(value)
+        make, arguments, state, items, pairs = parts
+        started = [self.member("of", make), self.member("from", list(arguments))]
+        number = len(self._objects)
+        self._objects[id(value)] = number, value
+        return {"object": [number, *started, self.member("", state), self.member("", items), self._pairs(dict(pairs))]}
 
     def _pairs(self, value: Mapping[Any, Any]) -> list[list[Any]]:
         return [[self.member(key, key), self.member(key, item)] for key, item in value.items()]
@@ -131,9 +156,12 @@ def _wrong(what: str) -> FileFormatError:
 
 
 class _Reader:
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray], trusted: bool) -> None:
         self._arrays = arrays
+        self._trusted = trusted
         self._tensors: dict[str, Tensor] = {}
+        self._parameters: dict[str, Parameter] = {}  # those that modules share are one
+        self._objects: dict[int, Any] = {}
 
     def _array(self, name: Any) -> np.ndarray:
         if not isinstance(name, str) or name not in self._arrays:
@@ -154,17 +182,48 @@ class _Reader:
 
     def _parameter(self, content: Any) -> Tensor:
         found = self._tensor(content)
-        return Parameter(found.detach(), found.requires_grad)
+        return self._parameters.setdefault(content[0], Parameter(found.detach(), found.requires_grad))
+
+    def _named(self, name: Any) -> Any:
+        if not self._trusted and not objects.is_safe(name):
+            raise FileFormatError(
+                f"load(): the file holds a {str(name).replace(':', '.')}, not tensors, containers, numbers and strings alone; "
+                "load(..., weights_only=False) makes objects of the classes that a file names: only for files that you trust; or "
+                "allow single classes by serialization.add_safe_globals()"
+            )
+        return objects.found(name)
+
+    def _object(self, content: Any) -> Any:
+        if not isinstance(content, list) or len(content) != 6 or not isinstance(content[0], int):
+            raise _wrong(f"an object that is described by {content!r}")
+        number, make, arguments, state, items, pairs = content
+        made = copyreg.__newobj__ if make == _NEW else self.read(make)  # type: ignore[attr-defined]
+        value = self._objects[number] = made(*self._items(arguments))
+        if items:
+            value.extend(self._items(items))
+        for key, item in self._pairs(pairs):
+            value[key] = item
+        if state is not None:
+            objects.set_state(value, self.read(state))
+        return value
+
+    def _same(self, number: Any) -> Any:
+        if number not in self._objects:
+            raise _wrong(f"an object {number!r} that it does not hold")
+        return self._objects[number]
 
     def _pairs(self, content: Any) -> list[tuple[Any, Any]]:
         if not isinstance(content, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
             raise _wrong("a mapping that is no list of pairs")
         return [(self.read(key), self.read(item)) for key, item in content]
 
-    def _items(self, content: Any) -> list[Any]:
+    def _listed(self, content: Any) -> list[Any]:
         if not isinstance(content, list):
             raise _wrong(f"a container that holds {type(content).__name__}")
-        return [self.read(item) for item in content]
+        return content
+
+    def _items(self, content: Any) -> list[Any]:
+        return [self.read(item) for item in self._listed(content)]
 
     def read(self, tree: Any) -> Any:
         if isinstance(tree, list):
@@ -177,7 +236,7 @@ class _Reader:
         simple: Callable[[Any], Any] | None = {
             "tensor": self._tensor, "parameter": self._parameter, "array": lambda name: self._array(name).copy(), "float": float,
             "scalar": _scalar, "dtype": _dtype, "Size": lambda sizes: Size(int(s) for s in sizes),
-            "bytes": lambda text: base64.b64decode(text, validate=True),
+            "bytes": lambda text: base64.b64decode(text, validate=True), "name": self._named, "object": self._object, "same": self._same,
         }.get(kind)  # fmt: skip
         if simple is not None:
             return simple(content)
@@ -200,10 +259,11 @@ def _scalar(content: Any) -> Any:
     return _dtype({"bool": "bool"}.get(name, name)).numpy.type(float(value) if isinstance(value, str) else value)
 
 
-def from_structure(arrays: Mapping[str, np.ndarray], text: str) -> Any:
-    """What to_structure() was given.  Raises FileFormatError for a text that it did not write."""
+def from_structure(arrays: Mapping[str, np.ndarray], text: str, trusted: bool = False) -> Any:
+    """What to_structure() was given.  Raises FileFormatError for a text that it did not write, and, unless it is trusted, for objects of
+    other classes than those of tensors and containers."""
     try:
-        return _Reader(arrays).read(json.loads(text))
+        return _Reader(arrays, trusted).read(json.loads(text))
     except FileFormatError:
         raise
     except (TypeError, ValueError, KeyError, RecursionError, AttributeError, OverflowError) as error:

@@ -23,7 +23,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
-from tracejit.tensor.contents import contents
+from tracejit.tensor.contents import contents, number_in
 from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import representation
 from tracejit.tensor.size import Size
@@ -337,10 +337,10 @@ class Tensor:
         return bool(state.top.take(self))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(number_in("float", self))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(number_in("int", self))
 
     def __index__(self) -> int:
         value = state.top.take(self) if self._array.size == 1 else None

@@ -15,7 +15,7 @@ from tracejit.core.numbers import plain_number
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 
-__all__ = ["contents", "to_array"]
+__all__ = ["contents", "number_in", "to_array"]
 
 ndarray = np.ndarray
 
@@ -119,3 +119,12 @@ def _no_number(data: Any) -> Exception:
     if bad is None or isinstance(bad, dict | set):
         return RuntimeError(f"{expected}, got {type(bad).__name__}; could not infer dtype of it")
     return TypeError(f"{expected}, got {type(data).__name__} holding {type(bad).__name__}")
+
+
+def number_in(name: str, tensor: Any) -> Any:
+    """The number that Python's function `name` is to convert.  Raises ValueError, as PyTorch does, for other than one element."""
+    if tensor.numel() != 1:
+        raise ValueError(
+            f"{name}(): only tensors of one element can be converted to Python numbers, got shape {list(tensor.shape)}"
+        )
+    return tensor.item()

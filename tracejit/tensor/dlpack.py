@@ -64,7 +64,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
     if hasattr(obj, "__dlpack__") and not isinstance(obj, Tensor | np.ndarray | np.generic):
         obj = from_dlpack(obj)
     out = tensor(obj, dtype=chosen) if copy else as_tensor(obj, dtype=chosen)
-    shared = isinstance(obj, Tensor | np.ndarray) and np.may_share_memory(out._array, getattr(obj, "_array", obj))
+    shared = out is obj or (isinstance(obj, Tensor | np.ndarray) and np.may_share_memory(out._array, getattr(obj, "_array", obj)))
     if copy is False and not shared:
         raise ValueError(
             f"asarray(): copy=False, but {type(obj).__name__} cannot be had as a tensor of {out.dtype.name} without a copy"

@@ -18,6 +18,7 @@ from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark
 from tracejit.autograd.views import ViewWriteNode
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_errors
+from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
@@ -488,3 +489,4 @@ def _on_tape(array: Any, place: tuple[tape.Node | None, int] | None, storage: St
 
 tape.install(_on_tape)
 set_base(EagerInterpreter())
+keep_freed_memory()

@@ -78,7 +78,8 @@ def _in_place_operator(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Give Tensor its derived methods and operators."""
+    """Give Tensor its derived methods and operators, and the place where programs find it."""
+    Tensor.__module__ = "tracejit"
     for name, function in METHODS.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, function)

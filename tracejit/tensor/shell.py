@@ -13,13 +13,15 @@ import numpy as np
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType, as_dtype
 from tracejit.core.interpreter import state
+from tracejit.core.shapes import broadcast_shapes as broadcasted
 from tracejit.ops.public import METHODS
 from tracejit.tensor.base import Tensor, share, storage_of, wrap
 from tracejit.tensor.construction import tensor
 from tracejit.tensor.contents import contents
 from tracejit.tensor.rebinding import rebound
+from tracejit.tensor.size import Size
 
-__all__ = ["Layout", "MemoryFormat", "is_tensor", "shell", "strided", "typename"]
+__all__ = ["Layout", "MemoryFormat", "broadcast_shapes", "is_tensor", "shell", "strided", "typename"]
 
 
 class Layout:
@@ -42,6 +44,11 @@ strided = Layout("strided")
 def is_tensor(obj: Any) -> bool:
     """Whether `obj` is a Tensor."""
     return isinstance(obj, Tensor)
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that `shapes`, of sizes or single ones, broadcast to.  Raises RuntimeError where they do not."""
+    return Size(broadcasted("broadcast_shapes", *((s,) if isinstance(s, int) else tuple(s) for s in shapes)))
 
 
 def typename(obj: Any) -> str:

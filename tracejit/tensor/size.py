@@ -32,6 +32,7 @@ class Size(tuple[int, ...]):
 
     Raises TypeError for what are no integers."""
 
+    __module__ = "tracejit"  # where programs find it
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:

@@ -10,10 +10,11 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.shapes import broadcast_shapes, equal
 from tracejit.core.unbroadcast import sum_to
+from tracejit.ops.composites.rows import summed
 from tracejit.ops.composites.softmax import softmax_gradient
 from tracejit.ops.creation import arange
 from tracejit.ops.declare import composite
-from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.comparison import replace, where
 from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.views import reshape
@@ -60,6 +61,18 @@ def _turned(x: Any) -> Any:
     return np.ascontiguousarray(x.swapaxes(-1, -2)) if isinstance(x, np.ndarray) else transpose_matrix(x)
 
 
+def _masked(scores: Any, mask: Any) -> Any:
+    """The scores that a mask leaves: those given, changed, unless the mask broadcasts them."""
+    shape = np.broadcast_shapes(scores.shape, mask.shape)
+    if shape != scores.shape:
+        scores = np.array(np.broadcast_to(scores, shape))
+    if mask.dtype == np.bool_:
+        replace(scores, mask, _MINUS_INFINITY)
+    else:
+        scores += mask
+    return scores
+
+
 @composite(
     _rule,
     _expansion,
@@ -84,12 +97,12 @@ def attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal:
     if causal:
         mask = np.tri(weights.shape[-2], weights.shape[-1], dtype=np.bool_)
     if mask is not None:
-        weights = where.evaluate(mask, weights, _MINUS_INFINITY) if mask.dtype == np.bool_ else weights + mask
+        weights = _masked(weights, mask)
     high = np.maximum.reduce(weights, axis=-1, keepdims=True)
     high[high == _MINUS_INFINITY] = 0
     weights -= high
     np.exp(weights, out=weights)
-    total = np.add.reduce(weights, axis=-1, keepdims=True)
+    total = summed(weights, (weights.ndim - 1,))
     total[total == 0] = 1
     weights /= total
     return np.matmul(weights, value), weights

@@ -9,6 +9,7 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.shapes import product
 from tracejit.core.unbroadcast import sum_to
+from tracejit.ops.composites.rows import dotted, summed
 from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.views import reshape
@@ -18,7 +19,6 @@ from tracejit.ops.samples import cases, floats
 __all__ = ["batch_norm", "layer_norm"]
 
 Dims = tuple[int, ...]
-_SUM: Any = np.add.reduce  # Any: NumPy's signatures want keepdims as a literal
 
 
 def _moments(x: Any, dims: Dims) -> tuple[Any, Any, Any]:
@@ -38,9 +38,9 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
 def _normalised(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[Any, Any, Any]:
     """Few passes for NumPy: (normalised, mean, variance)."""
     count = float(product(x.shape[d] for d in dims))
-    mean = _SUM(x, dims, x.dtype, None, True) / count
+    mean = summed(x, dims) / count
     out = x - mean
-    variance = _SUM(out * out, dims, x.dtype, None, True) / count
+    variance = dotted(out, out, dims) / count
     factor = np.true_divide(1.0, np.sqrt(variance + eps))
     if weight is not None and weight.shape == factor.shape:
         out *= factor * weight
@@ -88,19 +88,18 @@ def _gradients(c: Any, dims: Dims, weight: Any, g: Any, g_mean: Any, g_variance:
 def _channel_gradients(c: Any, dims: Dims, weight: Any, g: Any) -> tuple[Any, Any, Any]:
     """`batch_norm`'s on arrays: its parameters' gradients are the sums that the input's needs."""
     x, (_, mean, variance) = c.inputs[0], c.outputs
-    g_bias = _SUM(g, dims, g.dtype, None, True)
+    g_bias = summed(g, dims)
     gx: Any = None
     g_weight: Any = None
     if c.needs[0] or c.needs[1]:
         factor = rsqrt.of(variance + c.attributes["eps"])
         normal = x - mean
         normal *= factor
-        scratch = g * normal
-        g_weight = _SUM(scratch, dims, g.dtype, None, True)
+        g_weight = dotted(normal, g, dims)
         if c.needs[0]:
             count = float(product(x.shape[d] for d in dims))
             normal *= g_weight / count
-            gx = np.subtract(g, normal, out=scratch)
+            gx = np.subtract(g, normal, out=normal)
             gx -= g_bias / count
             gx *= factor if weight is None else factor * weight
     return gx, g_weight.reshape(-1) if c.needs[1] else None, g_bias.reshape(-1) if c.needs[2] else None

@@ -72,29 +72,33 @@ def lstm(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) 
 
     projected: (T, N, 4 H), the inputs times their weights, with all biases.  hidden, cell: the states (N, H) at first; columns: (H, 4 H).
     backwards: from the last step to the first one."""
-    length, n = projected.shape[0], hidden.shape[1]
+    n = hidden.shape[1]
     signs = np.ones(4 * n, projected.dtype)  # sigmoids are computed from exp(-x)
     signs[: 2 * n] = signs[3 * n :] = -1
     columns = np.multiply(columns, signs, order="C")
     gates = np.multiply(projected, signs, order="C")
-    given = np.empty(gates.shape[1:], gates.dtype)
     outputs = np.empty((*projected.shape[:2], n), projected.dtype)
     cells = np.empty_like(outputs)
+    given, one = np.empty(gates.shape[1:], gates.dtype), np.ones((), gates.dtype)
     new, product = np.empty(hidden.shape, hidden.dtype), np.empty(hidden.shape, hidden.dtype)
-    for t, _ in _order(length, backwards):
-        x, c = gates[t], cells[t]
-        np.matmul(hidden, columns, out=given)
-        np.add(x, given, out=x)
-        np.tanh(x[:, 2 * n : 3 * n], out=new)
-        np.exp(x, out=x)
-        np.add(x, 1, out=x)
-        np.reciprocal(x, out=x)
-        x[:, 2 * n : 3 * n] = new
-        np.multiply(x[:, n : 2 * n], cell, out=c)
-        np.multiply(x[:, :n], new, out=product)
-        np.add(c, product, out=c)
-        np.tanh(c, out=product)
-        hidden, cell = np.multiply(x[:, 3 * n :], product, out=outputs[t]), c
+    way = slice(None, None, -1 if backwards else 1)
+    parts = [gates[way, :, k * n : (k + 1) * n] for k in range(4)]
+    # a step is a dozen passes over a few kilobytes: what is around them counts
+    add, multiply, exp, tanh_, reciprocal, matmul_ = np.add, np.multiply, np.exp, np.tanh, np.reciprocal, np.matmul
+    for x, entry, forget, third, leave, c, out in zip(gates[way], *parts, cells[way], outputs[way], strict=True):
+        matmul_(hidden, columns, given)
+        add(x, given, x)
+        tanh_(third, new)
+        exp(x, x)
+        add(x, one, x)
+        reciprocal(x, x)
+        third[...] = new
+        multiply(forget, cell, c)
+        multiply(entry, new, product)
+        add(c, product, c)
+        tanh_(c, product)
+        multiply(leave, product, out)
+        hidden, cell = out, c
     return outputs, cells, gates
 
 
@@ -119,38 +123,41 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     length, batch, n = cells.shape
     backwards = c.attributes["backwards"]
     gates = gates.reshape(length, batch, 4, n)
-    slopes = _slopes(gates, n)
+    entry, forget, new, leave = (gates[:, :, k] for k in range(4))
+    factors = _slopes(gates, n)
+    added = None if g_gates is None else g_gates.reshape(gates.shape) * factors
     bent = np.tanh(cells)
-    through = gates[:, :, 3] * (1 - bent * bent)  # from a hidden state to its cell
-    factors = np.empty_like(slopes)  # from cell and hidden state to what the gates were given
-    np.multiply(slopes[:, :, 0], gates[:, :, 2], out=factors[:, :, 0])
-    np.multiply(slopes[:, :, 1], _before(cells, cell, backwards), out=factors[:, :, 1])
-    np.multiply(slopes[:, :, 2], gates[:, :, 0], out=factors[:, :, 2])
-    np.multiply(slopes[:, :, 3], bent, out=factors[:, :, 3])
-    added = None if g_gates is None else g_gates.reshape(gates.shape) * slopes
+    through = bent * bent
+    np.subtract(1, through, out=through)
+    through *= leave  # from a hidden state to its cell
+    for k, other in enumerate((new, _before(cells, cell, backwards), entry, bent)):
+        factors[:, :, k] *= other  # from cell or hidden state to what the gates were given
+    out = factors.reshape(length, batch, 4 * n)
     rows = np.ascontiguousarray(columns.T)
-    out = np.empty_like(factors)
-    dh = np.zeros((batch, n), cells.dtype)
-    dc, step = np.zeros((batch, n), cells.dtype), np.empty((batch, n), cells.dtype)
-    for t, _ in reversed(_order(length, backwards)):
-        if g is not None:
-            np.add(dh, g[t], out=dh)
-        np.multiply(dh, through[t], out=step)
-        np.add(dc, step, out=dc)
-        if g_cells is not None:
-            np.add(dc, g_cells[t], out=dc)
-        given = out[t]
-        np.multiply(factors[t, :, :3], dc[:, None, :], out=given[:, :3])
-        np.multiply(factors[t, :, 3], dh, out=given[:, 3])
-        if added is not None:
-            given += added[t]
-        np.multiply(dc, gates[t, :, 1], out=dc)
-        np.matmul(given.reshape(batch, 4 * n), rows, out=dh)
+    dh, dc = np.zeros((batch, n), cells.dtype), np.zeros((batch, n), cells.dtype)
+    step, wide = np.empty((batch, n), cells.dtype), dc[:, None, :]
+    way = slice(None, None, 1 if backwards else -1)
+    parts = [x[way] for x in (through, factors[:, :, :3], factors[:, :, 3], factors, out, forget)]
+    received: list[Any] = [(None,) * length if x is None else x[way] for x in (g, g_cells, added)]
+    add, multiply, matmul_ = np.add, np.multiply, np.matmul  # see `lstm`
+    for slope, first, last, both, given, keep, gh, gc, more in zip(*parts, *received, strict=True):
+        if gh is not None:
+            add(dh, gh, dh)
+        multiply(dh, slope, step)
+        add(dc, step, dc)
+        if gc is not None:
+            add(dc, gc, dc)
+        multiply(first, wide, first)
+        multiply(last, dh, last)
+        if more is not None:
+            add(both, more, both)
+        multiply(dc, keep, dc)
+        matmul_(given, rows, dh)
     g_columns = None
     if c.needs[3]:
-        began = _before(gates[:, :, 3] * bent, hidden, backwards)
+        began = _before(leave * bent, hidden, backwards)
         g_columns = np.matmul(began.reshape(-1, n).T, out.reshape(-1, 4 * n))
-    return out.reshape(length, batch, 4 * n), dh, dc, g_columns
+    return out, dh, dc, g_columns
 
 
 def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.ops.composites.rows import dotted, summed
 from tracejit.ops.creation import full
 from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.arithmetic import cast
@@ -44,19 +45,17 @@ def softmax(x: Any, dim: int) -> Any:
     """exp(x) / sum(exp(x)) along `dim`, which has elements; shifted by the maximum so that it does not overflow."""
     out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
     np.exp(out, out=out)
-    out /= np.add.reduce(out, axis=dim, keepdims=True)
+    out /= summed(out, (dim,))
     return out
 
 
 def softmax_gradient(out: Any, g: Any, dim: int) -> Any:
     """The gradient of what softmax gave `out` for."""
-    product = g * out
-    total = sum_.of(product, dims=(dim,), keepdim=True)
-    if isinstance(product, np.ndarray):
-        np.subtract(g, total, out=product)
-        product *= out
-        return product
-    return (g - total) * out
+    if isinstance(out, np.ndarray) and isinstance(g, np.ndarray):
+        gradient = g - dotted(g, out, (dim,))
+        gradient *= out
+        return gradient
+    return (g - sum_.of(g * out, dims=(dim,), keepdim=True)) * out
 
 
 @softmax.vjp(saves="out")
@@ -73,7 +72,7 @@ def _log_softmax_expansion(x: Any, dim: int) -> Any:
 def log_softmax(x: Any, dim: int) -> Any:
     """The logarithm of softmax along `dim`, which has elements, without its rounding error."""
     out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
-    out -= np.log(np.add.reduce(np.exp(out), axis=dim, keepdims=True))
+    out -= np.log(summed(np.exp(out), (dim,)))
     return out
 
 
@@ -190,7 +189,7 @@ def cross_entropy(x: Any, target: Any, dim: int, ignored: int, reduction: str) -
         safe = np.where(kept, target, 0)
     picked = gather.evaluate(share, safe.reshape((*target.shape[:dim], 1, *target.shape[dim:])), dim=dim)
     np.exp(share, out=share)
-    total = np.add.reduce(share, axis=dim, keepdims=True)
+    total = summed(share, (dim,))
     share /= total
     loss = np.where(kept, (np.log(total) - picked).reshape(target.shape), x.dtype.type(0))
     if reduction != "none":
@@ -212,10 +211,14 @@ def _(c: Any, g: Any, g_share: Any) -> Any:
         weight = cast.of(kept, dtype=c.avals[0].dtype)
         if c.attributes["reduction"] == "mean":
             g = g / _all(weight)
-        scale = _along(g * weight, dim)
+        on_arrays = isinstance(share, np.ndarray)
+        if on_arrays and not g.ndim and kept.all():  # one number for all
+            scale = g
+        else:
+            scale = _along(g * weight, dim)
         part = share * scale
         at = _along(safe, dim)
-        if isinstance(part, np.ndarray):
+        if on_arrays:
             np.put_along_axis(part, at, np.take_along_axis(part, at, dim) - scale, dim)
         else:
             part = scatter_add.of(part, at, -scale, dim=dim)

@@ -5,11 +5,25 @@ from tracejit.ops.elementwise import (
     bessel,
     bitwise,
     comparison,
+    exponents,
     incomplete,
     mathematics,
+    orthogonal,
     rounding,
     special,
     trigonometry,
 )
 
-__all__ = ["arithmetic", "bessel", "bitwise", "comparison", "incomplete", "mathematics", "rounding", "special", "trigonometry"]
+__all__ = [
+    "arithmetic",
+    "bessel",
+    "bitwise",
+    "comparison",
+    "exponents",
+    "incomplete",
+    "mathematics",
+    "orthogonal",
+    "rounding",
+    "special",
+    "trigonometry",
+]

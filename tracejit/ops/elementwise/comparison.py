@@ -105,12 +105,35 @@ def _chosen_bits(condition: Any, x: Any, y: Any) -> Any:
     if integer is None:
         return None
     first, second = (np.asarray(v, dtype).view(integer) for v in (x, y))
-    everywhere = np.negative(condition.view(np.int8), dtype=integer)
-    if not isinstance(y, np.ndarray) and y == 0 and math.copysign(1, y) > 0:
+    if _is_positive_zero(x):
+        return (second & ~_all_bits(condition, integer)).view(dtype)
+    everywhere = _all_bits(condition, integer)
+    if _is_positive_zero(y):
         return (first & everywhere).view(dtype)
     out = (first ^ second) & everywhere
     out ^= second
     return out.view(dtype)
+
+
+def _all_bits(condition: Any, integer: Any) -> Any:
+    """-1, which has all bits, where condition holds, and 0."""
+    bits = condition.astype(integer)
+    return np.negative(bits, out=bits)
+
+
+def replace(x: Any, condition: Any, value: float) -> None:
+    """x = where(condition, x, value) in the memory of an array; condition broadcasts to it."""
+    integer = _BITS.get(x.dtype)
+    if integer is None:
+        np.copyto(x, value, where=~condition)
+        return
+    kept, bits = _all_bits(condition, integer), x.view(integer)
+    bits &= kept
+    bits |= ~kept & np.asarray(value, x.dtype).view(integer)
+
+
+def _is_positive_zero(x: Any) -> bool:
+    return not isinstance(x, np.ndarray) and x == 0 and math.copysign(1, x) > 0
 
 
 @where.vjp(saves=("", "0", "0"))

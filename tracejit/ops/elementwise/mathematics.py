@@ -162,10 +162,9 @@ def _(c: Any, g: Any) -> Any:
     return -g * (out * out)
 
 
-@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary())
+@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary(), ufunc=scipy.special.expit)
 def sigmoid(x: Any) -> Any:
     """Elementwise 1 / (1 + exp(-x))."""
-    return scipy.special.expit(x)
 
 
 @sigmoid.vjp(saves="out")

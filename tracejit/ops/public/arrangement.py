@@ -9,7 +9,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, product
+from tracejit.core.shapes import integer, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.comparison import where
@@ -77,6 +77,8 @@ def reshape_as(input: Any, other: Any) -> Any:
 @public(function=False)
 def repeat(input: Any, *repeats: Any) -> Any:
     """The tensor copied `repeats[d]` times along each dimension d; missing leading dimensions are added."""
+    if not repeats:
+        raise TypeError('repeat() missing 1 required positional arguments: "repeats"')
     counts = shape_of("repeat", repeats)
     lead = len(counts) - input.ndim
     if lead < 0:
@@ -361,12 +363,6 @@ def kron(input: Any, other: Any) -> Any:
     left = reshape(a, tuple(s for size in a.shape for s in (size, 1)))
     right = reshape(b, tuple(s for size in b.shape for s in (1, size)))
     return reshape(left * right, tuple(p * q for p, q in zip(a.shape, b.shape, strict=True)))
-
-
-@public("broadcast_shapes", method=False)
-def broadcast_shapes_(*shapes: Any) -> Any:
-    """The shape that `shapes` broadcast to."""
-    return broadcast_shapes("broadcast_shapes", *((s,) if isinstance(s, int) else tuple(s) for s in shapes))
 
 
 @public(aliases=("adjoint",))

@@ -15,7 +15,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.public.keywords import entry_of, write_out
 
-__all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "derive_binary", "derive_unary", "public"]
+__all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "derive_binary", "derive_unary", "public", "unary"]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -53,6 +53,11 @@ def public(
 
 def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
     """function(input) of a primitive."""
+    return _finish(*unary(op), op, names, in_place)
+
+
+def unary(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(function(input, out=None) of a primitive, function(input))."""
 
     def method(input: Any) -> Any:
         return state.top.bind(op, (input,), _NO_ATTRIBUTES)
@@ -62,7 +67,10 @@ def derive_unary(op: Op, *names: str, in_place: bool = True) -> Callable[..., An
             return state.top.bind(op, (input,), _NO_ATTRIBUTES)
         return write_out(op.name, out, state.top.bind(op, (input,), _NO_ATTRIBUTES))
 
-    return _finish(function, method, op, names, in_place)
+    for body in (function, method):
+        body.__doc__ = op.doc
+        body.__name__ = body.__qualname__ = op.name
+    return function, method
 
 
 def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:

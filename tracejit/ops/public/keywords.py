@@ -7,6 +7,7 @@ that translates keywords; a call without keywords only passes through it.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ _PLACES: Final = ("device", "layout", "pin_memory", "memory_format", "requires_g
 
 
 def write_out(name: str, out: Any, value: Any) -> Any:
-    """`out` with the contents of `value`, as `out=` asks for.  Raises RuntimeError where a gradient would be lost or the shape differs."""
+    """`out` with the contents of `value`, as `out=` asks for; resized, with a warning, where it has another shape.
+
+    Raises RuntimeError where a gradient would be lost."""
     if isinstance(value, tuple):
         for target, part in zip(out, value, strict=True):
             write_out(name, target, part)
@@ -33,7 +36,12 @@ def write_out(name: str, out: Any, value: Any) -> Any:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation; use no_grad()")
     if tuple(out.shape) != tuple(value.shape):
         if out.numel():
-            raise RuntimeError(f"{name}(): out has shape {list(out.shape)}, the result {list(value.shape)}")
+            warnings.warn(
+                f"{name}(): out has shape {list(out.shape)} and is resized to that of the result, {list(value.shape)}; pass one of "
+                "that shape, or an empty one",
+                UserWarning,
+                stacklevel=3,
+            )
         out.resize_(tuple(value.shape))
     if value.dtype.category > out.dtype.category:
         raise RuntimeError(f"{name}(): result type {value.dtype.name} can't be cast to the desired output type {out.dtype.name}")
@@ -47,11 +55,15 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
 
     def entry(*args: Any, **named: Any) -> Any:
-        if not named:
-            return body(*args)
-        out = named.pop("out", None) if "out" not in names else None
-        args, named = _translated(name, names, rest, args, named)
-        value = body(*args, **named)
+        try:
+            if not named:
+                return body(*args)
+            out = named.pop("out", None) if "out" not in names else None
+            args, named = _translated(name, names, rest, args, named)
+            value = body(*args, **named)
+        except (AttributeError, TypeError):  # of what is no tensor
+            _check_input(name, code.co_varnames, args, named)
+            raise
         return value if out is None else write_out(name, out, value)
 
     entry.__name__ = entry.__qualname__ = name
@@ -80,6 +92,17 @@ def _translated(
                 raise TypeError(f"{name}(): got both {wanted} and {key}, which mean the same")
             result[wanted] = value
     return args, result
+
+
+def _check_input(name: str, names: tuple[str, ...], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Raises TypeError, as PyTorch does, where the first argument should be a tensor and is none."""
+    if names[:1] in (("input",), ("self",)) and (args or names[0] in named):
+        given = args[0] if args else named[names[0]]
+        if not hasattr(given, "dtype"):
+            place = " (position 1)" if args else ""
+            raise TypeError(
+                f"{name}(): argument 'input'{place} must be Tensor, not {type(given).__name__}; use tensor()"
+            ) from None
 
 
 def _matters(name: str, key: str, value: Any) -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 from tracejit.core.interpreter import state
 from tracejit.core.precision import as_autocast_has_them, lowered, rounds_once
-from tracejit.ops import linalg, reduce
+from tracejit.ops import linalg
+from tracejit.ops.composites import products
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
 
@@ -21,6 +22,8 @@ def matmul(input: Any, other: Any) -> Any:
     if a.ndim > 1 and b.ndim > 1:
         return linalg.matmul(a, b)
     left, right = a.ndim == 1, b.ndim == 1
+    if right and a.ndim <= 2:
+        return dot(a, b) if left else mv(a, b)
     if left:
         a = reshape(a, shape=(1, *a.shape))
     if right:
@@ -60,7 +63,7 @@ def mv(input: Any, vec: Any) -> Any:
     """Product of a matrix and a vector."""
     _exactly("mv", 2, input)
     _exactly("mv", 1, vec)
-    return reshape(linalg.matmul(input, reshape(vec, shape=(*vec.shape, 1))), shape=(input.shape[0],))
+    return products.mv(input, vec)
 
 
 @public(aliases=("vdot",))
@@ -68,9 +71,7 @@ def mv(input: Any, vec: Any) -> Any:
 def dot(input: Any, tensor: Any) -> Any:
     """Inner product of two vectors of one length."""
     _exactly("dot", 1, input, tensor)
-    if input.shape != tensor.shape:
-        raise RuntimeError(f"dot(): expected vectors of one length, got {input.shape[0]} and {tensor.shape[0]}")
-    return reduce.sum_(input * tensor, dims=(0,), keepdim=False)
+    return products.dot(input, tensor)
 
 
 @public(aliases=("ger",))
@@ -80,7 +81,7 @@ def outer(input: Any, vec2: Any) -> Any:
     return reshape(input, shape=(input.shape[0], 1)) * vec2
 
 
-@public()
+@public(in_place=True)
 @lowered
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2)."""

@@ -16,7 +16,7 @@ from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.versions import overwrite
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
-from tracejit.ops.public.linalg import combined
+from tracejit.ops.public.linalg import bmm, combined, outer
 from tracejit.ops.public.movement import expand
 from tracejit.ops.public.return_types import result_type
 from tracejit.ops.reduce import sum_
@@ -29,6 +29,7 @@ LegacySVD = result_type("svd", "U", "S", "V")
 Eigh = result_type("linalg_eigh", "eigenvalues", "eigenvectors")
 QR = result_type("linalg_qr", "Q", "R")
 Slogdet = result_type("linalg_slogdet", "sign", "logabsdet")
+LegacySlogdet = result_type("slogdet", "sign", "logabsdet")
 
 
 @public()
@@ -124,12 +125,17 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return QR(*decompositions.qr(a))
 
 
-@public()
 @in_float32
 def slogdet(input: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant."""
     d = det(input)
     return Slogdet(sign(d), log(abs_(d)))
+
+
+@public("slogdet")
+def legacy_slogdet(input: Any) -> Any:
+    """Sign and logarithm of the absolute value of the determinant."""
+    return LegacySlogdet(*slogdet(input))
 
 
 @public()
@@ -201,18 +207,32 @@ def diagonal_of(a: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
     return diagonal(a, offset=offset, dim1=dim1 % a.ndim, dim2=dim2 % a.ndim)
 
 
-@public()
+@public(in_place=True)
 @lowered
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (batch1 @ batch2), batched."""
     return combined(input, linalg.matmul(batch1, batch2), beta, alpha)
 
 
-@public()
+@public(in_place=True)
 @rounds_once
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat @ vec)."""
     return combined(input, mat @ vec, beta, alpha)
+
+
+@public(in_place=True)
+@rounds_once
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * outer(vec1, vec2)."""
+    return combined(input, outer(vec1, vec2), beta, alpha)
+
+
+@public(in_place=True)
+@lowered
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * the sum of the products batch1[i] @ batch2[i]."""
+    return combined(input, sum_(bmm(batch1, batch2), dims=(0,), keepdim=False), beta, alpha)
 
 
 @public()

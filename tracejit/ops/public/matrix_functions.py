@@ -1,24 +1,26 @@
 """Functions of matrices that are written with decompositions: pseudoinverse, least squares, rank, condition, exponential.
 
-Where singular values coincide the gradient through them is not finite, as in the decomposition itself."""
+Where singular values coincide the gradient of cond() is not finite, as that of the decomposition itself."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Final
 
+from tracejit.core.dtypes import int64
 from tracejit.core.number_info import finfo
 from tracejit.core.precision import in_float32
-from tracejit.ops import decompositions
+from tracejit.ops import decompositions, pseudoinverse
 from tracejit.ops.creation import eye, full
 from tracejit.ops.decompositions import inv
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.linalg import matmul, transpose_matrix
+from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.linear_algebra import eigh, svdvals
 from tracejit.ops.public.norms import matrix_norm
-from tracejit.ops.public.reduce import amax, amin, sum_
+from tracejit.ops.public.reduce import all_, amax, amin, sum_
 from tracejit.ops.public.return_types import result_type
 
 LeastSquares = result_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
@@ -37,49 +39,65 @@ def _magnitudes(a: Any, hermitian: bool) -> Any:
     return abs(eigh(a).eigenvalues) if hermitian else svdvals(a)
 
 
-def _cutoff(a: Any, largest: Any, atol: Any, rtol: Any) -> Any:
-    """The magnitude up to which a singular value counts as 0."""
+def _tolerances(a: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """(atol, rtol) as tensors: by default 0 and eps * max(m, n), or 0 beside an atol."""
     if rtol is None:
         rtol = 0.0 if atol is not None else max(a.shape[-2:]) * finfo(a.dtype).eps
-    relative = largest * rtol
-    if atol is None:
-        return relative
-    return where(relative > atol, relative, full(0, shape=(), dtype=a.dtype) + atol)
+    atol = 0.0 if atol is None else atol
+    first, second = (cast(x, dtype=a.dtype) if hasattr(x, "ndim") else full(x, shape=(), dtype=a.dtype) for x in (atol, rtol))
+    return detach(first), detach(second)
 
 
 @in_float32
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """The Moore-Penrose pseudoinverse.  Singular values up to max(atol, rtol * the largest) count as 0.
 
-    rtol is eps * max(m, n) by default."""
-    if hermitian:
-        values, u = eigh(a)
-        magnitude, vh = abs(values), transpose_matrix(u)
-    else:
-        u, values, vh = decompositions.svd(a)
-        magnitude = values
-    if not values.shape[-1]:
-        return transpose_matrix(a)
-    small = magnitude <= _cutoff(a, amax(magnitude, -1, True), atol, rcond if rtol is None else rtol)
-    scale = where(small, 0.0, 1.0 / where(small, 1.0, values))
-    return matmul(transpose_matrix(vh) * scale.unsqueeze(-2), transpose_matrix(u))
+    rtol is eps * max(m, n) by default.  The gradient holds where the rank stays the same."""
+    return pseudoinverse.pinv(a, *_tolerances(a, atol, rcond if rtol is None else rtol), hermitian=bool(hermitian))
 
 
 def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """How many singular values are more than max(atol, rtol * the largest); rtol is eps * max(m, n) by default."""
     magnitude = _magnitudes(detach(a), hermitian)
-    limit = _cutoff(a, amax(magnitude, -1, True), tol if atol is None else atol, rtol)
-    return sum_(magnitude > limit, -1)
+    if not magnitude.shape[-1]:
+        return full(0, shape=tuple(magnitude.shape[:-1]), dtype=int64)
+    least, share = _tolerances(a, tol if atol is None else atol, rtol)
+    relative = amax(magnitude, -1) * share
+    return sum_(magnitude > where(relative > least, relative, least).unsqueeze(-1), -1)
 
 
+_DRIVERS: Final = (None, "gelsy", "gels", "gelsd", "gelss")
+
+
+@in_float32
 def lstsq(a: Any, b: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
-    """X with the least |a @ X - b|, and of those the least |X|.  Raises NotImplementedError for a driver other than "gelsy"."""
-    if driver not in (None, "gelsy"):
-        raise NotImplementedError(f"linalg.lstsq(): driver {driver!r} is not supported; use 'gelsy'")
-    vectors = a.ndim == b.ndim + 1
-    solution = matmul(pinv(a, rcond), b.unsqueeze(-1) if vectors else b)
+    """(solution X with the least |a @ X - b|, and of those the least |X|; sums of squared residuals; rank; singular values).
+
+    driver: "gelsy" (or None), "gels", which takes a matrix of full rank, "gelsd" or "gelss".  All but "gelsy" give residuals, of a tall
+    matrix of full rank; all but "gels" the rank; "gelsd" and "gelss" the singular values.  Raises RuntimeError for another driver."""
+    if driver not in _DRIVERS:
+        raise RuntimeError(f"linalg.lstsq(): parameter driver should be one of (gels, gelsy, gelsd, gelss), got {driver!r}")
+    if a.ndim < 2 or b.ndim < 1:
+        raise RuntimeError(
+            f"linalg.lstsq(): expected a matrix and a vector or matrix, got shapes {list(a.shape)} and {list(b.shape)}"
+        )
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"linalg.lstsq(): expected both to have one dtype, got {a.dtype.name} and {b.dtype.name}")
+    vectors = a.ndim == b.ndim + 1 and tuple(b.shape) == tuple(a.shape[:-1])
+    right = b.unsqueeze(-1) if vectors else b
+    if right.shape[-2] != a.shape[-2]:
+        raise RuntimeError(f"linalg.lstsq(): {list(b.shape)} must have as many rows as {list(a.shape)} has")
+    solution = matmul(pinv(a, rcond), right)
     nothing = full(0, shape=(0,), dtype=a.dtype)
-    return LeastSquares(solution.squeeze(-1) if vectors else solution, nothing, matrix_rank(a, rtol=rcond), nothing)
+    rank = full(0, shape=(0,), dtype=int64) if driver == "gels" else matrix_rank(a, rtol=rcond)
+    residuals, values = nothing, nothing
+    m, n = a.shape[-2:]
+    if driver in ("gelsd", "gelss"):
+        values = svdvals(detach(a))
+    if m > n and (driver == "gels" or (driver in ("gelsd", "gelss") and bool(all_(rank == n)))):
+        apart = matmul(a, solution) - right
+        residuals = sum_(apart * apart, -2)
+    return LeastSquares(solution.squeeze(-1) if vectors else solution, residuals, rank, values)
 
 
 def cond(a: Any, p: Any = None) -> Any:

@@ -230,7 +230,7 @@ def select(input: Any, dim: int, index: int) -> Any:
     return views.select(input, index + size if index < 0 else index, dim=at)
 
 
-@public()
+@public(aliases=("unsafe_split",))
 def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Views of consecutive pieces along `dim`: of one size (the last may be smaller), or of the sizes listed."""
     at = normalise_dim("split", dim, input.ndim)
@@ -251,7 +251,7 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
     return tuple(out)
 
 
-@public()
+@public(aliases=("unsafe_chunk",))
 def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """Views of at most `chunks` pieces of equal size along `dim`."""
     chunks = integer("chunk", "chunks", chunks)

@@ -15,6 +15,7 @@ from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import abs_, pow_, sign, sqrt
+from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.movement.views import permute, reshape
 from tracejit.ops.public.derive import public
 
@@ -139,3 +140,14 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> 
     return vector_norm(
         reshape(x1, shape=(*x1.shape[:-1], 1, x1.shape[-1])) - reshape(x2, shape=(*x2.shape[:-2], 1, *x2.shape[-2:])), p, -1
     )
+
+
+@public(method=False)
+def pdist(input: Any, p: float = 2.0) -> Any:
+    """The p-norms of the differences of all pairs of rows of a matrix: those of row 0 with rows 1, 2, ..., then of row 1 with ..."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist(): expected a matrix, got shape {list(input.shape)}")
+    rows = input.shape[0]
+    pairs = [(i, j) for i in range(rows) for j in range(i + 1, rows)]
+    first, second = (constant_index([pair[k] for pair in pairs]) for k in (0, 1))
+    return vector_norm(index_select(input, first, dim=0) - index_select(input, second, dim=0), p, -1)

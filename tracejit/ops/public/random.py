@@ -223,13 +223,18 @@ def randn(
 
 @public(method=False)
 def randint(
-    *bounds: Any, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None, **named: Any
+    *bounds: Any,
+    size: Any = None,
+    generator: Generator | None = None,
+    dtype: dtypes.DType | None = None,
+    device: Any = None,
+    **named: Any,
 ) -> Any:
     """randint(high, size) or randint(low, high, size): integers drawn uniformly from [low, high), int64 unless `dtype` is
     given."""
     require_cpu("randint", device)
     arguments = [*bounds]
-    arguments += [named[k] for k in ("low", "high", "size") if k in named]
+    arguments += [named[k] for k in ("low", "high") if k in named] + ([] if size is None else [size])
     if len(arguments) == 2:
         arguments.insert(0, 0)
     low, high, size = arguments

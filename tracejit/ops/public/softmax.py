@@ -20,7 +20,7 @@ def _along(op: Any, input: Any, dim: int, dtype: dtypes.DType | None) -> Any:
     if dtype is not None and input.dtype is not dtype:
         input = cast(input, dtype=dtype)
     if not input.dtype.is_floating_point:
-        raise RuntimeError(
+        raise NotImplementedError(
             f"{name}(): expected a floating-point input, got {input.dtype.name}; pass dtype=, e.g. tracejit.float32"
         )
     at = normalise_dim(name, dim, input.ndim)

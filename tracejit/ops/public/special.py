@@ -6,17 +6,42 @@ import math
 from typing import Any
 
 from tracejit.core.shapes import integer
-from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, rounding, special
-from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public
+from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, orthogonal, rounding, special
+from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
 
-erfcx = incomplete.erfcx
-ndtri = incomplete.ndtri
-log_ndtr = incomplete.log_ndtr
-i0e = bessel.i0e
-i1 = bessel.i1
-i1e = bessel.i1e
+erfcx, _ = unary(incomplete.erfcx)
+ndtri, _ = unary(incomplete.ndtri)
+log_ndtr, _ = unary(incomplete.log_ndtr)
+i0e, _ = unary(bessel.i0e)
+i1, _ = unary(bessel.i1)
+i1e, _ = unary(bessel.i1e)
 i0 = derive_unary(bessel.i0, "i0")
+modified_bessel_i0 = bessel.i0
+modified_bessel_i1 = bessel.i1
+airy_ai = orthogonal.FUNCTIONS["airy_ai"]
+bessel_j0 = orthogonal.FUNCTIONS["bessel_j0"]
+bessel_j1 = orthogonal.FUNCTIONS["bessel_j1"]
+bessel_y0 = orthogonal.FUNCTIONS["bessel_y0"]
+bessel_y1 = orthogonal.FUNCTIONS["bessel_y1"]
+modified_bessel_k0 = orthogonal.FUNCTIONS["modified_bessel_k0"]
+modified_bessel_k1 = orthogonal.FUNCTIONS["modified_bessel_k1"]
+scaled_modified_bessel_k0 = orthogonal.FUNCTIONS["scaled_modified_bessel_k0"]
+scaled_modified_bessel_k1 = orthogonal.FUNCTIONS["scaled_modified_bessel_k1"]
+spherical_bessel_j0 = orthogonal.FUNCTIONS["spherical_bessel_j0"]
+chebyshev_polynomial_t = orthogonal.POLYNOMIALS["chebyshev_polynomial_t"]
+chebyshev_polynomial_u = orthogonal.POLYNOMIALS["chebyshev_polynomial_u"]
+chebyshev_polynomial_v = orthogonal.POLYNOMIALS["chebyshev_polynomial_v"]
+chebyshev_polynomial_w = orthogonal.POLYNOMIALS["chebyshev_polynomial_w"]
+hermite_polynomial_h = orthogonal.POLYNOMIALS["hermite_polynomial_h"]
+hermite_polynomial_he = orthogonal.POLYNOMIALS["hermite_polynomial_he"]
+laguerre_polynomial_l = orthogonal.POLYNOMIALS["laguerre_polynomial_l"]
+legendre_polynomial_p = orthogonal.POLYNOMIALS["legendre_polynomial_p"]
+shifted_chebyshev_polynomial_t = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_t"]
+shifted_chebyshev_polynomial_u = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_u"]
+shifted_chebyshev_polynomial_v = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_v"]
+shifted_chebyshev_polynomial_w = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_w"]
+zeta = orthogonal.zeta
 
 
 def _pair(input: Any, other: Any) -> tuple[Any, Any]:

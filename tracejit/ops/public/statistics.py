@@ -10,8 +10,11 @@ from tracejit.core.shapes import integer, normalise_dim
 from tracejit.ops.elementwise import arithmetic
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
+from tracejit.ops.public.return_types import result_type
 
 F = FUNCTIONS
+
+Histogram = result_type("histogram", "hist", "bin_edges")
 
 
 def _starts_of_runs(slices: Any) -> Any:
@@ -50,7 +53,7 @@ def unique(
     else:
         at = normalise_dim("unique", dim, input.ndim)
         moved = F["movedim"](source, at, 0)
-        slices, shape = F["reshape"](moved, (moved.shape[0], -1)), (moved.shape[0],)
+        slices, shape = F["flatten"](F["unsqueeze"](moved, -1), 1), (moved.shape[0],)
     n = slices.shape[0]
     order = F["arange"](n)
     for column in range(slices.shape[1] - 1, -1, -1):  # stable, so the first column decides in the end
@@ -75,7 +78,7 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
     else:
         at = normalise_dim("unique_consecutive", dim, input.ndim)
         moved = F["movedim"](source, at, 0)
-        slices, shape = F["reshape"](moved, (moved.shape[0], -1)), (moved.shape[0],)
+        slices, shape = F["flatten"](F["unsqueeze"](moved, -1), 1), (moved.shape[0],)
     starts = _starts_of_runs(slices)
     inverse = F["reshape"](F["cumsum"](starts, 0) - 1, shape) if return_inverse else None
     results = _results(slices, starts, inverse, return_inverse, return_counts)
@@ -92,6 +95,8 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     if n < 0:
         raise RuntimeError(f"diff(): order must be non-negative but got {n}")
     at = normalise_dim("diff", dim, input.ndim)
+    if n == 0:
+        return F["clone"](input)
     parts = [part for part in (prepend, input, append) if part is not None]
     out = F["cat"](parts, at) if len(parts) > 1 else input
     for _ in range(min(n, out.shape[at])):
@@ -155,7 +160,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     if isinstance(freedom, int):
         freedom = max(freedom, 0)
     products = F["matmul"](weighed, F["t"](centred)) / freedom
-    return F["squeeze"](products) if input.ndim < 2 else products
+    return F["squeeze"](products)
 
 
 @public()
@@ -193,12 +198,12 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     return F["index_add"](counts, 0, arithmetic.cast(input, dtype=dtypes.int64), values)
 
 
-def _range(name: str, input: Any, low: Any, high: Any) -> tuple[float, float]:
-    """The ends of a histogram: those of the data where they are equal."""
+def _range(name: str, input: Any, low: Any, high: Any, apart: float) -> tuple[float, float]:
+    """The ends of a histogram: those of the data where they are equal, and `apart` from these where they are equal too."""
     if low == high and input.numel():
         low, high = F["amin"](input).item(), F["amax"](input).item()
     if low == high:
-        low, high = low - 1, high + 1
+        low, high = low - apart, high + apart
     if not (low < high and abs(low) != float("inf") and abs(high) != float("inf")):
         raise RuntimeError(f"{name}(): range of [{low}, {high}] is not finite, or max must be larger than min")
     return low, high
@@ -211,7 +216,7 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
     flat = F["reshape"](detach(input), (-1,))
-    low, high = _range("histc", flat, min, max)
+    low, high = _range("histc", flat, min, max, 1)
     inside = F["logical_and"](F["ge"](flat, low), F["le"](flat, high))
     places = F["clamp"]((F["where"](inside, flat, low) - low) * bins / (high - low), 0, bins - 1)
     counts = F["zeros"](bins, dtype=input.dtype)
@@ -220,15 +225,14 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 
 
 @public()
-def histogram(
-    input: Any, bins: Any, *, range: Sequence[float] | None = None, weight: Any = None, density: bool = False
-) -> tuple[Any, Any]:
-    """(how many elements lie in each bin, the edges of the bins): `bins` is how many equal ones, or a vector of edges.
+def histogram(input: Any, bins: Any, *, range: Sequence[float] | None = None, weight: Any = None, density: bool = False) -> Any:
+    """(hist: how many elements lie in each bin, bin_edges: the edges of the bins): `bins` is how many equal ones, or a vector of edges.
 
     weight: what each element counts; density: divided so that the integral is 1."""
     flat = F["reshape"](detach(input), (-1,))
     if isinstance(bins, int):
-        low, high = _range("histogram", flat, *(range if range is not None else (0, 0)))
+        low, high = (0, 0) if range is None else (range[0], range[1])
+        low, high = _range("histogram", flat, low, high, 0.5)
         edges = F["linspace"](low, high, bins + 1, dtype=input.dtype)
     else:
         edges = bins
@@ -242,4 +246,4 @@ def histogram(
     counts = F["index_add"](F["zeros"](count, dtype=input.dtype), 0, F["clamp"](place, 0, count - 1), values)
     if density:
         counts = counts / F["sum"](counts) / diff(edges)
-    return counts, edges
+    return Histogram(counts, edges)

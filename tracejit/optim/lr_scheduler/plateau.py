@@ -37,15 +37,16 @@ class ReduceLROnPlateau(LRScheduler):
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         groups = len(optimizer.param_groups)
+        self.factor = factor
         self.default_min_lr = None if isinstance(min_lr, list | tuple) else min_lr
         self.min_lrs = list(min_lr) if isinstance(min_lr, list | tuple) else [min_lr] * groups
         if len(self.min_lrs) != groups:
             raise ValueError(f"expected {groups} min_lrs, got {len(self.min_lrs)}")
-        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
-        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.optimizer, self.patience, self.cooldown, self.eps = optimizer, patience, cooldown, eps
         self.last_epoch = 0
         self._last_lr = values(optimizer, "lr")
         self.mode_worse = math.inf if mode == "min" else -math.inf
+        self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
         self._reset()
 
     def _reset(self) -> None:

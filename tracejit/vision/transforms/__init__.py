@@ -1,6 +1,20 @@
 """Transforms of images: objects to be called with one, as torchvision has them, and the functions they are made of."""
 
 from tracejit.vision.transforms import functional
+from tracejit.vision.transforms.augmentations import (
+    ColorJitter,
+    FiveCrop,
+    GaussianBlur,
+    RandomAffine,
+    RandomChoice,
+    RandomErasing,
+    RandomGrayscale,
+    RandomInvert,
+    RandomOrder,
+    RandomRotation,
+    TenCrop,
+)
+from tracejit.vision.transforms.interpolation import InterpolationMode
 from tracejit.vision.transforms.transforms import (
     CenterCrop,
     Compose,
@@ -21,6 +35,8 @@ from tracejit.vision.transforms.transforms import (
 )
 
 __all__ = [
-    "CenterCrop", "Compose", "ConvertImageDtype", "Grayscale", "Lambda", "Normalize", "PILToTensor", "Pad", "RandomApply", "RandomCrop",
-    "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToPILImage", "ToTensor", "functional",
+    "CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "FiveCrop", "GaussianBlur", "Grayscale", "InterpolationMode", "Lambda",
+    "Normalize", "PILToTensor", "Pad", "RandomAffine", "RandomApply", "RandomChoice", "RandomCrop", "RandomErasing", "RandomGrayscale",
+    "RandomHorizontalFlip", "RandomInvert", "RandomOrder", "RandomResizedCrop", "RandomRotation", "RandomVerticalFlip", "Resize", "TenCrop",
+    "ToPILImage", "ToTensor", "functional",
 ]  # fmt: skip

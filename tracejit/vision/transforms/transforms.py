@@ -9,15 +9,17 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.functions import rand, randint
 from tracejit.vision.transforms import functional as F
+from tracejit.vision.transforms.framing import area_share, pair
 
 __all__ = [
     "CenterCrop", "Compose", "ConvertImageDtype", "Grayscale", "Lambda", "Normalize", "PILToTensor", "Pad", "RandomApply", "RandomCrop",
     "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToPILImage", "ToTensor",
+    "Transform",
 ]  # fmt: skip
 
 
-class _Transform:
-    """Prints as the call that makes it; `shown` are the names of its attributes."""
+class Transform:
+    """Base class: prints as the call that makes it; `shown` are the names of its attributes."""
 
     shown: tuple[str, ...] = ()
 
@@ -40,7 +42,7 @@ class Compose:
         return "\n".join([f"{type(self).__name__}(", *(f"    {transform}" for transform in self.transforms), ")"])
 
 
-class Lambda(_Transform):
+class Lambda(Transform):
     """Any function."""
 
     def __init__(self, lambd: Callable[[Any], Any]) -> None:
@@ -52,21 +54,21 @@ class Lambda(_Transform):
         return self.lambd(img)
 
 
-class ToTensor(_Transform):
+class ToTensor(Transform):
     """An array H x W or H x W x C as a tensor [C, H, W]; uint8 becomes float in [0, 1]."""
 
     def __call__(self, pic: Any) -> Any:
         return F.to_tensor(pic)
 
 
-class PILToTensor(_Transform):
+class PILToTensor(Transform):
     """An array H x W or H x W x C as a tensor [C, H, W] of the same dtype."""
 
     def __call__(self, pic: Any) -> Any:
         return F.pil_to_tensor(pic)
 
 
-class ToPILImage(_Transform):
+class ToPILImage(Transform):
     """A tensor [C, H, W] as an array of uint8 H x W x C (H x W for one channel), which PIL's Image.fromarray takes."""
 
     def __init__(self, mode: str | None = None) -> None:
@@ -76,7 +78,7 @@ class ToPILImage(_Transform):
         return F.to_pil_image(pic, self.mode)
 
 
-class ConvertImageDtype(_Transform):
+class ConvertImageDtype(Transform):
     """A tensor of another dtype with its values scaled."""
 
     def __init__(self, dtype: Any = dtypes.float32) -> None:
@@ -86,7 +88,7 @@ class ConvertImageDtype(_Transform):
         return F.convert_image_dtype(image, self.dtype)
 
 
-class Normalize(_Transform):
+class Normalize(Transform):
     """(image - mean) / std, channel by channel."""
 
     shown = ("mean", "std")
@@ -98,7 +100,7 @@ class Normalize(_Transform):
         return F.normalize(tensor, self.mean, self.std, self.inplace)
 
 
-class Resize(_Transform):
+class Resize(Transform):
     """An image of size (height, width), or with its smaller side of one given size."""
 
     shown = ("size", "interpolation", "max_size", "antialias")
@@ -110,19 +112,19 @@ class Resize(_Transform):
         return F.resize(img, self.size, self.interpolation, self.max_size, self.antialias)
 
 
-class CenterCrop(_Transform):
+class CenterCrop(Transform):
     """The middle of an image."""
 
     shown = ("size",)
 
     def __init__(self, size: Any) -> None:
-        self.size = F._pair(size)
+        self.size = pair(size)
 
     def __call__(self, img: Any) -> Any:
         return F.center_crop(img, self.size)
 
 
-class Pad(_Transform):
+class Pad(Transform):
     """More rows and columns around an image."""
 
     shown = ("padding", "fill", "padding_mode")
@@ -134,7 +136,7 @@ class Pad(_Transform):
         return F.pad(img, self.padding, self.fill, self.padding_mode)
 
 
-class Grayscale(_Transform):
+class Grayscale(Transform):
     """The luma of an image in red, green and blue."""
 
     shown = ("num_output_channels",)
@@ -146,7 +148,7 @@ class Grayscale(_Transform):
         return F.rgb_to_grayscale(img, self.num_output_channels)
 
 
-class RandomCrop(_Transform):
+class RandomCrop(Transform):
     """A part of the given size at a random place, after padding; pad_if_needed: an image that is smaller is padded to the size
     first."""
 
@@ -155,7 +157,7 @@ class RandomCrop(_Transform):
     def __init__(
         self, size: Any, padding: Any = None, pad_if_needed: bool = False, fill: float = 0, padding_mode: str = "constant"
     ) -> None:
-        self.size = F._pair(size)
+        self.size = pair(size)
         self.padding, self.pad_if_needed, self.fill, self.padding_mode = padding, pad_if_needed, fill, padding_mode
 
     def __call__(self, img: Any) -> Any:
@@ -173,7 +175,7 @@ class RandomCrop(_Transform):
         return F.crop(img, top, left, height, width)
 
 
-class RandomResizedCrop(_Transform):
+class RandomResizedCrop(Transform):
     """A part with a random share of the area and a random ratio of width to height, resized to the given size."""
 
     shown = ("size", "scale", "ratio", "interpolation")
@@ -185,14 +187,14 @@ class RandomResizedCrop(_Transform):
         ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
         interpolation: Any = "bilinear",
     ) -> None:
-        self.size, self.scale, self.ratio, self.interpolation = F._pair(size), scale, ratio, interpolation
+        self.size, self.scale, self.ratio, self.interpolation = pair(size), scale, ratio, interpolation
 
     def __call__(self, img: Any) -> Any:
         _, rows, columns = F.get_dimensions(img)
         for _ in range(10):
             share = self.scale[0] + (self.scale[1] - self.scale[0]) * float(rand(()))
             low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-            height, width = F.area_share(rows, columns, share, math.exp(low + (high - low) * float(rand(()))))
+            height, width = area_share(rows, columns, share, math.exp(low + (high - low) * float(rand(()))))
             if 0 < width <= columns and 0 < height <= rows:
                 top, left = int(randint(rows - height + 1, ())), int(randint(columns - width + 1, ()))
                 return F.resized_crop(img, top, left, height, width, self.size, self.interpolation)
@@ -201,7 +203,7 @@ class RandomResizedCrop(_Transform):
         return F.resized_crop(img, (rows - height) // 2, (columns - width) // 2, height, width, self.size, self.interpolation)
 
 
-class RandomHorizontalFlip(_Transform):
+class RandomHorizontalFlip(Transform):
     """Left and right exchanged with probability p."""
 
     shown = ("p",)
@@ -213,7 +215,7 @@ class RandomHorizontalFlip(_Transform):
         return F.hflip(img) if float(rand(())) < self.p else img
 
 
-class RandomVerticalFlip(_Transform):
+class RandomVerticalFlip(Transform):
     """Top and bottom exchanged with probability p."""
 
     shown = ("p",)

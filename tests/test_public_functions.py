@@ -1,0 +1,183 @@
+"""Public functions that are compositions: values and gradients are PyTorch's, and compiled calls give what eager calls give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit
+from tests.against_torch import numbers, torch
+
+Case = tuple[Callable[..., Any], tuple[Any, ...]]
+POSITIONS = [[0, 2, 1, 0], [2, 2, 0, 1], [1, 0, 2, 2]]
+EQUALS = np.array([[1.0, 2.0, 2.0, 0.0], [0.0, 0.0, -1.0, 2.0], [3.0, 3.0, 1.0, 3.0]])
+A, B = numbers(3, 4), numbers(3, 4, seed=1)
+CASES: dict[str, Case] = {
+    "cummax": (lambda t, a: t.cummax(a, 1).values, (EQUALS,)),
+    "cummin": (lambda t, a: a.cummin(0).values, (EQUALS,)),
+    "positions of cummax": (lambda t, a: t.cummax(a, -1).indices, (EQUALS,)),
+    "positions of cummin with NaN": (
+        lambda t, a: t.cummin(a, 1).indices,
+        (np.array([[1.0, np.nan, 0.0, np.nan], [2.0, 1.0, 1.0, 3.0]]),),
+    ),
+    "logcumsumexp": (lambda t, a: t.logcumsumexp(a, 1), (A * 300,)),
+    "logcumsumexp of minus infinity": (lambda t, a: t.logcumsumexp(a.detach(), 0), (np.array([-np.inf, -np.inf, 1.5, -np.inf]),)),
+    "quantile": (lambda t, a: t.quantile(a, 0.3, dim=1), (A,)),
+    "quantile of everything": (lambda t, a: a.quantile(0.75), (A,)),
+    "several quantiles": (
+        lambda t, a: t.quantile(a, t.tensor([0.1, 0.5, 1.0], dtype=t.float64), dim=0, keepdim=True, interpolation="midpoint"),
+        (A,),
+    ),
+    "nanquantile": (lambda t, a: t.nanquantile(a, 0.5, dim=1), (np.where(A > 1, np.nan, A),)),
+    "mode": (lambda t, a: t.mode(a, 1).values, (EQUALS,)),
+    "mode's positions": (lambda t, a: t.mode(a, 1, keepdim=True).indices, (EQUALS,)),
+    **{
+        f"scatter_reduce {way}{'' if own else ' of the source alone'}": (
+            lambda t, a, b, way=way, own=own: t.scatter_reduce(a, 0, t.tensor(POSITIONS), b, way, include_self=own),
+            (A, B),
+        )
+        for way in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    },
+    "scatter_reduce among equals": (lambda t, a, b: a.scatter_reduce(1, t.tensor(POSITIONS), b, "amax"), (EQUALS, EQUALS[::-1].copy())),
+    "scatter_reduce of zeros": (lambda t, a, b: a.scatter_reduce(1, t.tensor(POSITIONS), b, "prod"), (EQUALS, EQUALS[::-1].copy())),
+    "index_reduce": (lambda t, a, b: t.index_reduce(a, 0, t.tensor([1, 1, 0]), b, "mean"), (A, B)),
+    "put": (lambda t, a: t.put(a, t.tensor([3, 7, -1]), a[:, 0] * 2), (A,)),
+    "put that adds": (lambda t, a: a.put(t.tensor([3, 7, 3]), a[0, :3] * 2, accumulate=True), (A,)),
+    "float_power": (lambda t, a: t.float_power(a.abs(), 1.5), (A.astype(np.float32),)),
+    "logaddexp2": (lambda t, a, b: t.logaddexp2(a, b), (A, B)),
+    "ldexp": (lambda t, a: t.ldexp(a, t.tensor([1, 2, 3, 0])), (A,)),
+    "mantissas": (lambda t, a: t.frexp(a).mantissa, (A * 100,)),
+    "exponents": (lambda t, a: t.frexp(a).exponent, (A * 1e-300,)),
+    "isin": (lambda t, a: t.isin(a, t.tensor([2.0, 0.0], dtype=t.float64)), (EQUALS,)),
+    "isin, inverted": (lambda t, a: t.isin(a, 3, invert=True), (EQUALS,)),
+    "gcd": (lambda t, a: t.gcd(a.long(), t.tensor([4, 6, 9, -3])), (EQUALS * 6,)),
+    "lcm": (lambda t, a: a.long().lcm(t.tensor(4)), (EQUALS * 6,)),
+    "nextafter": (lambda t, a, b: t.nextafter(a.detach(), b.detach()), (A, B)),
+    "pdist": (lambda t, a: t.nn.functional.pdist(a, 3.0), (numbers(4, 3),)),
+    "hsplit": (lambda t, a: t.hsplit(a, 2)[1], (A,)),
+    "vsplit": (lambda t, a: a.vsplit([1, 2])[2], (A,)),
+    "dsplit": (lambda t, a: t.dsplit(a, 2)[0], (numbers(2, 3, 4),)),
+    "split_with_sizes": (lambda t, a: a.split_with_sizes([1, 3], 1)[1], (A,)),
+    "addr": (lambda t, a, b: t.addr(a, b[:, 0], b[0], beta=0.5, alpha=2), (A, B)),
+    "addbmm": (lambda t, a, b: t.addbmm(a, b.reshape(3, 2, 2)[:, :1], b.reshape(3, 2, 2), alpha=3), (numbers(1, 2), B)),
+    "addmm_": (lambda t, a, b: (a * 1).addmm_(b, b.T @ a), (A, B)),
+    "angle": (lambda t, a: t.angle(a), (A,)),
+    "cov of one row": (lambda t, a: t.cov(a[:1]), (A,)),
+    "diff of order 0": (lambda t, a: t.diff(a, 0, 1, a, a), (A,)),
+    "unique of no rows": (lambda t, a: t.unique(a[:0].detach(), dim=0), (A,)),
+    "searchsorted without rows": (lambda t, a: t.searchsorted(a[:0], a[:0]), (A,)),
+}  # fmt: skip
+
+
+def values_and_gradients(library: Any, function: Callable[..., Any], arrays: tuple[Any, ...]) -> list[Any]:
+    """What the function gives, and the gradients of its elements weighed by their places."""
+    given = [library.tensor(a, requires_grad=True) for a in arrays]
+    out = function(library, *given)
+    found = [out.detach().numpy().copy()]
+    if out.requires_grad:
+        weights = library.arange(1, out.numel() + 1, dtype=out.dtype).reshape(out.shape)
+        (out * weights).sum().backward()
+        found += [np.zeros_like(a) if x.grad is None else x.grad.numpy().copy() for x, a in zip(given, arrays, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_are_those_of_pytorch(name: str) -> None:
+    function, arrays = CASES[name]
+    ours, theirs = values_and_gradients(tracejit, function, arrays), values_and_gradients(torch(), function, arrays)
+    assert len(ours) == len(theirs)
+    for a, w in zip(ours, theirs, strict=True):
+        assert (a.dtype, a.shape) == (w.dtype, w.shape)
+        np.testing.assert_allclose(a, w, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_compiled_call_gives_what_an_eager_call_gives(name: str) -> None:
+    function, arrays = CASES[name]
+    compiled = tracejit.compile(lambda *given: function(tracejit, *given))
+    expected = values_and_gradients(tracejit, function, arrays)
+    for _ in range(3):
+        actual = values_and_gradients(tracejit, lambda _, *given: compiled(*given), arrays)
+        assert len(actual) == len(expected)
+        for a, w in zip(actual, expected, strict=True):
+            assert (a.dtype, a.shape) == (w.dtype, w.shape)
+            np.testing.assert_allclose(a, w, rtol=1e-12, atol=1e-12)
+    assert compiled.stats.compiled_calls > 0, compiled.explain()
+
+
+def test_quantiles_outside_of_0_and_1_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="range"):
+        tracejit.quantile(tracejit.ones(3), 1.5)
+
+
+def test_a_position_outside_the_tensor_is_refused_by_scatter_reduce() -> None:
+    with pytest.raises((IndexError, RuntimeError), match="out of range"):
+        tracejit.zeros(3).scatter_reduce(0, tracejit.tensor([3]), tracejit.ones(1), "amax")
+
+
+def test_a_split_into_unequal_pieces_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="equal pieces"):
+        tracejit.ones(3, 5).hsplit(2)
+
+
+def test_gradients_of_logcumsumexp_are_finite_where_it_is_not() -> None:
+    x = tracejit.tensor([-float("inf"), 0.5, 1.5, -float("inf")], dtype=tracejit.float64, requires_grad=True)
+    tracejit.logcumsumexp(x, 0)[1:].sum().backward()
+    share = 1 / (1 + np.exp(1.0))
+    np.testing.assert_allclose(x.grad.numpy(), [0.0, 1 + 2 * share, 2 * (1 - share), 0.0])
+
+
+SPECIAL = (
+    "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 "
+    "scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0"
+)
+POLYNOMIALS = (
+    "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h "
+    "hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t "
+    "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w zeta"
+)
+
+
+@pytest.mark.parametrize("name", (SPECIAL + " " + POLYNOMIALS).split())
+def test_special_functions_have_the_values_of_pytorch_and_are_compiled(name: str) -> None:
+    x = numbers(3, 4, low=0.3, high=0.9)
+    arguments: tuple[Any, ...] = ()
+    if name == "zeta":
+        x, arguments = x + 1.5, (2.5,)
+    elif name in POLYNOMIALS.split():
+        arguments = (3,)
+    function = getattr(tracejit.special, name)
+    wanted = getattr(torch().special, name)(torch().tensor(x), *arguments).numpy()
+    compiled = tracejit.compile(lambda t: function(t, *arguments))
+    for call in (lambda t: function(t, *arguments), compiled, compiled):
+        for dtype, tolerance in ((np.float64, 1e-7), (np.float32, 1e-5)):
+            found = call(tracejit.tensor(x.astype(dtype))).numpy()
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_the_gradient_of_zeta_by_its_second_argument_is_that_of_pytorch() -> None:
+    results = []
+    for library in (tracejit, torch()):
+        q = library.tensor([0.5, 1.5, 3.0], dtype=library.float64, requires_grad=True)
+        library.special.zeta(library.tensor(2.5, dtype=library.float64), q).sum().backward()
+        results.append(q.grad.numpy())
+    np.testing.assert_allclose(*results, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["bessel_j0", "legendre_polynomial_p", "zeta"])
+def test_a_derivative_that_nobody_wrote_is_refused_and_not_lost(name: str) -> None:
+    function = getattr(tracejit.special, name)
+    arguments = () if name == "bessel_j0" else (2,)
+
+    def loss(x: Any) -> Any:
+        return (x + function(x, *arguments)).sum()
+
+    for call in (loss, *[tracejit.compile(loss)] * 3):
+        x = tracejit.tensor([1.5, 2.5], requires_grad=True)
+        with pytest.raises(NotImplementedError, match="derivative"):
+            call(x).backward()

@@ -1,0 +1,46 @@
+"""The exponent of a number, its neighbour, and common divisors and multiples of integers: evaluated by NumPy, without gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.aval import Aval
+from tracejit.ops.declare import COMMON, FLOAT, NONE, elementwise, without_derivative
+from tracejit.ops.samples import binary, integer_binary, unary
+
+__all__ = ["exponent", "gcd", "lcm", "nextafter"]
+
+
+@elementwise(promotion=NONE, rule=lambda x: Aval(x.shape, dtypes.int32), samples=unary(), traits=("not differentiable",))
+def exponent(x: Any) -> Any:
+    """Elementwise e with x == m * 2**e and 0.5 <= |m| < 1; 0 for 0, infinities and NaN."""
+    return np.frexp(x)[1].astype(np.int32)
+
+
+@without_derivative
+@elementwise(promotion=FLOAT, samples=binary(number=None))
+def nextafter(x: Any, towards: Any) -> Any:
+    """Elementwise next number after x towards another."""
+    return np.nextafter(x, towards)
+
+
+def _of_integers(name: str, function: Any, x: Any, y: Any) -> Any:
+    for operand in (x, y):
+        if np.asarray(operand).dtype.kind not in "iu":
+            raise RuntimeError(f"{name}(): not defined for {np.asarray(operand).dtype}; expected integers")
+    return function(x, y)
+
+
+@elementwise(promotion=COMMON, samples=integer_binary(), traits=("not differentiable",))
+def gcd(x: Any, y: Any) -> Any:
+    """Elementwise greatest common divisor of integers, not negative."""
+    return _of_integers("gcd", np.gcd, x, y)
+
+
+@elementwise(promotion=COMMON, samples=integer_binary(), traits=("not differentiable",))
+def lcm(x: Any, y: Any) -> Any:
+    """Elementwise least common multiple of integers, not negative."""
+    return _of_integers("lcm", np.lcm, x, y)
