@@ -66,7 +66,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "backward() enters a graph that was made outside: {}",
         "Call backward() outside, or record the forward pass too",
     ),
-    "random_operation": ("{} draws random numbers", "It runs eagerly; draw the numbers outside to compile the rest"),
+    "random_operation": ("random numbers are drawn from {}", "Make the generator outside the function"),
     "global_state": ("{} changes the state of the library", "Call it outside the compiled function"),
     "unbuildable": ("a new {} is returned or stored", "Return tensors, numbers, strings, tuples, lists, dicts or plain objects"),
     "overlapping_inputs": ("inputs overlap in memory and one is written: {}", "Pass a copy (clone())"),
