@@ -487,7 +487,7 @@ def _argument(m: Maker, operation: Operation, parameter: inspect.Parameter, x: A
 
 def call_text(m: Maker, operation: Operation) -> str | None:
     """The text of a call; None if there is nothing to call it on."""
-    table = SHAPES.get(operation.name)
+    table = SHAPES.get(operation.name.removesuffix("_"))
     sizes, kind = _sizes(m), m.pick(FLOATS)
     positional: list[str] = []
     keywords: list[str] = []

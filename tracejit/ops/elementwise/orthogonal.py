@@ -51,10 +51,14 @@ FUNCTIONS: Final = {
         _number("bessel_y0", lambda x: scipy.special.y0(x), "Elementwise Bessel function of the second kind, of order 0."),
         _number("bessel_y1", lambda x: scipy.special.y1(x), "Elementwise Bessel function of the second kind, of order 1."),
         _number(
-            "modified_bessel_k0", lambda x: scipy.special.k0(x), "Elementwise modified Bessel function of the second kind, of order 0."
+            "modified_bessel_k0",
+            lambda x: scipy.special.k0(x),
+            "Elementwise modified Bessel function of the second kind, of order 0.",
         ),
         _number(
-            "modified_bessel_k1", lambda x: scipy.special.k1(x), "Elementwise modified Bessel function of the second kind, of order 1."
+            "modified_bessel_k1",
+            lambda x: scipy.special.k1(x),
+            "Elementwise modified Bessel function of the second kind, of order 1.",
         ),
         _number("scaled_modified_bessel_k0", lambda x: scipy.special.k0e(x), "Elementwise exp(x) * modified_bessel_k0(x)."),
         _number("scaled_modified_bessel_k1", lambda x: scipy.special.k1e(x), "Elementwise exp(x) * modified_bessel_k1(x)."),
@@ -101,7 +105,9 @@ POLYNOMIALS: Final = {
             "shifted_chebyshev_polynomial_w", lambda n, x: _fourth(n, 2 * x - 1), "chebyshev_polynomial_w(2 * x - 1, n)."
         ),
         _polynomial(
-            "hermite_polynomial_h", lambda n, x: scipy.special.eval_hermite(n, x), "The physicists' Hermite polynomial of degree n."
+            "hermite_polynomial_h",
+            lambda n, x: scipy.special.eval_hermite(n, x),
+            "The physicists' Hermite polynomial of degree n.",
         ),
         _polynomial(
             "hermite_polynomial_he",
