@@ -212,7 +212,7 @@ def file_tested_by_os():
     return ambient(fn, lambda: open(path, "w").close(), lambda: os.remove(path))
 
 
-@program(reason="impure_call")
+@program()
 def text_written_to_a_buffer():
     buffer = io.StringIO()
 
@@ -244,7 +244,7 @@ def standard_output_written():
     return ambient(fn)
 
 
-@program(reason="impure_call")
+@program(reason="tensor_contents")
 def values_of_tensors_printed():
     def fn(a):
         b = a * 2

@@ -7,7 +7,7 @@ from registered_programs import program, x
 import tracejit as T
 
 
-@program(reason="impure_call")
+@program()
 def printing():
     def fn(a):
         print("called")

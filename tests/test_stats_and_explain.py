@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import tracejit as T
@@ -40,7 +42,7 @@ def test_forward_and_backward_are_a_machine_call_each() -> None:
 
 def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        print(end="")
+        time.sleep(0)
         return x
 
     compiled = T.compile(function)
@@ -55,7 +57,7 @@ def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
 def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
     def function(x: T.Tensor, loud: bool) -> T.Tensor:
         if loud:
-            print(end="")
+            time.sleep(0)
         return (x @ x).relu() if x.sum() > 0 else x
 
     compiled = T.compile(function)

@@ -45,8 +45,8 @@ from tracejit.capture.policies import (
     is_a,
     is_user_instance,
 )
+from tracejit.capture.printing import PrintingHandlers
 from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
@@ -73,7 +73,7 @@ def _is_number(value: Any) -> bool:
     return is_symbolic(value) or type(value) in (int, float, bool)
 
 
-class BuiltinCallHandlers(StandardCallHandlers):
+class BuiltinCallHandlers(PrintingHandlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -101,6 +101,12 @@ class BuiltinCallHandlers(StandardCallHandlers):
             return handler(self, *arguments)
         if is_a(owner, _CONTAINER_TYPES):
             return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
+        if function is builtins.print:
+            return self.printed(arguments, keywords)
+        if type(owner) is str and function.__name__ in ("format", "join"):
+            text = self.late_text_method(function.__name__, owner, arguments, keywords)
+            if text is not None:
+                return text
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -199,7 +205,7 @@ class BuiltinCallHandlers(StandardCallHandlers):
         """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
         kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
         into = self.for_place if name == "update" and kept >= 0 else self.settled
-        own = is_a(owner, (list, dict)) and not self.is_outside(owner)
+        own = is_a(owner, list) and not self.is_outside(owner)
         arguments = tuple(
             [
                 self.for_place(a) if i == kept else a if own and is_late(a) else self.settled(a, late=own or name == "extend")

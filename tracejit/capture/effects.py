@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
-from tracejit.capture.leaving import LeavingHandlers
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import holds_numbers, released, stored
+from tracejit.capture.texts import TextHandlers
 
 __all__ = [
     "AttributeStore",
     "CellStore",
     "Effect",
     "EffectHandlers",
+    "FunctionCall",
     "GradStore",
     "ItemStore",
     "MethodCall",
@@ -127,7 +128,22 @@ class MethodCall:
         return f"{owner}.{self.method}({', '.join(arguments)})"
 
 
-class EffectHandlers(LeavingHandlers):
+@dataclass(slots=True)
+class FunctionCall:
+    """A function is called for what it does outside: its result is not used."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    value: Any = None
+
+    def statement(self, values: ValueText) -> str:
+        arguments = [values.text(a) for a in self.arguments]
+        arguments += [f"{name}={values.text(value)}" for name, value in self.keywords.items()]
+        return f"{values.text(self.function)}({', '.join(arguments)})"
+
+
+class EffectHandlers(TextHandlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
     def __init__(self) -> None:
@@ -169,7 +185,7 @@ class EffectHandlers(LeavingHandlers):
     def settle_effects(self) -> None:
         """What this run has made and put outside is for anybody from now on."""
         for effect in self.effects:
-            for value in effect.arguments if isinstance(effect, MethodCall) else (effect.value,):
+            for value in effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,):
                 released(value, self.is_outside)
 
     def release(self) -> None:
@@ -177,6 +193,13 @@ class EffectHandlers(LeavingHandlers):
         self.settle_effects()
         for held in (self.keep, self.effects, self.originals, self.stored, self.namespace):
             held.clear()
+
+    def note_call(self, effect: FunctionCall) -> None:
+        """A function was called for what it does: stores before it stay before it."""
+        if not self.stopped:
+            self.effects.append(effect)
+            self.keep.append(effect)
+            self._latest.clear()
 
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""

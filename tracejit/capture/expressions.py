@@ -234,10 +234,16 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.visit(expression)
         return self.place(self.handler("element", self.visit(expression)), expression)
 
+    def settled(self, expression: ast.expr) -> ast.expr:
+        """An expression whose value nothing but Python itself gets: keys, members of sets, defaults, messages."""
+        if isinstance(expression, ast.Constant | ast.Starred):
+            return self.visit(expression)
+        return self.place(self.handler("settled", self.visit(expression)), expression)
+
     def display(self, node: Any) -> Any:
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return node
-        node.elts = [self.element(e) for e in node.elts]
+        node.elts = [self.settled(e) if isinstance(node, ast.Set) else self.element(e) for e in node.elts]
         return self.made(node)
 
     visit_List = visit_Tuple = visit_Set = display
@@ -252,12 +258,18 @@ class ExpressionRewriter(ast.NodeTransformer):
             self.element(value) if key else self.handler("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return self.made(self.place(ast.Dict([self.element(key) if key else None for key in node.keys], values), node))
+        return self.made(self.place(ast.Dict([self.settled(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
         text = self.handler("formatted", self.visit(node.value), ast.Constant(node.conversion), specification)
         return self.place(ast.FormattedValue(text, -1, None), node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        if not any(isinstance(part, ast.FormattedValue) for part in node.values):
+            return node
+        parts = [self.visit(part).value if isinstance(part, ast.FormattedValue) else part for part in node.values]
+        return self.place(self.handler("joined", self.place(ast.Tuple(parts, ast.Load()), node)), node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         if node.target.id in self.globals | self.nonlocals:
@@ -272,7 +284,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(e, ast.Starred) for e in node.elts):
             node.elts = [self.returned(e) for e in node.elts]
         elif isinstance(node, ast.Dict) and None not in node.keys:
-            node.keys = [self.element(key) for key in node.keys if key is not None]
+            node.keys = [self.settled(key) for key in node.keys if key is not None]
             node.values = [self.returned(value) for value in node.values]
         else:
             return self.visit(node)  # type: ignore[no-any-return]
@@ -306,9 +318,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators
         if isinstance(node, ast.DictComp):
-            node.key, node.value = self.element(node.key), self.element(node.value)
+            node.key, node.value = self.settled(node.key), self.element(node.value)
         else:
-            node.elt = self.element(node.elt)
+            node.elt = self.settled(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
         self.comprehension_names.pop()
         return self.made(self.place(node, node))
 
@@ -316,8 +328,8 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     # -- definitions: bodies stay as they are
     def visit_defaults(self, arguments: ast.arguments) -> ast.arguments:
-        arguments.defaults = [self.element(d) for d in arguments.defaults]
-        arguments.kw_defaults = [self.element(d) if d else None for d in arguments.kw_defaults]
+        arguments.defaults = [self.settled(d) for d in arguments.defaults]
+        arguments.kw_defaults = [self.settled(d) if d else None for d in arguments.kw_defaults]
         return arguments
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:

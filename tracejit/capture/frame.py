@@ -276,7 +276,13 @@ class Frame:
             recorder.caught(error)
         without_handlers(error)
 
+    def settled(self, value: Any) -> Any:
+        """What Python itself keeps or looks at."""
+        recorder = active()
+        return plain(value) if recorder is None else recorder.settled(value)
+
     def element(self, value: Any) -> Any:
+        """What a list, tuple or dictionary of the program gets, or a generator gives."""
         recorder = active()
         if recorder is None:
             return plain(value)
@@ -285,8 +291,13 @@ class Frame:
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()
         if recorder is None:
-            return format(_CONVERSIONS[conversion](plain(value)), specification)
+            return format(_CONVERSIONS[conversion](plain(value)), plain(specification))
         return recorder.formatted(value, conversion, specification)
+
+    def joined(self, parts: tuple[Any, ...]) -> Any:
+        """The parts of an f-string."""
+        recorder = active()
+        return "".join(map(plain, parts)) if recorder is None else recorder.joined(parts)
 
     def context(self, manager: Any) -> Any:
         recorder = active()

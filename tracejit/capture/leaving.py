@@ -104,14 +104,14 @@ class LeavingHandlers(Recorder):
             return None
         return self.program.take_number(tensor)
 
-    def _defined(self, late: Late, value: int | float) -> SymbolicNumber:
+    def _defined(self, late: Late, value: int | float | str) -> SymbolicNumber:
         number = SymbolicNumber(self, self.variable(), value, late)
         self.late.append(number)
         return number
 
     def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
         """left <symbol> right, of which one at least is late, and which has come to `value`."""
-        bits = self._bits_of(symbol, left, right, value)
+        bits = None if type(value) is str else self._bits_of(symbol, left, right, value)
         if symbol not in _EXACT or type(value) not in (int, float) or bits is None:
             concrete(left), concrete(right)
             return value
@@ -126,8 +126,10 @@ class LeavingHandlers(Recorder):
             demands = self._demands_of_round(arguments)
         else:
             demands = _DEMANDS.get(function)
-        lengths = [self._length(a) for a in arguments]
         kinds = {type(plain(a)) for a in arguments}
+        if str in kinds:
+            return None
+        lengths = [self._length(a) for a in arguments]
         if demands is None or type(value) not in (int, float) or None in lengths or (function in _CHOOSING and len(kinds) > 1):
             return None
         for symbol, bound in demands if type(plain(arguments[0])) is float else ():
@@ -211,6 +213,8 @@ class LeavingHandlers(Recorder):
             tensor = number._late.in_program()
             if tensor is not None:
                 self.program.take(tensor)
+            if tensor is None and not any(type(part) is SymbolicNumber for part in number._late.parts):
+                self.stop("impure_call", "a decision on what a call comes to that each call makes for itself,")
             for part in number._late.parts if tensor is None else ():
                 concrete(part)
 

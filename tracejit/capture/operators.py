@@ -36,6 +36,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.texts import is_open
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
@@ -62,6 +63,14 @@ class OperatorHandlers(ContainerMethodHandlers):
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
+        if symbol == "%" and type(left) is str and (is_open(right) or (type(right) is tuple and any(map(is_open, right)))):
+            text = self.late_percent(left, right)
+            if text is not None:
+                return text
+        if symbol == "+" and (is_open(left) or is_open(right)):
+            text = self.late_concatenation(left, right)
+            if text is not None:
+                return text
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):
@@ -256,7 +265,8 @@ class OperatorHandlers(ContainerMethodHandlers):
             return bool(value)
         if is_a(value, Tensor):
             self.inspect(value)
-            return self.native(lambda: bool(value))
+            number = self.element(value) if type(value) is Tensor else None
+            return self.native(lambda: bool(value)) if number is None else bool(number)
         if is_user_instance(value):
             method = self.method(value, "__bool__")
             if method is not None:
@@ -281,7 +291,12 @@ class OperatorHandlers(ContainerMethodHandlers):
             self.stop("object_text", f"a {type(value).__name__}")
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
-        value = concrete(value)
+        specification = concrete(specification)
+        if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
+            number = self.element(value)
+            value = value if number is None else number
+        if is_open(value):
+            return self.late_format(value, conversion, specification)  # type: ignore[no-any-return]
         if is_a(value, Tensor):
             self.inspect(value)
         elif is_user_instance(value):

@@ -137,7 +137,7 @@ FRAME_FUNCTIONS: frozenset[Any] = frozenset(
     }
 )  # fmt: skip
 """Functions that look at the frame that calls them."""
-IMPURE: frozenset[str] = frozenset({"print", "open", "input", "time", "perf_counter", "monotonic", "sleep", "random", "getenv"})
+IMPURE: frozenset[str] = frozenset({"open", "input", "time", "perf_counter", "monotonic", "sleep", "random", "getenv"})
 REFUSED_LIBRARY: dict[str, str] = {
     "manual_seed": "global_state",
     "seed": "global_state",

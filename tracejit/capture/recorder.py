@@ -352,6 +352,9 @@ class Recorder(Origins):
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         raise NotImplementedError
 
+    def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
+        raise NotImplementedError
+
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         raise NotImplementedError
 

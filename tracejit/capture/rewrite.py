@@ -50,8 +50,8 @@ class Rewriter(ExpressionRewriter, ast.NodeTransformer):
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
         body = self.handler("class_body", ast.Constant(node.name), ast.Lambda(_no_arguments(), around))
         node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
-        node.bases = [self.element(base) for base in node.bases]
-        node.keywords = [ast.keyword(k.arg, self.element(k.value)) for k in node.keywords]
+        node.bases = [self.settled(base) for base in node.bases]
+        node.keywords = [ast.keyword(k.arg, self.settled(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
 
     def refuse_shared_names(self, names: Iterable[str], what: str) -> None:
@@ -193,7 +193,7 @@ class Rewriter(ExpressionRewriter, ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         node.test = self.truth(node.test)
-        node.msg = self.element(node.msg) if node.msg else None
+        node.msg = self.settled(node.msg) if node.msg else None
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:

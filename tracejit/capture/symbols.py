@@ -221,11 +221,11 @@ def _text(recorder: Prologue, value: Any) -> str:
 
 class SymbolicNumber:
     """A number that later calls compute again.  `_text` is the entry's variable, `_value` the number of this run.  `_late`: how it is
-    computed after the program (leaving.py), None for one that the prologue computes."""
+    computed after the program (leaving.py), None for one that the prologue computes.  One that is late may be a text (texts.py)."""
 
     __slots__ = ("_late", "_recorder", "_text", "_value")
 
-    def __init__(self, recorder: Prologue, text: str, value: int | float, late: Any = None) -> None:
+    def __init__(self, recorder: Prologue, text: str, value: Any, late: Any = None) -> None:
         self._late = late
         self._recorder = recorder
         self._text = text

@@ -1,0 +1,107 @@
+"""Texts of numbers that the program, or the prologue, computes: f-strings, `%`, `str.format`, `join`.
+
+Such a text is computed again by each call, after the program, like the numbers in it (leaving.py), and like those it is no guard where it
+is returned, stored, printed or made part of another text.  Whatever else asks for it guards the numbers.
+
+Invariant: what is computed after the program cannot raise.  A format that may, for some values of its types, is applied at once.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import re
+import string
+from typing import Any
+
+from tracejit.capture.leaving import Late, LeavingHandlers, is_late
+from tracejit.capture.symbols import SymbolicNumber, concrete, plain
+
+__all__ = ["TextHandlers", "is_open"]
+
+_CONVERSIONS: dict[int, Any] = {ord("s"): builtins.str, ord("r"): builtins.repr, ord("a"): builtins.ascii}
+_PERCENT = re.compile(r"%(?:\((\w*)\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?[hlL]?(.)")
+_PLAIN: tuple[type, ...] = (str, int, float, bool, type(None))
+
+
+def is_open(value: Any) -> bool:
+    """Whether `value` is a number or a text that each call computes for itself."""
+    return type(value) is SymbolicNumber
+
+
+def _is_text(value: Any) -> bool:
+    return type(plain(value)) is str
+
+
+class TextHandlers(LeavingHandlers):
+    """Definitions of texts."""
+
+    def _text_of(self, value: Any) -> str:
+        """The expression of a number or text."""
+        if type(value) is SymbolicNumber:
+            return value._text
+        return self.number_text(value) if type(value) in (int, float) else repr(value)
+
+    def _late_text(self, text: str, parts: tuple[Any, ...], value: str) -> Any:
+        return self._defined(Late(text, parts, lambda: None), value)
+
+    def late_format(self, value: Any, conversion: int, specification: str) -> Any:
+        """format(conversion(value), specification) of an open number or text."""
+        convert = _CONVERSIONS.get(conversion)
+        known = plain(value) if convert is None else convert(plain(value))
+        result = format(known, specification)
+        if self.stopped:
+            return result
+        if specification[-1:] in ("c", "n") or (type(known) is int and specification[-1:] in tuple("eEfFgG%")):
+            concrete(value)  # numbers that do not fit raise, and the locale may change
+            return result
+        text = self._text_of(value)
+        if convert is not None:
+            text = f"{self.constant(convert)}({text})"
+        return self._late_text(f"{self.constant(format)}({text}, {specification!r})", (value,), result)
+
+    def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
+        """The parts of an f-string, or of a call of str.join."""
+        result = between.join(map(plain, parts))
+        if self.stopped or not any(map(is_open, parts)):
+            return result
+        return self._late_text(f"{between!r}.join(({''.join(self._text_of(p) + ', ' for p in parts)}))", tuple(parts), result)
+
+    def late_percent(self, template: Any, values: Any) -> Any:
+        """template % values, of which some are open; None where the values are needed."""
+        given = values if type(values) is tuple else (values,)
+        if type(template) is not str or not all(is_open(v) or type(v) in _PLAIN for v in given):
+            return None
+        result = template % (tuple(map(plain, values)) if type(values) is tuple else plain(values))
+        found = _PERCENT.findall(template.replace("%%", ""))
+        kinds = {kind for *_, kind in found}
+        if any(key or "*" in (width, precision) for key, width, precision, _ in found) or not kinds <= set("sradifFeEgG"):
+            return None
+        for (*_, kind), value in zip(found, given, strict=True):
+            if kind in "di" and is_open(value) and type(plain(value)) is float:  # infinities and NaN have no integer
+                if not is_late(value):
+                    return None
+                self.late_outcome("<", value, math.inf, True)
+                self.late_outcome(">", value, -math.inf, True)
+        if any(kind in "fFeEgG" and is_open(v) and type(plain(v)) is int for (*_, kind), v in zip(found, given, strict=True)):
+            return None
+        texts = "".join(self._text_of(v) + ", " for v in given)
+        return self._late_text(f"{template!r} % ({texts})", given, result)
+
+    def late_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """template.format(...) of arguments of which some are open; None where the values are needed."""
+        values = (*arguments, *keywords.values())
+        if not all(is_open(v) or type(v) in _PLAIN for v in values):
+            return None
+        result = template.format(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+        for _, name, specification, _ in self.unwatched(lambda: list(string.Formatter().parse(template))):
+            if (name and not name.isalnum() and not name.isidentifier()) or "{" in (specification or ""):
+                return None
+            if (specification or "")[-1:] in tuple("cneEfFgG%") and any(is_open(v) and type(plain(v)) is int for v in values):
+                return None
+        texts = [*map(self._text_of, arguments), *[f"{k}={self._text_of(v)}" for k, v in keywords.items()]]
+        return self._late_text(f"{template!r}.format({', '.join(texts)})", values, result)
+
+    def late_concatenation(self, left: Any, right: Any) -> Any:
+        """left + right, texts of which one is open."""
+        return self.joined((left, right)) if _is_text(left) and _is_text(right) else None
