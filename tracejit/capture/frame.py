@@ -286,7 +286,7 @@ class Frame:
         recorder = active()
         if recorder is None:
             return plain(value)
-        return value if is_late(value) else recorder.settled(value)
+        return value if is_late(value) else recorder.settled(value, late=True)
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()

@@ -253,15 +253,15 @@ class LeavingHandlers(Recorder):
         if symbol not in _OPERATIONS or a is None or b is None:
             return None
         if type(value) is int:
-            return None if bits > _WORD or symbol == "/" else self._bound(_OPERATIONS[symbol], a, b)
-        return self._bound(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
+            return None if bits > _WORD or symbol == "/" else self._applied(_OPERATIONS[symbol], a, b)
+        return self._applied(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
 
     def _conversion(self, function: Any, number: Any) -> Any:
         tensor = self._operand(number)
         if tensor is None or not isinstance(tensor, Tensor):
             return None
         if type(plain(number)) is float and function in _UNARY:
-            return self._bound(_UNARY[function], tensor)
+            return self._applied(_UNARY[function], tensor)
         return self._as_float(tensor) if function is builtins.float else None
 
     def _as_float(self, x: Any) -> Any:
@@ -270,7 +270,7 @@ class LeavingHandlers(Recorder):
             return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
         return float(x) if type(x) is int else x
 
-    def _bound(self, name: str, *operands: Any) -> Any:
+    def _applied(self, name: str, *operands: Any) -> Any:
         return self.program.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:

@@ -1,0 +1,114 @@
+"""capture/texts.py, capture/printing.py: texts of numbers that each call computes, and what print() writes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+
+State = dict[str, Any]
+Function = Callable[[T.Tensor, State], Any]
+CALLS = 8
+
+
+def advance(s: State) -> int:
+    s["n"] += 1
+    return int(s["n"])
+
+
+COMPUTED: dict[str, Function] = {
+    "f-string": lambda x, s: f"{x.sum().item():.3f}",
+    "f-string of tensors": lambda x, s: f"loss {x.sum():.3f} and {x.max().item()!r:>10} {x.shape}",
+    "counter": lambda x, s: f"step {advance(s)} {x.sum().item():8.2f}",
+    "nested": lambda x, s: f"{f'{x.sum().item():.1f}':>8}|",
+    "computed width": lambda x, s: f"{x.argmax().item():{x.shape[0]}d}",
+    "percent": lambda x, s: "a %.3f b %d" % (x.sum().item(), x.argmax().item()),  # noqa: UP031
+    "percent of one": lambda x, s: "%d" % x.sum().item(),  # noqa: UP031
+    "percent with text": lambda x, s: "%s|%5s" % (x.sum().item(), "q"),  # noqa: UP031
+    "format": lambda x, s: f"{x.sum().item():.2f} {3} {x.max().item()}",
+    "built-in format": lambda x, s: format(x.sum().item(), ".2f"),
+    "str": lambda x, s: str(x.sum().item()),
+    "repr": lambda x, s: repr(x.sum().item()),
+    "sum of texts": lambda x, s: "a" + str(x.sum().item()) + "b",
+    "join": lambda x, s: ", ".join([str(v.item()) for v in x]),
+    "join of a generator": lambda x, s: ", ".join(f"{v.item():.1f}" for v in x),
+    "kept": lambda x, s: s["log"].append(f"{x.sum().item():.2f}"),
+    "in a dictionary": lambda x, s: {"text": f"{x.sum().item():.2f}", "number": x.sum().item()},
+    "print": lambda x, s: print(x.sum().item()),
+    "print with keywords": lambda x, s: print("loss", x.sum().item(), x.shape, s["n"], sep="-", end="!\n", flush=True),
+    "print of a counter": lambda x, s: print("n", advance(s)),
+    "print of containers": lambda x, s: print(
+        [x.sum().item(), 1, "a"], (x.max().item(),), {"loss": [x.min().item()]}, None, True
+    ),
+    "prints in a loop": lambda x, s: [print(i, v.item()) for i, v in enumerate(x)],
+    "print before an error that does not come": lambda x, s: (print("before"), 1 / (x.abs().sum().item() + 1), print("after")),
+}
+DECIDED: dict[str, Function] = {
+    "key": lambda x, s: {f"{x.argmax().item()}": 1},
+    "member": lambda x, s: {f"{x.argmax().item()}"},
+    "method": lambda x, s: f"{x.argmax().item()}a".upper(),
+    "length": lambda x, s: len(str(x.argmax().item())),
+    "comparison": lambda x, s: str(x.argmax().item()) == "2",
+    "membership": lambda x, s: "2" in str(x.argmax().item()),
+    "repeated": lambda x, s: str(x.argmax().item()) * 2,
+    "read as a number": lambda x, s: int(str(x.argmax().item())),
+    "a format that may raise": lambda x, s: f"{x.argmax().item():c}",
+    "message of an assertion": lambda x, s: _asserted(x),
+}
+
+
+def _asserted(x: T.Tensor) -> None:
+    assert x.sum() > 0, f"sum {x.sum().item()}"
+
+
+def outcomes(function: Callable[[T.Tensor], Any], state: State) -> list[Any]:
+    found = []
+    for i in range(CALLS):
+        x = T.from_numpy(np.random.default_rng(i).integers(-4, 5, 6).astype(np.float32))
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written):
+            try:
+                result: Any = function(x)
+            except Exception as error:
+                result = type(error), error.args, [type(a) for a in error.args]
+        found.append((repr(result), type(result), written.getvalue(), repr(state)))
+    return found
+
+
+def compared(function: Function) -> Any:
+    """The compiled function, whose calls did what eager ones do."""
+    eager: State = {"n": 0, "log": []}
+    state: State = {"n": 0, "log": []}
+    compiled = T.compile(lambda x: function(x, state))
+    assert outcomes(compiled, state) == outcomes(lambda x: function(x, eager), eager)
+    return compiled
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_a_text_of_numbers_is_computed_by_each_call(name: str) -> None:
+    compiled = compared(COMPUTED[name])
+    assert compiled.stats.compiled_calls >= CALLS - 2, compiled.explain()
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_asks_for_a_text_gets_the_text_of_the_call(name: str) -> None:
+    compared(DECIDED[name])
+
+
+def test_prints_come_once_where_a_call_leaves_the_program() -> None:
+    @T.compile
+    def function(x: T.Tensor) -> int:
+        print("sum", x.sum().item())
+        return 1 if x.sum().item() > 0 else 2
+
+    for values in ([1.0, 2.0], [3.0, 2.0], [-1.0, -2.0], [-3.0, 1.0], [2.0, 2.0]):
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written):
+            function(T.tensor(values))
+        assert written.getvalue() == f"sum {sum(values)}\n"
