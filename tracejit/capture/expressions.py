@@ -234,10 +234,16 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.visit(expression)
         return self.place(self.handler("element", self.visit(expression)), expression)
 
+    def hashed(self, expression: ast.expr) -> ast.expr:
+        if isinstance(expression, ast.Constant | ast.Starred):
+            return self.visit(expression)
+        return self.place(self.handler("hashed", self.visit(expression)), expression)
+
     def display(self, node: Any) -> Any:
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return node
-        node.elts = [self.element(e) for e in node.elts]
+        element = self.hashed if isinstance(node, ast.Set) else self.element
+        node.elts = [element(e) for e in node.elts]
         return self.made(node)
 
     visit_List = visit_Tuple = visit_Set = display
@@ -252,7 +258,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             self.element(value) if key else self.handler("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return self.made(self.place(ast.Dict([self.element(key) if key else None for key in node.keys], values), node))
+        return self.made(self.place(ast.Dict([self.hashed(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
@@ -272,7 +278,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(e, ast.Starred) for e in node.elts):
             node.elts = [self.returned(e) for e in node.elts]
         elif isinstance(node, ast.Dict) and None not in node.keys:
-            node.keys = [self.element(key) for key in node.keys if key is not None]
+            node.keys = [self.hashed(key) for key in node.keys if key is not None]
             node.values = [self.returned(value) for value in node.values]
         else:
             return self.visit(node)  # type: ignore[no-any-return]
@@ -306,9 +312,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators
         if isinstance(node, ast.DictComp):
-            node.key, node.value = self.element(node.key), self.element(node.value)
+            node.key, node.value = self.hashed(node.key), self.element(node.value)
         else:
-            node.elt = self.element(node.elt)
+            node.elt = (self.hashed if isinstance(node, ast.SetComp) else self.element)(node.elt)
         self.comprehension_names.pop()
         return self.made(self.place(node, node))
 
