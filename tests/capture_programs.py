@@ -15,6 +15,7 @@ import programs_classes
 import programs_collections
 import programs_containers
 import programs_control
+import programs_draws
 import programs_eager
 import programs_flow
 import programs_functions
@@ -24,6 +25,7 @@ import programs_leaving
 import programs_lifetimes
 import programs_modules
 import programs_numbers
+import programs_numbers_that_leave
 import programs_objects
 import programs_order
 import programs_places
@@ -43,11 +45,11 @@ from registered_programs import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
-    "programs_control", "programs_eager", "programs_flow", "programs_functions", "programs_iterators", "programs_language",
-    "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbers", "programs_objects", "programs_order",
-    "programs_places", "programs_reach", "programs_reached", "programs_records", "programs_results", "programs_special_methods",
-    "programs_stand_ins", "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views",
-    "run",
+    "programs_control", "programs_draws", "programs_eager", "programs_flow", "programs_functions", "programs_iterators",
+    "programs_language", "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbers",
+    "programs_numbers_that_leave", "programs_objects", "programs_order", "programs_places", "programs_reach",
+    "programs_reached", "programs_records", "programs_results", "programs_special_methods", "programs_stand_ins",
+    "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views", "run",
 ]  # fmt: skip
 
 ROUNDS = 3

@@ -208,7 +208,11 @@ class BuiltinCallHandlers(PrintingHandlers):
         own = is_a(owner, list) and not self.is_outside(owner)
         arguments = tuple(
             [
-                self.for_place(a) if i == kept else a if own and is_late(a) else self.settled(a, late=own or name == "extend")
+                self.for_place(a)
+                if i == kept
+                else a
+                if own and is_late(a) and (i == _KEPT.get(name) or is_a(owner, list))
+                else self.settled(a, late=own or name == "extend")
                 for i, a in enumerate(arguments)
             ]
         )

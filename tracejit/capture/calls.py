@@ -299,10 +299,13 @@ class CallHandlers(TypeCallHandlers):
             self.made(made.keywords)
         return made
 
-    @staticmethod
-    def _plain_arguments(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """For C code: no symbolic numbers."""
-        return tuple(map(concrete, arguments)), {k: concrete(v) for k, v in keywords.items()}
+    def _plain_arguments(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """For C code: no symbolic numbers, but in lists and dictionaries."""
+
+        def plain_or_tuple(value: Any) -> Any:
+            return self.settled(value) if type(value) is tuple else concrete(value)
+
+        return tuple(map(plain_or_tuple, arguments)), {k: plain_or_tuple(v) for k, v in keywords.items()}
 
     def _construct(self, cls: Any, create: Any, initialise: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         base = builtin_base(cls)
@@ -346,7 +349,11 @@ class CallHandlers(TypeCallHandlers):
         if type(number._value) is cls:
             return number
         if is_late(number):
-            result = cls(number._value)
+            try:
+                result = cls(number._value)
+            except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
+                concrete(number)
+                raise
             late = self.late_function(cls, (number,), result)
             return cls(concrete(number)) if late is None else late
         if cls is float:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import STAND_INS, SuperProxy, plain, released, settle_closure, stored
+from tracejit.capture.symbols import STAND_INS, SuperProxy, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
@@ -29,6 +29,8 @@ current = _Current()
 """The recorder of each thread, while it records; None otherwise."""
 
 _EMPTY = CellType()
+_MAY_HOLD = frozenset((*STAND_INS, tuple))
+"""Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
@@ -100,39 +102,39 @@ class Frame:
         recorder = active()
         if recorder is not None:
             return recorder.admitted(recorder.get_attribute(owner, name))
-        return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else plain(owner), name)
+        return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else stored(owner), name)
 
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
             recorder.set_attribute(value, owner, name)
         else:
-            setattr(plain(owner), name, stored(value))
+            setattr(stored(owner), name, stored(value))
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
             recorder.delete_attribute(owner, name)
         else:
-            delattr(plain(owner), name)
+            delattr(stored(owner), name)
 
     def item(self, owner: Any, key: Any) -> Any:
         recorder = active()
-        return plain(owner)[plain(key)] if recorder is None else recorder.admitted(recorder.get_item(owner, key))
+        return stored(owner)[stored(key)] if recorder is None else recorder.admitted(recorder.get_item(owner, key))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
             recorder.set_item(value, owner, key)
         else:
-            plain(owner)[plain(key)] = stored(value)
+            stored(owner)[stored(key)] = stored(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
             recorder.delete_item(owner, key)
         else:
-            del plain(owner)[plain(key)]
+            del stored(owner)[stored(key)]
 
     def slice(self, start: Any, stop: Any, step: Any) -> slice:
         return slice(start, stop, step)
@@ -152,32 +154,32 @@ class Frame:
     def binary(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
-            return BINARY[symbol](plain(left), plain(right))
+            return BINARY[symbol](stored(left), stored(right))
         return recorder.admitted(recorder.binary(symbol, left, right))
 
     def in_place(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
-            return IN_PLACE[symbol](plain(left), plain(right))
+            return IN_PLACE[symbol](stored(left), stored(right))
         return recorder.admitted(recorder.binary(symbol, left, right, in_place=True))
 
     def unary(self, name: str, value: Any) -> Any:
         recorder = active()
-        return UNARY[name](plain(value)) if recorder is None else recorder.admitted(recorder.unary(name, value))
+        return UNARY[name](stored(value)) if recorder is None else recorder.admitted(recorder.unary(name, value))
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is not None:
             return recorder.admitted(recorder.compare(symbol, left, right))
         if symbol == "in":
-            return plain(left) in plain(right)
+            return stored(left) in stored(right)
         if symbol == "not in":
-            return plain(left) not in plain(right)
-        return BINARY[symbol](plain(left), plain(right))
+            return stored(left) not in stored(right)
+        return BINARY[symbol](stored(left), stored(right))
 
     def truth(self, value: Any) -> bool:
         recorder = active()
-        return bool(plain(value)) if recorder is None else recorder.truth(value)
+        return bool(stored(value)) if recorder is None else recorder.truth(value)
 
     # -- short-circuit expressions: the value that decides is kept for the very next step
     def holds_or_keep(self, value: Any) -> bool:
@@ -215,13 +217,13 @@ class Frame:
         """`vars(value)`, where the name may stand for something else."""
         recorder = active()
         if recorder is None:
-            return function(plain(value))
+            return function(stored(value))
         return recorder.attributes_of(value) if function is vars else self.callee(function)(value)
 
     def argument(self, value: Any) -> Any:
         """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
         instrumented."""
-        return plain(value) if type(value) in STAND_INS and active() is None else value
+        return stored(value) if type(value) in _MAY_HOLD and active() is None else value
 
     def zero_argument_super(self, cls: type, first: Any) -> Any:
         return super(cls, first) if active() is None else SuperProxy(cls, first)
@@ -229,15 +231,15 @@ class Frame:
     # -- iteration, displays, text
     def iterate(self, value: Any, depth: int) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.iterate(value, depth)
+        return stored(value) if recorder is None else recorder.iterate(value, depth)
 
     def unpack(self, value: Any, depth: int) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.unpack(value, depth)
+        return stored(value) if recorder is None else recorder.unpack(value, depth)
 
     def mapping(self, value: Any) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.mapping(value)
+        return stored(value) if recorder is None else recorder.mapping(value)
 
     def made(self, value: Any) -> Any:
         """The value of a display, comprehension or definition."""
@@ -279,30 +281,30 @@ class Frame:
     def settled(self, value: Any) -> Any:
         """What Python itself keeps or looks at."""
         recorder = active()
-        return plain(value) if recorder is None else recorder.settled(value)
+        return stored(value) if recorder is None else recorder.settled(value)
 
     def element(self, value: Any) -> Any:
         """What a list, tuple or dictionary of the program gets, or a generator gives."""
         recorder = active()
         if recorder is None:
-            return plain(value)
+            return stored(value)
         return value if is_late(value) else recorder.settled(value, late=True)
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()
         if recorder is None:
-            return format(_CONVERSIONS[conversion](plain(value)), plain(specification))
+            return format(_CONVERSIONS[conversion](stored(value)), stored(specification))
         return recorder.formatted(value, conversion, specification)
 
     def joined(self, parts: tuple[Any, ...]) -> Any:
         """The parts of an f-string."""
         recorder = active()
-        return "".join(map(plain, parts)) if recorder is None else recorder.joined(parts)
+        return "".join(map(stored, parts)) if recorder is None else recorder.joined(parts)
 
     def context(self, manager: Any) -> Any:
         recorder = active()
-        return plain(manager) if recorder is None else recorder.context(manager)
+        return stored(manager) if recorder is None else recorder.context(manager)
 
     def subject(self, value: Any) -> Any:
         recorder = active()
-        return plain(value) if recorder is None else recorder.match_subject(value)
+        return stored(value) if recorder is None else recorder.match_subject(value)

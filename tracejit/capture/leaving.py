@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tracejit.capture.recorder import Recorder
-from tracejit.capture.symbols import SymbolicNumber, concrete, plain
+from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, plain
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
@@ -31,7 +31,7 @@ _PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", m
 _DIVISIONS = frozenset(["/", "//", "%"])
 _EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS
 """Operators that raise nothing but for a divisor of 0."""
-_DEMANDS: dict[Any, tuple[tuple[str, float] | None, ...]] = {
+_DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
     math.sqrt: ((">=", 0.0),), math.log: ((">", 0.0),), math.log2: ((">", 0.0),), math.log10: ((">", 0.0),), math.log1p: ((">", -1.0),),
     math.exp: (("<", 700.0),), math.expm1: (("<", 700.0),), math.cos: (("<", math.inf), (">", -math.inf)),
     math.sin: (("<", math.inf), (">", -math.inf)), math.tan: (("<", math.inf), (">", -math.inf)),
@@ -39,7 +39,7 @@ _DEMANDS: dict[Any, tuple[tuple[str, float] | None, ...]] = {
     builtins.int: (("<", math.inf), (">", -math.inf)), math.tanh: (), math.atan: (), math.fabs: (), builtins.abs: (), builtins.float: (),
     builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
 }  # fmt: skip
-"""What an argument must fulfil so that the function does not raise: `round` asks for more."""
+"""What an argument must fulfil so that the function does not raise (`round` asks for more); of one that does not, the value is guarded."""
 _WORD = 62
 """Integers of so many bits, and a sign, are computed by the program without overflow."""
 _FLOATS = 900
@@ -132,7 +132,10 @@ class LeavingHandlers(Recorder):
         lengths = [self._length(a) for a in arguments]
         if demands is None or type(value) not in (int, float) or None in lengths or (function in _CHOOSING and len(kinds) > 1):
             return None
-        for symbol, bound in demands if type(plain(arguments[0])) is float else ():
+        asked = demands if type(plain(arguments[0])) is float else ()
+        if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
+            return None
+        for symbol, bound in asked:
             self.late_outcome(symbol, arguments[0], bound, True)
         bits = _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
@@ -253,15 +256,15 @@ class LeavingHandlers(Recorder):
         if symbol not in _OPERATIONS or a is None or b is None:
             return None
         if type(value) is int:
-            return None if bits > _WORD or symbol == "/" else self._applied(_OPERATIONS[symbol], a, b)
-        return self._applied(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
+            return None if bits > _WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
+        return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
 
     def _conversion(self, function: Any, number: Any) -> Any:
         tensor = self._operand(number)
         if tensor is None or not isinstance(tensor, Tensor):
             return None
         if type(plain(number)) is float and function in _UNARY:
-            return self._applied(_UNARY[function], tensor)
+            return self._computed(_UNARY[function], tensor)
         return self._as_float(tensor) if function is builtins.float else None
 
     def _as_float(self, x: Any) -> Any:
@@ -270,7 +273,7 @@ class LeavingHandlers(Recorder):
             return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
         return float(x) if type(x) is int else x
 
-    def _applied(self, name: str, *operands: Any) -> Any:
+    def _computed(self, name: str, *operands: Any) -> Any:
         return self.program.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:

@@ -142,10 +142,13 @@ class Recorder(Origins):
         if not self.stopped:
             self.stopped = True
             self.reason = reasons.make(code, detail, user_line())
-            self.settle_closures()
-            for value in self._made.values():
-                if type(value) in (list, dict):
-                    released(value, self.is_outside)
+            self.settle_made()
+
+    def settle_made(self) -> None:
+        """From now on what this run made is for anybody."""
+        self.settle_closures()
+        for value in self._made.values():
+            released(value, self.is_outside)
 
     def settle_closures(self) -> None:
         """From now on functions that this run made may run as they are."""

@@ -318,6 +318,9 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
             recording = finish(session, interpreter, result, modes)
             call_hook.forget()
         return recording, released(result, session.is_outside)
+    except BaseException:
+        session.settle_made()  # the exception may lead to any of it
+        raise
     finally:
         try:
             session.settle_closures()

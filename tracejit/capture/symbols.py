@@ -9,8 +9,9 @@ of int or float: C code cannot reach the value behind its back, it has to ask (`
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,27 +75,34 @@ def plain(value: Any) -> Any:
 
 
 def stored(value: Any) -> Any:
-    """What a place outside really gets for `value`: a plain number, a tuple of them.  Lists and dictionaries are settled when the recording
-    is over."""
-    if type(value) is tuple and any(type(v) is SymbolicNumber for v in value):
-        return tuple(map(plain, value))
+    """What a place outside really gets for `value`: a plain number, tuples of them.  Lists and dictionaries are settled when the
+    recording is over."""
+    if type(value) is tuple:
+        new = tuple(map(stored, value))
+        return value if all(map(operator.is_, new, value)) else new
     return plain(value)
 
 
 def holds_numbers(value: Any) -> bool:
     """Whether a value is a symbolic number, or a tuple with some."""
-    return type(value) in STAND_INS or (type(value) is tuple and any(type(v) is SymbolicNumber for v in value))
+    return type(value) in STAND_INS or (type(value) is tuple and any(map(holds_numbers, value)))
 
 
-def released(value: Any, kept: Callable[[Any], bool] = lambda _: False) -> Any:
-    """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries and sets are changed in place, tuples
-    made anew.  kept: of which containers it is known that they have none."""
+def released(value: Any, kept: Callable[[Any], bool] | None = None) -> Any:
+    """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries, sets and deques are changed in place,
+    tuples made anew.  kept: of which values it is known that they have none; where it is given, attributes are looked at, too."""
     return _released(value, kept, set())
 
 
 def settle_closure(function: Any) -> None:
-    """Take the stand-ins of numbers out of the variables that a function finds around it: from now on it may run as it is."""
-    for cell in function.__closure__ or () if type(function) is FunctionType else ():
+    """Take the stand-ins of numbers out of the variables that a function finds around it, and out of its defaults: from now on it may
+    run as it is."""
+    if type(function) is not FunctionType:
+        return
+    if (defaults := released(function.__defaults__)) is not function.__defaults__:
+        function.__defaults__ = defaults
+    released(function.__kwdefaults__)
+    for cell in function.__closure__ or ():
         try:
             value = cell.cell_contents
         except ValueError:  # an empty cell
@@ -103,33 +111,64 @@ def settle_closure(function: Any) -> None:
             cell.cell_contents = other
 
 
-def _released(value: Any, kept: Callable[[Any], bool], seen: set[int]) -> Any:
+def _released(value: Any, kept: Callable[[Any], bool] | None, seen: set[int]) -> Any:
     cls = type(value)
-    if cls is SymbolicNumber or cls is ObjectIdentity:
+    if cls in STAND_INS:
         return plain(value)
-    if cls is set and any(type(v) is ObjectIdentity for v in value):
-        members = [plain(v) for v in value]
-        value.clear()
-        value.update(members)
-    if cls not in (tuple, list, dict) or id(value) in seen or kept(value):
+    if cls in _PLAIN or id(value) in seen or (kept is not None and kept(value)):
         return value
-    seen.add(id(value))
     if cls is tuple:
         new = tuple([_released(v, kept, seen) for v in value])
         return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-    if cls is list:
-        for index, item in enumerate(value):
+    seen.add(id(value))
+    if isinstance(value, (list, deque)):
+        base: Any = list if isinstance(value, list) else deque
+        for index, item in enumerate(base.__iter__(value)):
             if (other := _released(item, kept, seen)) is not item:
-                value[index] = other
-        return value
-    for key, item in value.items():
-        if (other := _released(item, kept, seen)) is not item:
-            value[key] = other
-    if any(type(key) in (ObjectIdentity, tuple) and _released(key, kept, seen) is not key for key in value):
-        items = [(_released(key, kept, seen), item) for key, item in value.items()]
+                base.__setitem__(value, index, other)
+    elif isinstance(value, dict):
+        _release_dictionary(value, kept, seen)
+    elif isinstance(value, tuple):  # of another class, whose constructor got no stand-ins, but maybe lists that did
+        for item in tuple.__iter__(value):
+            _released(item, kept, seen)
+    elif cls is set and any(type(v) in STAND_INS for v in value):
+        members = [plain(v) for v in value]
         value.clear()
-        value.update(items)
+        value.update(members)
+    if kept is not None and cls.__flags__ & _HEAP_TYPE:
+        _release_attributes(value, cls, kept, seen)
     return value
+
+
+def _release_dictionary(value: Any, kept: Callable[[Any], bool] | None, seen: set[int]) -> None:
+    base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+    for key, item in base.items(value):
+        if (other := _released(item, kept, seen)) is not item:
+            base.__setitem__(value, key, other)
+    if any(type(key) in (*STAND_INS, tuple) and _released(key, kept, seen) is not key for key in base.__iter__(value)):
+        items = [(_released(key, kept, seen), item) for key, item in base.items(value)]
+        base.clear(value)
+        for key, item in items:
+            base.__setitem__(value, key, item)
+
+
+def _release_attributes(value: Any, cls: type, kept: Callable[[Any], bool], seen: set[int]) -> None:
+    """The attributes of an object, past any method of the program."""
+    try:
+        instance = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        instance = None
+    if type(instance) is dict:
+        _released(instance, kept, seen)
+    slots = [slot for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE for slot in vars(base).values()]
+    for slot in slots:
+        if type(slot) is MemberDescriptorType:
+            try:
+                item = slot.__get__(value)
+            except AttributeError:  # nothing is in it
+                continue
+            if (other := _released(item, kept, seen)) is not item:
+                slot.__set__(value, other)
 
 
 def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -337,6 +376,9 @@ for _name in set(vars(int)) & {
 
 STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity)
 """What each call has a number of its own for."""
+_PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType))
+"""Types of values in which there are none."""
+_HEAP_TYPE = 1 << 9
 
 
 class SuperProxy:

@@ -321,6 +321,9 @@ class RecordingInterpreter(Interpreter):
     def _read_generator(self, generator: Any) -> None:
         """A draw follows: the state of the generator is a tensor from outside."""
         recorder, state = self.recorder, generator.state()
+        path, known = recorder.sources.get(id(generator)), recorder.constant(default_generator)
+        if generator is default_generator and path is not None and path != known:
+            recorder.miss_if(f"{path} is not {known}")  # an argument may be the generator of all draws that name none
         if id(state) in recorder.tensors:
             return
         if generator is default_generator and not recorder.is_outside(generator):

@@ -99,7 +99,7 @@ class Generator:
         comes between that, nor does it come between what a compiled program does to them."""
         array = self.state()._array
         seed, counter = array[0], array[1]
-        array[1] = counter + count
+        array[1:] += count  # of an array: it wraps without a warning
         place = thread.base.bind(constant, (), {"array": ArrayConstant(np.array([seed, counter]))})
         return thread.base.bind(op, (place,), attributes)
 
