@@ -26,15 +26,15 @@ import tracejit.vision
 from tracejit.examples import examples
 
 MODULES: Final = [
-    "tracejit", "Tensor", "nn", "nn.Module", "nn.functional", "nn.init", "nn.utils", "nn.utils.parametrize", "nn.utils.rnn", "optim",
-    "optim.lr_scheduler", "optim.swa_utils", "autograd", "autograd.functional", "autograd.graph", "func", "utils.data",
-    "utils.checkpoint", "distributions", "distributions.Distribution", "linalg", "special", "library", "amp", "random", "serialization",
-    "vision.transforms", "vision.datasets",
+    "tracejit", "Tensor", "nn", "nn.Module", "nn.functional", "nn.init", "nn.utils", "nn.utils.parametrize", "nn.utils.rnn",
+    "nn.utils.prune", "optim", "optim.lr_scheduler", "optim.swa_utils", "autograd", "autograd.functional", "autograd.graph",
+    "func", "utils.data", "utils.checkpoint", "distributions", "distributions.Distribution", "linalg", "special", "library",
+    "amp", "random", "serialization", "vision.transforms", "vision.datasets",
 ]  # fmt: skip
 """Paths below the package of what has an example for each of its names."""
 
 OPEN: Final = {
-    "nn.utils.prune": 1, "nn.parallel": 2, "optim.Optimizer": 4, "autograd.function": 4, "autograd.anomaly": 4, "Generator": 3, "Size": 2,
+    "nn.parallel": 2, "optim.Optimizer": 4, "autograd.function": 4, "autograd.anomaly": 4, "Generator": 3, "Size": 2,
     "CompiledFunction": 5, "cache": 2, "config": 2, "compat": 2, "distributions.constraints": 8, "vision.utils": 2, "utils.tensorboard": 1,
     "onnx": 3, "accelerator": 10, "distributed": 14, "cuda": 39, "cuda.amp": 4, "backends.cuda": 5, "backends.cudnn": 3,
     "multiprocessing": 5,
@@ -46,7 +46,8 @@ ENTRIES: Final = {f"{path}.{name}": text for path, entries in examples().items()
 OURS_ALONE: Final = {
     "tracejit.shadow", "tracejit.CompiledFunction", "Tensor.is_viewable", "serialization.save", "serialization.load",
     "autograd.GradcheckError", "tracejit.set_num_interop_threads", "CompiledFunction.clear", "CompiledFunction.entries",
-    "CompiledFunction.explain", "cache.info", "config.override", "utils.data.digits",
+    "CompiledFunction.explain", "cache.info", "config.override", "utils.data.digits", "Tensor.logcumsumexp_", "Tensor.to_device",
+    "nn.utils.prune.global_unstructured",
 }  # fmt: skip
 """Examples of what PyTorch does not have, beside those of tracejit.vision and of files in other formats."""
 

@@ -61,7 +61,7 @@ def test_programs_are_hardly_ever_explained_by_roundings_at_a_decision(summary: 
 
 
 # -- two compilers that do not compile
-def fuzzed(compiler: Callable[[Any], Any], programs: int = 25) -> Summary:
+def fuzzed(compiler: Callable[[Any], Any], programs: int = 60) -> Summary:
     """A run with another compiler."""
     total = Summary()
     for seed in range(programs):
@@ -125,13 +125,13 @@ DEFECTS = {
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found_and_made_small(name: str) -> None:
     compiler = DEFECTS[name]
-    for seed in range(200):
+    for seed in range(600):
         program = generate(seed)
         found = check(program, [COLD], rounds=2, compiler=compiler, witnessed=False).difference
         if found is not None:
             break
     else:
-        pytest.fail("no program of 200 shows it")
+        pytest.fail("no program of 600 shows it")
     kind = found.kind
 
     def fails(text: str) -> bool:

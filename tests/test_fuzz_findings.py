@@ -319,6 +319,13 @@ FINDINGS = {
             k = 0.5
             return r, f(None)
     """,
+    "a number from outside for a tensor": """
+        items = [2.0]
+        def target():
+            return T.diagflat(items[0])
+        def call(f):
+            return f()
+    """,
     "a float for an index": """
         class Model:
             k = 1

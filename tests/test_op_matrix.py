@@ -233,6 +233,26 @@ def test_first_and_second_derivatives_agree_with_differences(op: Op) -> None:
     assert checked or op.kind is Kind.CREATION, f"no sample of {op.name} has a gradient"
 
 
+@pytest.mark.parametrize("op", DIFFERENTIATED, ids=names)
+def test_an_operand_gets_the_same_gradient_when_the_others_want_none(op: Op) -> None:
+    """What the others would have saved is not there then."""
+    for case in op.samples():  # type: ignore[misc]
+        function, tensors = differentiable_function(op, case)
+
+        def gradients(wanting: list[int], tensors: list[Any] = tensors, function: Any = function) -> list[Any]:
+            given = [x.detach().clone().requires_grad_(i in wanting) for i, x in enumerate(tensors)]
+            total = sum((y * (k + 0.5)).sum() for k, y in enumerate(as_tuple(function(*given))) if y.requires_grad)
+            if isinstance(total, tracejit.Tensor):
+                total.backward()
+            return [x.grad for x in given]
+
+        for i, expected in enumerate(gradients([*range(len(tensors))]) if len(tensors) > 1 else []):
+            alone = gradients([i])[i]
+            assert (alone is None) == (expected is None)
+            if expected is not None:
+                np.testing.assert_allclose(alone.numpy(), expected.numpy(), rtol=1e-6, atol=1e-9)
+
+
 def as_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 

@@ -52,6 +52,7 @@ LEFT_OUT = {
 ORDERS = ("sort", "argsort", "kthvalue", "median")  # positions among equal elements are PyTorch's choice: floats only
 OPERATORS = [op for op in op_db if op.name in NAMES and (op.name, op.variant_test_name) not in LEFT_OUT]
 TOLERANCE = {np.dtype(np.float64): 1e-7, np.dtype(np.float32): 2e-5}
+COARSE = {"logcumsumexp": 1e-2}  # PyTorch's error in float32, against its own result in float64
 
 
 def leaves(x: Any, kind: type) -> Iterator[Any]:
@@ -99,11 +100,12 @@ def counterpart(op: Any) -> Any:
     return found if callable(found) else getattr(tracejit.Tensor, op.name)
 
 
-def same(actual: Any, wanted: Any, what: str) -> None:
+def same(actual: Any, wanted: Any, what: str, name: str) -> None:
     wanted = wanted.detach().numpy()
     actual = actual.detach().numpy()
     assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape), what
-    tolerance = TOLERANCE.get(wanted.dtype, 0)
+    tolerance = COARSE.get(name, 0) if wanted.dtype == np.float32 else 0
+    tolerance = tolerance or TOLERANCE.get(wanted.dtype, 0)
     np.testing.assert_allclose(actual, wanted, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
@@ -113,7 +115,7 @@ def compare(op: Any, sample: Any) -> None:
     actual = list(leaves(counterpart(op)(everything[0], *everything[1], **everything[2]), tracejit.Tensor))
     assert len(actual) == len(wanted)
     for i, (a, w) in enumerate(zip(actual, wanted, strict=True)):
-        same(a, w, f"output {i}")
+        same(a, w, f"output {i}", op.name)
     given = list(
         zip(leaves(everything, tracejit.Tensor), leaves([sample.input, sample.args, sample.kwargs], torch.Tensor), strict=True)
     )
@@ -131,7 +133,7 @@ def compare(op: Any, sample: Any) -> None:
     )
     for i, (a, w) in enumerate(zip(ours, theirs, strict=True)):
         if a is not None and w is not None:
-            same(a, w, f"gradient {i}")
+            same(a, w, f"gradient {i}", op.name)
         else:
             rest = a if w is None else w
             assert rest is None or not rest.detach().numpy().any(), f"gradient {i} is missing on one side"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from tracejit.core.op import REGISTRY, Kind
 
 VALUES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, -2.0, 0.5, -0.5, 2.0, 3.0, 20.0, 34.0, 88.9, 171.0, 172.0, 700.0, -700.0]
 VALUES += [1e-45, -1e-45, 1e-310, -1e-310, 3e38, -3e38, 1e300, -1e300]
-FUNCTIONS = [n for n, op in REGISTRY.items() if op.kind is Kind.ELEMENTWISE and hasattr(T, n) and not n.startswith("bitwise")]
-ARITY = {n: sum(p.default is p.empty for p in inspect.signature(REGISTRY[n].evaluate).parameters.values()) for n in FUNCTIONS}
+ELEMENTWISE = [n for n, op in REGISTRY.items() if op.kind is Kind.ELEMENTWISE and hasattr(T, n)]
+OF_INTEGERS = [n for n in ELEMENTWISE if n.startswith("bitwise") or n in ("gcd", "lcm")]
+FUNCTIONS = [n for n in ELEMENTWISE if n not in OF_INTEGERS]
+ARITY = {n: sum(p.default is p.empty for p in inspect.signature(REGISTRY[n].evaluate).parameters.values()) for n in ELEMENTWISE}
 DTYPES = ["float32", "float64"]
+INTEGER_DTYPES = ["uint8", "int8", "int16", "int32", "int64"]
 
 
 def operands(name: str, dtype: str) -> list[T.Tensor]:
@@ -71,3 +75,49 @@ def test_eager_does_at_special_values_what_torch_does(name: str, dtype: str) -> 
     actual, expected = getattr(T, name)(*given).numpy(), reference(*[torch.from_numpy(x.numpy()) for x in given]).numpy()
     wrong = differing(expected, actual, 2e-4, 1e-37)
     assert not wrong.any(), [(*(x.numpy()[wrong][0] for x in given), expected[wrong][0], actual[wrong][0])]
+
+
+def integer_operands(name: str, dtype: str) -> list[T.Tensor]:
+    """Small and the largest integers; the least one, whose absolute value is none, is left out: of it torch's gcd is negative."""
+    most = np.iinfo(dtype).max
+    values = np.array([0, 1, 2, 3, 6, 7, most, most - 1, *(() if dtype == "uint8" else (-1, -2, -6, -most))], dtype)
+    if ARITY[name] == 1:
+        return [T.from_numpy(values)]
+    other = values[:6] if "shift" in name else values
+    columns = [np.repeat(values, len(other)), np.tile(other, len(values))]
+    if name == "lcm":  # a multiple that does not fit has any sign in torch
+        fits = np.array([math.lcm(int(x), int(y)) <= most for x, y in zip(*columns, strict=True)])
+        columns = [column[fits] for column in columns]
+    return [T.from_numpy(column) for column in columns]
+
+
+@pytest.mark.parametrize("dtype", INTEGER_DTYPES)
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_functions_of_integers_do_at_the_largest_ones_what_torch_does_compiled_as_well(name: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    given = integer_operands(name, dtype)
+    expected = getattr(torch, name)(*[torch.from_numpy(x.numpy()) for x in given]).numpy()
+    function = getattr(T, name)
+    called = T.compile(lambda *arguments: function(*arguments))
+    for actual in (function(*given), called(*given), called(*given)):
+        assert actual.numpy().dtype == expected.dtype
+        assert np.array_equal(actual.numpy(), expected)
+    assert called.stats.compiled_calls == 1, called.explain()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bool"])
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_functions_of_integers_refuse_other_numbers_as_torch_does(name: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def raised(library: Any, wrap: Any) -> type[BaseException] | None:
+        given = [library.tensor([1.0, 0.0]).to(getattr(library, dtype)) for _ in range(ARITY[name])]
+        try:
+            wrap(getattr(library, name))(*given)
+        except (RuntimeError, TypeError) as error:
+            return type(error)
+        return None
+
+    expected = raised(torch, lambda function: function)
+    assert raised(T, lambda function: function) is expected
+    assert raised(T, lambda function: T.compile(lambda *arguments: function(*arguments))) is expected

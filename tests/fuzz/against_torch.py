@@ -73,7 +73,8 @@ def _error(seen: Facts) -> str:
 
 
 def _views_without_gradient() -> Any:
-    """A mode in which views that PyTorch makes under no_grad do not require grad, and sorting keeps the order of equals."""
+    """A mode in which views that PyTorch makes under no_grad do not require grad, sorting keeps the order of equals, and what it has
+    deprecated, to write by an index into expanded tensors, is an error, as it is here."""
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._pytree import tree_map
@@ -81,6 +82,8 @@ def _views_without_gradient() -> Any:
     class Detaching(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = dict(kwargs or {})
+            if _writes_by_index(function, args) and 0 in args[0].stride() and args[0].numel():
+                raise RuntimeError("an expanded tensor")
             if getattr(function, "__name__", "") in ("sort", "argsort"):  # ours are stable always
                 kwargs.update(zip(("dim", "descending"), args[1:], strict=False), stable=True)
                 args = args[:1]
@@ -92,6 +95,15 @@ def _views_without_gradient() -> Any:
         return value.detach() if is_view and value.grad_fn is None and value._base.requires_grad else value
 
     return Detaching()
+
+
+def _writes_by_index(function: Any, args: Any) -> bool:
+    """Whether PyTorch calls this an index_put_, index_fill_ or masked_fill_."""
+    name = getattr(function, "__name__", "")
+    if name == "__setitem__":
+        keys = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(key, list) or hasattr(key, "__array__") for key in keys)
+    return name in ("index_put_", "index_fill_", "masked_fill_")
 
 
 def _once(program: Program, code: CodeType, framework: Any) -> Any:

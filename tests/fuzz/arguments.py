@@ -339,6 +339,11 @@ OWN_NAMES: dict[tuple[str, str], Candidate] = {
     ("repeat_interleave", "repeats"): small,
     ("index_add", "source"): same_kind,
     ("index_copy", "source"): same_kind,
+    ("index_reduce", "source"): same_kind,
+    ("put", "source"): same_kind,
+    ("scatter_reduce", "src"): same_kind,
+    ("scatter_reduce", "reduce"): text_of("sum", "prod", "mean", "amax", "amin"),
+    ("index_reduce", "reduce"): text_of("prod", "mean", "amax", "amin"),
     ("masked_scatter", "source"): same_kind,
     ("size", "dim"): dim,
     ("matmul", "other"): matrix,
@@ -405,6 +410,8 @@ SHAPES: dict[str, dict[str, str]] = {
     "one_hot": {"tensor": "NI int"},
     "addmm": {"input": "NO", "mat1": "NI", "mat2": "IO"},
     "addmv": {"input": "N", "mat": "NI", "vec": "I"},
+    "addr": {"input": "NI", "vec1": "N", "vec2": "I"},
+    "addbmm": {"input": "NO", "batch1": "CNI", "batch2": "CIO"},
     "baddbmm": {"input": "CNO", "batch1": "CNI", "batch2": "CIO"},
     "bmm": {"input": "CNI", "mat2": "CIO"},
     "mm": {"input": "NI", "mat2": "IO"},
@@ -422,6 +429,9 @@ SHAPES: dict[str, dict[str, str]] = {
     "take_along_dim": {"input": "IJ", "indices": "IJ int"},
     "index_add": {"input": "IJ", "index": "I int", "source": "IJ"},
     "index_copy": {"input": "IJ", "index": "I int", "source": "IJ"},
+    "index_reduce": {"input": "IJ", "index": "I int", "source": "IJ"},
+    "scatter_reduce": {"input": "IJ", "index": "IJ int", "src": "IJ"},
+    "put": {"input": "IJ", "index": "k int", "source": "k"},
     "index_select": {"input": "IJ", "index": "k int"},
     "multi_head_attention_forward": {
         "query": "NCI", "key": "WCI", "value": "WCI", "embed_dim_to_check": "=I", "num_heads": "'1", "in_proj_weight": "TI",
@@ -477,7 +487,7 @@ def _argument(m: Maker, operation: Operation, parameter: inspect.Parameter, x: A
 
 def call_text(m: Maker, operation: Operation) -> str | None:
     """The text of a call; None if there is nothing to call it on."""
-    table = SHAPES.get(operation.name)
+    table = SHAPES.get(operation.name.removesuffix("_"))
     sizes, kind = _sizes(m), m.pick(FLOATS)
     positional: list[str] = []
     keywords: list[str] = []

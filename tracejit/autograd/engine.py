@@ -320,7 +320,7 @@ def _check_replacement(hook: Any, result: Any, array: Any) -> None:
     given = getattr(result, "_array", None)
     if given is None:
         raise TypeError(
-            f"backward(): the hook {name} returned a {type(result).__name__}; expected a Tensor, or None to keep the gradient"
+            f"backward(): the hook {name} returned a {result.__class__.__name__}; expected a Tensor, or None to keep the gradient"
         )
     if given.shape != array.shape:
         raise RuntimeError(

@@ -121,7 +121,7 @@ class FunctionNode(Node):
         if g is None:
             return None
         if not is_tensor(g):
-            raise TypeError(f"function {self.name()}: expected Variable or None at position {i} (got {type(g).__name__})")
+            raise TypeError(f"function {self.name()}: expected Variable or None at position {i} (got {g.__class__.__name__})")
         if meta is None:
             raise RuntimeError(
                 f"function {self.name()} returned a gradient different than None at position {i + 1}, but the corresponding forward input "

@@ -164,7 +164,7 @@ def as_dtype(dtype: Any, name: str) -> DType:
     found = _BUILTIN.get(dtype) if isinstance(dtype, type) else None
     if found is None:
         raise TypeError(
-            f"{name}(): argument 'dtype' must be a dtype such as tracejit.float32, got {dtype!r} of type {type(dtype).__name__}"
+            f"{name}(): argument 'dtype' must be a dtype such as tracejit.float32, got {dtype!r} of type {dtype.__class__.__name__}"
         )
     return found
 

@@ -107,8 +107,8 @@ def integer(operation: str, argument: str, value: Any) -> int:
     number = settled(value)
     if type(number) is int:
         return number
-    if type(number) is bool or not hasattr(type(value), "__index__"):
-        raise TypeError(f"{operation}(): {argument} must be an integer, got {value!r} of type {type(value).__name__}")
+    if isinstance(number, bool | float) or not hasattr(type(value), "__index__"):
+        raise TypeError(f"{operation}(): {argument} must be an integer, got {value!r} of type {value.__class__.__name__}")
     return value.__index__()  # type: ignore[no-any-return]
 
 

@@ -54,7 +54,7 @@ class Distribution:
                     value = self.__dict__[name]
                     if not bool(all_of(constraint.check(value))):
                         raise ValueError(
-                            f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                            f"Expected parameter {name} ({value.__class__.__name__} of shape {tuple(value.shape)}) of distribution "
                             f"{type(self).__name__} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                         )
 

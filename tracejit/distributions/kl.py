@@ -49,7 +49,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Any:
             rule = _RULES.get((kind_p, kind_q))
             if rule is not None:
                 return rule(p, q)
-    raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}")
+    raise NotImplementedError(f"No KL(p || q) is implemented for p type {p.__class__.__name__} and q type {q.__class__.__name__}")
 
 
 @register_kl(Normal, Normal)

@@ -298,7 +298,7 @@ def gaussian_nll_loss(
 
     `full` adds 0.5 * log(2 pi)."""
     if not hasattr(var, "shape"):
-        raise TypeError(f"gaussian_nll_loss(): expected var to be a Tensor, got {type(var).__name__}")
+        raise TypeError(f"gaussian_nll_loss(): expected var to be a Tensor, got {var.__class__.__name__}")
     if tuple(var.shape) == tuple(input.shape[:-1]) and var.ndim != input.ndim:
         var = reshape(var, shape=(*var.shape, 1))
     limited = var + (maximum(var, eps) - var).detach()

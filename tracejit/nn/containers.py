@@ -64,7 +64,7 @@ class _ModuleSequence(Module):
     def insert(self, index: int, module: Module) -> Any:
         """Add a module before position `index`."""
         if not isinstance(module, Module):
-            raise TypeError(f"{type(self).__name__}.insert(): expected a Module, got {type(module).__name__}")
+            raise TypeError(f"{type(self).__name__}.insert(): expected a Module, got {module.__class__.__name__}")
         items = self._items()
         items.insert(index, module)
         self._replace(items)
@@ -202,7 +202,7 @@ def _describe(value: Any, legacy: bool = False) -> str:
     """A line about what a list or dict of parameters holds; dicts have the older names of dtypes in it, as PyTorch's have."""
     kind = "Parameter" if isinstance(value, Parameter) else "Object"
     if not isinstance(value, Tensor):
-        return f"{kind} of type: {type(value).__name__}"
+        return f"{kind} of type: {value.__class__.__name__}"
     return f"{kind} containing: [{typename(value) if legacy else repr(value.dtype)} of size {'x'.join(map(str, value.shape))}]"
 
 

@@ -68,7 +68,7 @@ class Module(Conversions, StateDicts):
             kind, wanted = "buffer", "Tensor"
         else:
             return
-        raise TypeError(f"cannot assign '{type(value).__name__}' object as {kind} '{name}' ({wanted} or None expected)")
+        raise TypeError(f"cannot assign '{value.__class__.__name__}' object as {kind} '{name}' ({wanted} or None expected)")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every subclass defines it."""
@@ -149,7 +149,7 @@ class Module(Conversions, StateDicts):
     def _check_name(self, kind: str, name: str) -> None:
         self._check_initialised(f"cannot assign {kind}")
         if not isinstance(name, str):
-            raise TypeError(f"{kind} name should be a string, got {type(name).__name__}")
+            raise TypeError(f"{kind} name should be a string, got {name.__class__.__name__}")
         if "." in name:
             raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
         if name == "":
@@ -164,7 +164,9 @@ class Module(Conversions, StateDicts):
         """Add a parameter, or None to say that there is none of this name."""
         self._check_name("parameter", name)
         if param is not None and not isinstance(param, Parameter):
-            raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' (Parameter or None required)")
+            raise TypeError(
+                f"cannot assign '{param.__class__.__name__}' object to parameter '{name}' (Parameter or None required)"
+            )
         self.__dict__[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -173,7 +175,7 @@ class Module(Conversions, StateDicts):
         if isinstance(self.__dict__.get(name), Parameter):
             raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)")
+            raise TypeError(f"cannot assign '{tensor.__class__.__name__}' object to buffer '{name}' (Tensor or None required)")
         if self._buffer_names is None:
             self._buffer_names = {}
         self._buffer_names[name] = persistent
@@ -182,7 +184,7 @@ class Module(Conversions, StateDicts):
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a submodule under an attribute name."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise TypeError(f"{module.__class__.__name__} is not a Module subclass")
         self._check_name("module", name)
         self.__dict__[name] = module
 
@@ -283,7 +285,7 @@ class Module(Conversions, StateDicts):
         for name in target.split(".") if target else []:
             found = module.__dict__.get(name)
             if not isinstance(found, Module):
-                raise AttributeError(f"{type(module).__name__} has no submodule `{name}` (in {target!r})")
+                raise AttributeError(f"{module.__class__.__name__} has no submodule `{name}` (in {target!r})")
             module = found
         return module  # type: ignore[no-any-return]
 
@@ -293,10 +295,10 @@ class Module(Conversions, StateDicts):
         if not name:
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Module):
-            raise ValueError(f"`module` is not an nn.Module, found {type(module).__name__}")
+            raise ValueError(f"`module` is not an nn.Module, found {module.__class__.__name__}")
         parent = self.get_submodule(path)
         if strict and not isinstance(parent.__dict__.get(name), Module):
-            raise AttributeError(f"{type(parent).__name__} has no submodule `{name}` (in {target!r})")
+            raise AttributeError(f"{parent.__class__.__name__} has no submodule `{name}` (in {target!r})")
         parent.add_module(name, module)
 
     def get_parameter(self, target: str) -> Parameter:
@@ -326,7 +328,7 @@ class Module(Conversions, StateDicts):
     def train(self: M, mode: bool = True) -> M:
         """Set training mode, which changes what Dropout and batch normalisation do, here and below."""
         if not isinstance(mode, bool):
-            raise ValueError(f"training mode is expected to be boolean, got {type(mode).__name__}")
+            raise ValueError(f"training mode is expected to be boolean, got {mode.__class__.__name__}")
         for module in self.modules():
             module.training = mode
         return self

@@ -21,7 +21,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         if not isinstance(data, Tensor | None):
-            raise AttributeError(f"Parameter(): {type(data).__name__!r} object is no tensor; make one of it with tensor()")
+            raise AttributeError(f"Parameter(): {data.__class__.__name__!r} object is no tensor; make one of it with tensor()")
         fill(self, _NOTHING if data is None else data._array)
         if data is not None:
             share(self, data)

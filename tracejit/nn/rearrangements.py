@@ -35,7 +35,7 @@ class Unflatten(Module):
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()
         if not isinstance(dim, int):
-            raise TypeError(f"Unflatten: expected dim to be an int, got {type(dim).__name__}; dimensions have no names")
+            raise TypeError(f"Unflatten: expected dim to be an int, got {dim.__class__.__name__}; dimensions have no names")
         self.dim = dim
         self.unflattened_size = tuple(unflattened_size)
 

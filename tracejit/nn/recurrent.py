@@ -179,10 +179,10 @@ def _check_sizes(
         raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
     for name, flag in (("bias", bias), ("batch_first", batch_first)):
         if not isinstance(flag, bool):
-            raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
+            raise TypeError(f"{name} should be of type bool, got: {flag.__class__.__name__}")
     for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
         if not isinstance(size, int):
-            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+            raise TypeError(f"{name} should be of type int, got: {size.__class__.__name__}")
         if size <= 0:
             raise ValueError(f"{name} must be greater than zero")
     if num_layers <= 0:

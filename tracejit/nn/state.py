@@ -181,7 +181,7 @@ class StateDicts:
         Raises RuntimeError that lists every shape that does not fit and, if strict, every missing and unexpected key; then nothing was
         changed."""
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}")
+            raise TypeError(f"Expected state_dict to be dict-like, got {state_dict.__class__.__name__}")
         given = _Loading(state_dict)
         missing: list[str] = []
         unexpected: list[str] = []
@@ -218,7 +218,7 @@ class StateDicts:
 def _misfit(key: str, target: Any, source: Any) -> str | None:
     """Why `source` cannot be copied into `target`; None if it can."""
     if not isinstance(source, Tensor):
-        return f'While copying the parameter named "{key}", expected a Tensor but received {type(source).__name__}'
+        return f'While copying the parameter named "{key}", expected a Tensor but received {source.__class__.__name__}'
     if isinstance(target, UninitializedParameter):
         target.materialize(source.shape)
     if tuple(source.shape) != tuple(target.shape):

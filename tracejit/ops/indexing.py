@@ -54,7 +54,7 @@ def constant_value(values: Any) -> Any:
     """What is assigned to items, given as an array or a nested sequence of numbers, as a tensor of its own dtype."""
     array = np.array(values, order="C")
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"can't assign a {type(values).__name__} of {array.dtype} to items of a tensor")
+        raise TypeError(f"can't assign a {values.__class__.__name__} of {array.dtype} to items of a tensor")
     if array.dtype not in FROM_NUMPY:
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return constant(array=ArrayConstant(array.view(FROM_NUMPY[array.dtype].numpy)))

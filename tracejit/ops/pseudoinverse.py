@@ -18,6 +18,9 @@ __all__ = ["pinv"]
 
 def _rule(a: Aval, atol: Aval, rtol: Aval, hermitian: bool) -> Aval:
     require_matrix("linalg.pinv", a)
+    if not atol.dtype is rtol.dtype is a.dtype:
+        names = ", ".join(x.dtype.name for x in (a, atol, rtol))
+        raise RuntimeError(f"linalg.pinv(): expected operands of one floating-point dtype, got {names}; convert with .to()")
     if hermitian and a.shape[-1] != a.shape[-2]:
         raise RuntimeError(f"linalg.pinv(): expected square matrices for hermitian=True, got shape {list(a.shape)}")
     return Aval((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)

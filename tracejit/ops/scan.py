@@ -118,7 +118,13 @@ def running_argmin(x: Any, dim: int) -> Any:
     return _last_reached(x, x <= best, dim)
 
 
-@custom(Kind.OPAQUE, _same, samples=_samples())
+def _same_floating(x: Aval, dim: int) -> Aval:
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"logcumsumexp(): expected a floating-point input, got {x.dtype.name}; convert it with .float()")
+    return x
+
+
+@custom(Kind.OPAQUE, _same_floating, samples=_samples())
 def logcumsumexp(x: Any, dim: int) -> Any:
     """Logarithm of the sum of the exponentials of the elements up to each one along `dim`."""
     return np.logaddexp.accumulate(x, axis=dim)

@@ -123,7 +123,7 @@ class Optimizer:
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with hyperparameters of their own.  Raises TypeError or ValueError for what cannot be optimized."""
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+            raise TypeError(f"param_group must be a dict, but got {param_group.__class__.__name__}")
         given = param_group["params"]
         if isinstance(given, set):
             raise TypeError("optimizer parameters need to be organized in ordered collections; use a list instead of a set")
@@ -136,7 +136,7 @@ class Optimizer:
         present = {id(p) for other in self.param_groups for p in other["params"]}
         for p in parameters:
             if not isinstance(p, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {p.__class__.__name__}")
             if not (p.is_leaf or self.defaults.get("differentiable")):
                 raise ValueError("can't optimize a non-leaf Tensor")
             if id(p) in present:

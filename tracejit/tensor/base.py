@@ -165,7 +165,7 @@ class Tensor:
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
+                raise TypeError(f"grad: expected a Tensor or None, got {value.__class__.__name__}")
             if value._array.shape != self._array.shape or value._array.dtype != self._array.dtype:
                 raise RuntimeError(
                     f"grad: expected a tensor of shape {list(self.shape)} and dtype {self.dtype.name}, "

@@ -55,7 +55,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor that shares the memory of `array`.  Raises TypeError for an unsupported dtype, ValueError for a read-only array."""
     if not isinstance(array, ndarray):
-        raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {type(array).__name__}")
+        raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {array.__class__.__name__}")
     canonical = dtypes.from_numpy_dtype(array.dtype).numpy
     if not array.flags.writeable:
         raise ValueError("from_numpy(): the array is read-only, but tensors can be written to; pass array.copy()")

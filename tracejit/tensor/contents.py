@@ -35,7 +35,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
             if is_foreign(error):
                 raise
             raise ValueError(
-                f"tensor(): expected nested sequences of equal lengths, got {type(data).__name__}: {error}"
+                f"tensor(): expected nested sequences of equal lengths, got {data.__class__.__name__}: {error}"
             ) from None
         if array.dtype == np.float64:
             if dtype is None and not _has_doubles(data):
@@ -65,7 +65,7 @@ def contents(name: str, data: tuple[Any, ...], dtype: DType) -> np.ndarray[Any, 
     if isinstance(source, ndarray) and source.dtype is dtype.numpy and source.flags.writeable:
         return source.view(ndarray)
     if plain_number(source) is not None or not hasattr(source, "__len__"):
-        raise TypeError(f"{name}(): data must be a sequence or sizes, got {type(source).__name__}; use tensor() for a number")
+        raise TypeError(f"{name}(): data must be a sequence or sizes, got {source.__class__.__name__}; use tensor() for a number")
     return to_array(source, dtype)
 
 
@@ -112,13 +112,13 @@ def _no_number(data: Any) -> Exception:
     expected = "tensor(): expected numbers or nested sequences of numbers"
     if isinstance(bad, str | bytes):
         if bad is data:
-            return TypeError(f"{expected}, got {type(bad).__name__}")
-        return ValueError(f"{expected}, got a sequence holding {bad!r}: too many dimensions {type(bad).__name__!r}")
+            return TypeError(f"{expected}, got {bad.__class__.__name__}")
+        return ValueError(f"{expected}, got a sequence holding {bad!r}: too many dimensions {bad.__class__.__name__!r}")
     if isinstance(bad, int):
         return ValueError(f"{expected} that fit 64 bits: overflow at {bad}")
     if bad is None or isinstance(bad, dict | set):
-        return RuntimeError(f"{expected}, got {type(bad).__name__}; could not infer dtype of it")
-    return TypeError(f"{expected}, got {type(data).__name__} holding {type(bad).__name__}")
+        return RuntimeError(f"{expected}, got {bad.__class__.__name__}; could not infer dtype of it")
+    return TypeError(f"{expected}, got {data.__class__.__name__} holding {bad.__class__.__name__}")
 
 
 def number_in(name: str, tensor: Any) -> Any:

@@ -48,7 +48,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     Raises RuntimeError for what has none, TypeError for a dtype that tensors have not."""
     require_cpu("from_dlpack", device)
     if not hasattr(ext_tensor, "__dlpack__"):
-        raise RuntimeError(f"from_dlpack(): expected an object with __dlpack__, got {type(ext_tensor).__name__}")
+        raise RuntimeError(f"from_dlpack(): expected an object with __dlpack__, got {ext_tensor.__class__.__name__}")
     array = np.from_dlpack(ext_tensor)
     if copy is False and not array.flags.writeable:
         raise ValueError("from_dlpack(): the memory is read-only, but tensors can be written to; it cannot be had without a copy")
@@ -67,7 +67,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
     shared = out is obj or (isinstance(obj, Tensor | np.ndarray) and np.may_share_memory(out._array, getattr(obj, "_array", obj)))
     if copy is False and not shared:
         raise ValueError(
-            f"asarray(): copy=False, but {type(obj).__name__} cannot be had as a tensor of {out.dtype.name} without a copy"
+            f"asarray(): copy=False, but {obj.__class__.__name__} cannot be had as a tensor of {out.dtype.name} without a copy"
         )
     if requires_grad:
         return out.detach().requires_grad_() if out is obj else out.requires_grad_()

@@ -374,7 +374,7 @@ def _number(op: Op, position: int, x: Any) -> Any:
         if isinstance(x, list | tuple)
         else ""
     )
-    raise TypeError(f"{op.name}(): expected argument {position} to be a Tensor or a number, got {type(x).__name__}{remedy}")
+    raise TypeError(f"{op.name}(): expected argument {position} to be a Tensor or a number, got {x.__class__.__name__}{remedy}")
 
 
 def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], error: ValueError) -> Exception:

@@ -77,6 +77,13 @@ def _in_place_operator(method: Callable[..., Any]) -> Callable[..., Any]:
     return operator
 
 
+def _invert(self: Tensor) -> Any:
+    """The operator __invert__.  Raises TypeError for floats, as an operator does; bitwise_not() raises NotImplementedError."""
+    if self.dtype.is_floating_point:
+        raise TypeError(f"~: expected a tensor of integers or bools, got {self.dtype}; convert with .long() or .bool() first")
+    return state.top.bind(REGISTRY["bitwise_not"], (self,), _NO_ATTRIBUTES)
+
+
 def install() -> None:
     """Give Tensor its derived methods and operators, and the place where programs find it."""
     Tensor.__module__ = "tracejit"
@@ -110,9 +117,10 @@ def install() -> None:
     for operator, name in {**primitives, **functions}.items():
         if name + "_" in IN_PLACE and operator not in ("eq", "ne", "lt", "le", "gt", "ge"):
             setattr(Tensor, f"__i{operator}__", _in_place_operator(Tensor.__dict__[name + "_"]))
-    for operator, name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not", "pos": "positive"}.items():
+    for operator, name in {"neg": "neg", "abs": "abs", "pos": "positive"}.items():
         if name in METHODS:
             setattr(Tensor, f"__{operator}__", METHODS[name])
+    setattr(Tensor, "__invert__", _invert)  # noqa: B010
     setattr(Tensor, "__setitem__", set_item)  # noqa: B010  (a type checker takes an assignment for a redefinition)
     setattr(Tensor, "__dlpack__", dlpack)  # noqa: B010
     setattr(Tensor, "__dlpack_device__", dlpack_device)  # noqa: B010

@@ -22,7 +22,7 @@ def _size(item: tuple[int, Any]) -> int:
     position, size = item
     if isinstance(size, bool | float | np.bool_ | np.floating) or not hasattr(type(size), "__index__"):
         raise TypeError(
-            f"Size(): expected an iterable of integers, but item {position} is {size!r} of type {type(size).__name__}"
+            f"Size(): expected an iterable of integers, but item {position} is {size!r} of type {size.__class__.__name__}"
         )
     return int(size.__index__())
 

@@ -43,7 +43,7 @@ def _contents(value: Any, target: Tensor) -> Tensor:
         return full_scalar(number, target)
     if isinstance(value, ndarray | list | tuple):
         return _fitted(tensor(value), target)
-    raise TypeError(f"in-place: expected a Tensor or a number, got {type(value).__name__}")
+    raise TypeError(f"in-place: expected a Tensor or a number, got {value.__class__.__name__}")
 
 
 def _fitted(value: Tensor, target: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def _inverted(modules: list[Module], value: Any) -> Any:
         return value.detach()
     if not isinstance(value, tuple | list):
         raise ValueError(
-            f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(value).__name__}"
+            f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {value.__class__.__name__}"
         )
     return value
 

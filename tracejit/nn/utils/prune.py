@@ -65,7 +65,7 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     if _hook_of(module, name) is None:
         original = getattr(module, name)
         if not isinstance(original, Parameter):
-            raise AttributeError(f"custom_from_mask(): {name!r} of {type(module).__name__} is no parameter")
+            raise AttributeError(f"custom_from_mask(): {name!r} of {module.__class__.__name__} is no parameter")
         delattr(module, name)
         module.register_parameter(f"{name}_orig", original)
         module.register_buffer(f"{name}_mask", mask.detach().to(original.dtype))  # type: ignore[attr-defined]

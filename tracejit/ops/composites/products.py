@@ -120,5 +120,5 @@ def _(c: Any, g: Any) -> Any:
     a, vector = c.inputs
     return (
         _column(g) * vector if c.needs[0] else None,
-        reshape.of(matmul.of(transpose_matrix(a), _column(g)), shape=vector.shape) if c.needs[1] else None,
+        reshape.of(matmul.of(transpose_matrix(a), _column(g)), shape=c.avals[1].shape) if c.needs[1] else None,
     )

@@ -9,14 +9,22 @@ import numpy as np
 from tracejit.ops.declare import elementwise
 from tracejit.ops.samples import bools, cases, integer_binary, integers
 
-__all__ = ["bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor"]
+__all__ = [
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "require_integers",
+]
 
 
 def _require_bits(name: str, *operands: Any) -> None:
     for x in operands:
         kind = np.asarray(x).dtype.kind
         if kind == "f":
-            raise (TypeError if name == "bitwise_not" else NotImplementedError)(
+            raise NotImplementedError(
                 f"{name}(): expected integer or bool tensors, got {np.asarray(x).dtype}; convert with .long() first"
             )
 
@@ -44,12 +52,13 @@ def bitwise_xor(x: Any, y: Any) -> Any:
 
 @elementwise(lambda b, x: b.bit_not(x), samples=cases((integers(4),), (bools(2, 3).T,), (integers(0, 2),)))
 def bitwise_not(x: Any) -> Any:
-    """Elementwise complement of bits; logical not of bools.  Raises TypeError for floats."""
+    """Elementwise complement of bits; logical not of bools.  Raises NotImplementedError for floats."""
     _require_bits("bitwise_not", x)
     return np.invert(x)
 
 
-def _require_integers(name: str, *operands: Any) -> None:
+def require_integers(name: str, *operands: Any) -> None:
+    """Raises NotImplementedError for operands that are floats or bools."""
     for x in operands:
         if np.asarray(x).dtype.kind not in "iu":
             raise NotImplementedError(
@@ -60,12 +69,12 @@ def _require_integers(name: str, *operands: Any) -> None:
 @elementwise(lambda b, x, y: b.shl(x, y), samples=integer_binary(other_low=0))
 def bitwise_left_shift(x: Any, y: Any) -> Any:
     """Elementwise x * 2**y, wrapping; 0 where y is negative or at least the number of bits."""
-    _require_integers("bitwise_left_shift", x, y)
+    require_integers("bitwise_left_shift", x, y)
     return np.left_shift(x, y)
 
 
 @elementwise(lambda b, x, y: b.shr(x, y), samples=integer_binary(other_low=0))
 def bitwise_right_shift(x: Any, y: Any) -> Any:
     """Elementwise x / 2**y rounded down; 0 or -1 by the sign of x where y is negative or at least the number of bits."""
-    _require_integers("bitwise_right_shift", x, y)
+    require_integers("bitwise_right_shift", x, y)
     return np.right_shift(x, y)

@@ -9,6 +9,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.ops.declare import COMMON, FLOAT, NONE, elementwise, without_derivative
+from tracejit.ops.elementwise.bitwise import require_integers
 from tracejit.ops.samples import binary, integer_binary, unary
 
 __all__ = ["exponent", "gcd", "lcm", "nextafter"]
@@ -27,20 +28,15 @@ def nextafter(x: Any, towards: Any) -> Any:
     return np.nextafter(x, towards)
 
 
-def _of_integers(name: str, function: Any, x: Any, y: Any) -> Any:
-    for operand in (x, y):
-        if np.asarray(operand).dtype.kind not in "iu":
-            raise RuntimeError(f"{name}(): not defined for {np.asarray(operand).dtype}; expected integers")
-    return function(x, y)
-
-
 @elementwise(promotion=COMMON, samples=integer_binary(), traits=("not differentiable",))
 def gcd(x: Any, y: Any) -> Any:
-    """Elementwise greatest common divisor of integers, not negative."""
-    return _of_integers("gcd", np.gcd, x, y)
+    """Elementwise greatest common divisor of integers, not negative.  Raises NotImplementedError for floats and bools."""
+    require_integers("gcd", x, y)
+    return np.gcd(x, y)
 
 
 @elementwise(promotion=COMMON, samples=integer_binary(), traits=("not differentiable",))
 def lcm(x: Any, y: Any) -> Any:
-    """Elementwise least common multiple of integers, not negative."""
-    return _of_integers("lcm", np.lcm, x, y)
+    """Elementwise least common multiple of integers, not negative.  Raises NotImplementedError for floats and bools."""
+    require_integers("lcm", x, y)
+    return np.lcm(x, y)

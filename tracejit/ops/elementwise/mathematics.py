@@ -162,9 +162,10 @@ def _(c: Any, g: Any) -> Any:
     return -g * (out * out)
 
 
-@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary(), ufunc=scipy.special.expit)
+@elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary())
 def sigmoid(x: Any) -> Any:
     """Elementwise 1 / (1 + exp(-x))."""
+    return scipy.special.expit(x)
 
 
 @sigmoid.vjp(saves="out")

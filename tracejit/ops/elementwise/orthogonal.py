@@ -42,34 +42,37 @@ def _polynomial(name: str, function: Callable[[Any, Any], Any], doc: str) -> Op:
     return without_derivative(elementwise(name=name, promotion=FLOAT, samples=samples)(body))
 
 
-_special = scipy.special
 FUNCTIONS: Final = {
     op.name: op
     for op in (
-        _number("airy_ai", lambda x: _special.airy(x)[0], "Elementwise Airy function Ai."),
-        _number("bessel_j0", lambda x: _special.j0(x), "Elementwise Bessel function of the first kind, of order 0."),
-        _number("bessel_j1", lambda x: _special.j1(x), "Elementwise Bessel function of the first kind, of order 1."),
-        _number("bessel_y0", lambda x: _special.y0(x), "Elementwise Bessel function of the second kind, of order 0."),
-        _number("bessel_y1", lambda x: _special.y1(x), "Elementwise Bessel function of the second kind, of order 1."),
+        _number("airy_ai", lambda x: scipy.special.airy(x)[0], "Elementwise Airy function Ai."),
+        _number("bessel_j0", lambda x: scipy.special.j0(x), "Elementwise Bessel function of the first kind, of order 0."),
+        _number("bessel_j1", lambda x: scipy.special.j1(x), "Elementwise Bessel function of the first kind, of order 1."),
+        _number("bessel_y0", lambda x: scipy.special.y0(x), "Elementwise Bessel function of the second kind, of order 0."),
+        _number("bessel_y1", lambda x: scipy.special.y1(x), "Elementwise Bessel function of the second kind, of order 1."),
         _number(
-            "modified_bessel_k0", lambda x: _special.k0(x), "Elementwise modified Bessel function of the second kind, of order 0."
+            "modified_bessel_k0",
+            lambda x: scipy.special.k0(x),
+            "Elementwise modified Bessel function of the second kind, of order 0.",
         ),
         _number(
-            "modified_bessel_k1", lambda x: _special.k1(x), "Elementwise modified Bessel function of the second kind, of order 1."
+            "modified_bessel_k1",
+            lambda x: scipy.special.k1(x),
+            "Elementwise modified Bessel function of the second kind, of order 1.",
         ),
-        _number("scaled_modified_bessel_k0", lambda x: _special.k0e(x), "Elementwise exp(x) * modified_bessel_k0(x)."),
-        _number("scaled_modified_bessel_k1", lambda x: _special.k1e(x), "Elementwise exp(x) * modified_bessel_k1(x)."),
-        _number("spherical_bessel_j0", lambda x: _special.spherical_jn(0, x), "Elementwise sin(x) / x, 1 at 0."),
+        _number("scaled_modified_bessel_k0", lambda x: scipy.special.k0e(x), "Elementwise exp(x) * modified_bessel_k0(x)."),
+        _number("scaled_modified_bessel_k1", lambda x: scipy.special.k1e(x), "Elementwise exp(x) * modified_bessel_k1(x)."),
+        _number("spherical_bessel_j0", lambda x: scipy.special.spherical_jn(0, x), "Elementwise sin(x) / x, 1 at 0."),
     )
 }
 
 
 def _third(n: Any, x: Any) -> Any:
-    return _special.eval_chebyu(n, x) - np.where(n > 0, _special.eval_chebyu(n - 1, x), 0.0)
+    return scipy.special.eval_chebyu(n, x) - np.where(n > 0, scipy.special.eval_chebyu(n - 1, x), 0.0)
 
 
 def _fourth(n: Any, x: Any) -> Any:
-    return _special.eval_chebyu(n, x) + np.where(n > 0, _special.eval_chebyu(n - 1, x), 0.0)
+    return scipy.special.eval_chebyu(n, x) + np.where(n > 0, scipy.special.eval_chebyu(n - 1, x), 0.0)
 
 
 POLYNOMIALS: Final = {
@@ -77,24 +80,24 @@ POLYNOMIALS: Final = {
     for op in (
         _polynomial(
             "chebyshev_polynomial_t",
-            lambda n, x: _special.eval_chebyt(n, x),
+            lambda n, x: scipy.special.eval_chebyt(n, x),
             "Chebyshev polynomial of the first kind, of degree n.",
         ),
         _polynomial(
             "chebyshev_polynomial_u",
-            lambda n, x: _special.eval_chebyu(n, x),
+            lambda n, x: scipy.special.eval_chebyu(n, x),
             "Chebyshev polynomial of the second kind, of degree n.",
         ),
         _polynomial("chebyshev_polynomial_v", _third, "Chebyshev polynomial of the third kind, of degree n."),
         _polynomial("chebyshev_polynomial_w", _fourth, "Chebyshev polynomial of the fourth kind, of degree n."),
         _polynomial(
             "shifted_chebyshev_polynomial_t",
-            lambda n, x: _special.eval_chebyt(n, 2 * x - 1),
+            lambda n, x: scipy.special.eval_chebyt(n, 2 * x - 1),
             "chebyshev_polynomial_t(2 * x - 1, n).",
         ),
         _polynomial(
             "shifted_chebyshev_polynomial_u",
-            lambda n, x: _special.eval_chebyu(n, 2 * x - 1),
+            lambda n, x: scipy.special.eval_chebyu(n, 2 * x - 1),
             "chebyshev_polynomial_u(2 * x - 1, n).",
         ),
         _polynomial("shifted_chebyshev_polynomial_v", lambda n, x: _third(n, 2 * x - 1), "chebyshev_polynomial_v(2 * x - 1, n)."),
@@ -102,15 +105,17 @@ POLYNOMIALS: Final = {
             "shifted_chebyshev_polynomial_w", lambda n, x: _fourth(n, 2 * x - 1), "chebyshev_polynomial_w(2 * x - 1, n)."
         ),
         _polynomial(
-            "hermite_polynomial_h", lambda n, x: _special.eval_hermite(n, x), "The physicists' Hermite polynomial of degree n."
+            "hermite_polynomial_h",
+            lambda n, x: scipy.special.eval_hermite(n, x),
+            "The physicists' Hermite polynomial of degree n.",
         ),
         _polynomial(
             "hermite_polynomial_he",
-            lambda n, x: _special.eval_hermitenorm(n, x),
+            lambda n, x: scipy.special.eval_hermitenorm(n, x),
             "The probabilists' Hermite polynomial of degree n.",
         ),
-        _polynomial("laguerre_polynomial_l", lambda n, x: _special.eval_laguerre(n, x), "Laguerre polynomial of degree n."),
-        _polynomial("legendre_polynomial_p", lambda n, x: _special.eval_legendre(n, x), "Legendre polynomial of degree n."),
+        _polynomial("laguerre_polynomial_l", lambda n, x: scipy.special.eval_laguerre(n, x), "Laguerre polynomial of degree n."),
+        _polynomial("legendre_polynomial_p", lambda n, x: scipy.special.eval_legendre(n, x), "Legendre polynomial of degree n."),
     )
 }
 
@@ -124,7 +129,7 @@ POLYNOMIALS: Final = {
 )
 def zeta(x: Any, q: Any) -> Any:
     """Elementwise Hurwitz zeta function: the sum of (k + q) ** -x over k = 0, 1, ..."""
-    out = _special.zeta(np.asarray(x), np.asarray(q))
+    out = scipy.special.zeta(np.asarray(x), np.asarray(q))
     return np.asarray(out).astype(np.result_type(*(v.dtype for v in (x, q) if isinstance(v, np.ndarray | np.generic))))
 
 

@@ -99,7 +99,7 @@ def repeat(input: Any, *repeats: Any) -> Any:
 def tile(input: Any, *dims: Any) -> Any:
     """The tensor copied dims[d] times along each of the last dimensions."""
     counts = shape_of("tile", dims)
-    return repeat(input, *((1,) * (input.ndim - len(counts)) + counts))
+    return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
 
 
 @public()

@@ -15,7 +15,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.public.keywords import entry_of, write_out
 
-__all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "derive_binary", "derive_unary", "public", "unary"]
+__all__ = ["FUNCTIONS", "IN_PLACE", "METHODS", "binary", "derive_binary", "derive_unary", "public", "unary"]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -75,6 +75,11 @@ def unary(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., Any]:
     """function(input, other) of a primitive."""
+    return _finish(*binary(op), op, names, in_place)
+
+
+def binary(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(function(input, other, out=None) of a primitive, function(input, other))."""
 
     def method(input: Any, other: Any) -> Any:
         return state.top.bind(op, (input, other), _NO_ATTRIBUTES)
@@ -84,14 +89,16 @@ def derive_binary(op: Op, *names: str, in_place: bool = True) -> Callable[..., A
             return state.top.bind(op, (input, other), _NO_ATTRIBUTES)
         return write_out(op.name, out, state.top.bind(op, (input, other), _NO_ATTRIBUTES))
 
-    return _finish(function, method, op, names, in_place)
+    for body in (function, method):
+        body.__doc__ = op.doc
+        body.__name__ = body.__qualname__ = op.name
+    return function, method
 
 
 def _finish(
     function: Callable[..., Any], method: Callable[..., Any], op: Op, names: tuple[str, ...], in_place: bool
 ) -> Callable[..., Any]:
     for body in (function, method):
-        body.__doc__ = op.doc
         body.__name__ = body.__qualname__ = (names or (op.name,))[0]
     for name in (function.__name__, *names[1:]):
         FUNCTIONS[name], METHODS[name] = function, method

@@ -453,7 +453,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
 def _integer(name: str, index: Any) -> Any:
     """The index, in int64.  Raises TypeError or RuntimeError for what is not a tensor of integers."""
     if not is_tensor(index):
-        raise TypeError(f"{name}(): expected index to be a Tensor, got {type(index).__name__}")
+        raise TypeError(f"{name}(): expected index to be a Tensor, got {index.__class__.__name__}")
     if index.dtype is dtypes.int64:
         return index
     if index.dtype.category != dtypes.INTEGER:

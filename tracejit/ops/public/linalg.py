@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.core.dtypes import bool_
 from tracejit.core.interpreter import state
 from tracejit.core.precision import as_autocast_has_them, lowered, rounds_once
 from tracejit.ops import linalg
@@ -57,13 +58,18 @@ def bmm(input: Any, mat2: Any) -> Any:
     return matmul(input, mat2)
 
 
+def _of_any_dtype(op: Any, a: Any, b: Any) -> Any:
+    """A composite, or for integers what it stands for."""
+    return op(a, b) if a.dtype.is_floating_point else op.expansion(a, b)
+
+
 @public()
 @rounds_once
 def mv(input: Any, vec: Any) -> Any:
     """Product of a matrix and a vector."""
     _exactly("mv", 2, input)
     _exactly("mv", 1, vec)
-    return products.mv(input, vec)
+    return _of_any_dtype(products.mv, input, vec)
 
 
 @public(aliases=("vdot",))
@@ -71,7 +77,7 @@ def mv(input: Any, vec: Any) -> Any:
 def dot(input: Any, tensor: Any) -> Any:
     """Inner product of two vectors of one length."""
     _exactly("dot", 1, input, tensor)
-    return products.dot(input, tensor)
+    return _of_any_dtype(products.dot, input, tensor)
 
 
 @public(aliases=("ger",))
@@ -91,7 +97,8 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
 def combined(input: Any, product: Any, beta: float, alpha: float) -> Any:
     """beta * input + alpha * product, in the dtype of the product."""
     if not product.dtype.is_floating_point:
-        beta, alpha = int(beta), int(alpha)
+        kind = bool if product.dtype is bool_ else int
+        beta, alpha = kind(beta), kind(alpha)
     if alpha != 1:
         product = product * alpha
     return product + (input if beta == 1 else input * beta)

@@ -162,7 +162,7 @@ def broadcast_tensors(*tensors: Any) -> list[Any]:
 
 def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
     if not isinstance(tensors, tuple | list) or not all(hasattr(x, "ndim") for x in tensors):
-        raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {type(tensors).__name__}")
+        raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {tensors.__class__.__name__}")
     if not tensors:
         raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
     target = common_dtype(tuple(tensors))

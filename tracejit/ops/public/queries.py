@@ -26,7 +26,7 @@ def _all(condition: Any) -> bool:
 def equal(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape and the same elements.  Raises TypeError for what is no tensor."""
     if not hasattr(other, "ndim") or isinstance(other, np.ndarray | np.generic):
-        raise TypeError(f"equal(): argument 'other' must be a Tensor, got {type(other).__name__}")
+        raise TypeError(f"equal(): argument 'other' must be a Tensor, got {other.__class__.__name__}")
     return same(tuple(input.shape), tuple(other.shape)) and _all(comparison.eq(input, other))
 
 

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from tracejit.core.op import Op
 from tracejit.core.shapes import integer
 from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, orthogonal, rounding, special
-from tracejit.ops.public.derive import FUNCTIONS, derive_unary, public, unary
+from tracejit.ops.public.derive import FUNCTIONS, binary, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
+from tracejit.ops.public.keywords import write_out
+
+
+def _polynomial(op: Op) -> Callable[..., Any]:
+    """function(x, n, out=None) of a primitive: the polynomial of degree n at x."""
+
+    def function(x: Any, n: Any, *, out: Any = None) -> Any:
+        result = op(x, n)
+        return result if out is None else write_out(op.name, out, result)
+
+    function.__doc__ = op.doc
+    function.__name__ = function.__qualname__ = op.name
+    return function
+
 
 erfcx, _ = unary(incomplete.erfcx)
 ndtri, _ = unary(incomplete.ndtri)
@@ -17,31 +33,31 @@ i0e, _ = unary(bessel.i0e)
 i1, _ = unary(bessel.i1)
 i1e, _ = unary(bessel.i1e)
 i0 = derive_unary(bessel.i0, "i0")
-modified_bessel_i0 = bessel.i0
-modified_bessel_i1 = bessel.i1
-airy_ai = orthogonal.FUNCTIONS["airy_ai"]
-bessel_j0 = orthogonal.FUNCTIONS["bessel_j0"]
-bessel_j1 = orthogonal.FUNCTIONS["bessel_j1"]
-bessel_y0 = orthogonal.FUNCTIONS["bessel_y0"]
-bessel_y1 = orthogonal.FUNCTIONS["bessel_y1"]
-modified_bessel_k0 = orthogonal.FUNCTIONS["modified_bessel_k0"]
-modified_bessel_k1 = orthogonal.FUNCTIONS["modified_bessel_k1"]
-scaled_modified_bessel_k0 = orthogonal.FUNCTIONS["scaled_modified_bessel_k0"]
-scaled_modified_bessel_k1 = orthogonal.FUNCTIONS["scaled_modified_bessel_k1"]
-spherical_bessel_j0 = orthogonal.FUNCTIONS["spherical_bessel_j0"]
-chebyshev_polynomial_t = orthogonal.POLYNOMIALS["chebyshev_polynomial_t"]
-chebyshev_polynomial_u = orthogonal.POLYNOMIALS["chebyshev_polynomial_u"]
-chebyshev_polynomial_v = orthogonal.POLYNOMIALS["chebyshev_polynomial_v"]
-chebyshev_polynomial_w = orthogonal.POLYNOMIALS["chebyshev_polynomial_w"]
-hermite_polynomial_h = orthogonal.POLYNOMIALS["hermite_polynomial_h"]
-hermite_polynomial_he = orthogonal.POLYNOMIALS["hermite_polynomial_he"]
-laguerre_polynomial_l = orthogonal.POLYNOMIALS["laguerre_polynomial_l"]
-legendre_polynomial_p = orthogonal.POLYNOMIALS["legendre_polynomial_p"]
-shifted_chebyshev_polynomial_t = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_t"]
-shifted_chebyshev_polynomial_u = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_u"]
-shifted_chebyshev_polynomial_v = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_v"]
-shifted_chebyshev_polynomial_w = orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_w"]
-zeta = orthogonal.zeta
+modified_bessel_i0 = i0
+modified_bessel_i1 = i1
+airy_ai, _ = unary(orthogonal.FUNCTIONS["airy_ai"])
+bessel_j0, _ = unary(orthogonal.FUNCTIONS["bessel_j0"])
+bessel_j1, _ = unary(orthogonal.FUNCTIONS["bessel_j1"])
+bessel_y0, _ = unary(orthogonal.FUNCTIONS["bessel_y0"])
+bessel_y1, _ = unary(orthogonal.FUNCTIONS["bessel_y1"])
+modified_bessel_k0, _ = unary(orthogonal.FUNCTIONS["modified_bessel_k0"])
+modified_bessel_k1, _ = unary(orthogonal.FUNCTIONS["modified_bessel_k1"])
+scaled_modified_bessel_k0, _ = unary(orthogonal.FUNCTIONS["scaled_modified_bessel_k0"])
+scaled_modified_bessel_k1, _ = unary(orthogonal.FUNCTIONS["scaled_modified_bessel_k1"])
+spherical_bessel_j0, _ = unary(orthogonal.FUNCTIONS["spherical_bessel_j0"])
+chebyshev_polynomial_t = _polynomial(orthogonal.POLYNOMIALS["chebyshev_polynomial_t"])
+chebyshev_polynomial_u = _polynomial(orthogonal.POLYNOMIALS["chebyshev_polynomial_u"])
+chebyshev_polynomial_v = _polynomial(orthogonal.POLYNOMIALS["chebyshev_polynomial_v"])
+chebyshev_polynomial_w = _polynomial(orthogonal.POLYNOMIALS["chebyshev_polynomial_w"])
+hermite_polynomial_h = _polynomial(orthogonal.POLYNOMIALS["hermite_polynomial_h"])
+hermite_polynomial_he = _polynomial(orthogonal.POLYNOMIALS["hermite_polynomial_he"])
+laguerre_polynomial_l = _polynomial(orthogonal.POLYNOMIALS["laguerre_polynomial_l"])
+legendre_polynomial_p = _polynomial(orthogonal.POLYNOMIALS["legendre_polynomial_p"])
+shifted_chebyshev_polynomial_t = _polynomial(orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_t"])
+shifted_chebyshev_polynomial_u = _polynomial(orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_u"])
+shifted_chebyshev_polynomial_v = _polynomial(orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_v"])
+shifted_chebyshev_polynomial_w = _polynomial(orthogonal.POLYNOMIALS["shifted_chebyshev_polynomial_w"])
+zeta, _ = binary(orthogonal.zeta)
 
 
 def _pair(input: Any, other: Any) -> tuple[Any, Any]:

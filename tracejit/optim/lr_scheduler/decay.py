@@ -31,7 +31,7 @@ class LambdaLR(LRScheduler):
             raise ValueError(f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}")
         for function in self.lr_lambdas:
             if not callable(function):
-                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
+                raise TypeError(f"lr_lambda should be a function, but got {function.__class__.__name__}")
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:

@@ -44,7 +44,7 @@ def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 def require_optimizer(optimizer: Any) -> None:
     """Raises TypeError for anything but an optimizer."""
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        raise TypeError(f"{optimizer.__class__.__name__} is not an Optimizer")
 
 
 def cycled_momentum(optimizer: Optimizer, group: dict[str, Any], momentum: Any) -> None:
