@@ -119,7 +119,7 @@ class _Layout:
         """Parts of the batch whose windows are made together."""
         if product(self.kernel) == 1:  # they are the input itself
             return [slice(0, self.batch)]
-        step = max(1, _BLOCK // (self.groups * self.inner * self.places * itemsize))
+        step = max(1, _BLOCK // max(1, self.groups * self.inner * self.places * itemsize))
         return [slice(first, min(first + step, self.batch)) for first in range(0, self.batch, step)]
 
     def columns(self, x: Any) -> Any:
