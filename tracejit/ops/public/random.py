@@ -201,7 +201,9 @@ def rand(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Numbers drawn uniformly from [0, 1)."""
+    """Numbers drawn uniformly from [0, 1), rand(2, 3) or rand((2, 3)), from `generator` or the default one.
+
+    `dtype` must be one of floating point, the default one unless given.  Raises RuntimeError for negative sizes."""
     require_cpu("rand", device)
     return _finish(uniform_of(_sizes("rand", size), floating("rand", dtype), generator), requires_grad)
 
@@ -214,7 +216,7 @@ def randn(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Numbers drawn from the standard normal distribution."""
+    """Numbers drawn from the standard normal distribution; arguments are those of rand()."""
     require_cpu("randn", device)
     return _finish(_normal(_sizes("randn", size), floating("randn", dtype), generator), requires_grad)
 
@@ -242,7 +244,7 @@ def randint(
 
 @public(method=False)
 def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None) -> Any:
-    """The numbers 0 ... n - 1 in random order."""
+    """The numbers 0 ... n - 1 in random order, int64 unless `dtype` is given.  Raises RuntimeError for a negative n."""
     require_cpu("randperm", device)
     n = integer("randperm", "n", n)
     if n < 0:
