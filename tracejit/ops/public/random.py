@@ -25,6 +25,7 @@ from tracejit.ops.movement.copies import write
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
+from tracejit.ops.public.reduce import all_
 from tracejit.ops.sorting import argsort
 
 Shape = tuple[int, ...]
@@ -288,11 +289,15 @@ def normal(
 
 @public(aliases=())
 def bernoulli(input: Any, p: float | None = None, *, generator: Generator | None = None) -> Any:
-    """1 with the probability that each element of `input` (or the number `p`) says, else 0, in the dtype of `input`."""
+    """1 with the probability that each element of `input` (or the number `p`) says, else 0, in the dtype of `input`.
+
+    Raises RuntimeError for probabilities outside [0, 1] or NaN, and for an `input` of integers that are to be probabilities."""
     probability = input if p is None else p
     dtype = dtypes.float64 if input.dtype is dtypes.float64 else dtypes.float32
     if p is None:
         floating("bernoulli", input.dtype)
+        if not all_((input >= 0) & (input <= 1)):
+            raise RuntimeError("bernoulli(): expects all probabilities to be in [0, 1]; use sigmoid() or clamp() to make them so")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli(): expects p to be in [0, 1], but got p={p}")
     drawn = comparison.lt(uniform_of(tuple(input.shape), dtype, generator), detach(probability) if p is None else probability)
