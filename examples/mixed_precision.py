@@ -2,10 +2,12 @@
 
 The step is compiled as a whole.  Whether an update is left out, because a gradient is not finite, is a check inside the program.
 
-Run it: `python examples/mixed_precision.py`.
+Run it: `python examples/mixed_precision.py` (needs tqdm).
 """
 
 from __future__ import annotations
+
+from tqdm import tqdm
 
 import tracejit as tj
 import tracejit.nn.functional as F
@@ -33,7 +35,11 @@ def main() -> dict[str, float]:
         scaler.update()
         return loss
 
-    losses = [step().item() for _ in range(300)]
+    losses = []
+    bar = tqdm(range(300), desc="steps")
+    for _ in bar:
+        losses.append(step().item())
+        bar.set_postfix(loss=f"{losses[-1]:.5f}")
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.5f}, scale 2**24 -> {scaler.get_scale():.0f}")
     print(f"{step.stats.compiled_calls} of {step.stats.calls} steps ran compiled")
     return {

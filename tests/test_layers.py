@@ -168,3 +168,20 @@ def test_the_forward_of_a_layer_needs_its_parameters_and_options_alone() -> None
         if hasattr(layer, "_conv_forward"):
             stand._conv_forward = type(layer)._conv_forward.__get__(stand)
         assert type(layer).forward(stand, x).tolist() == layer(x).tolist()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("bound", [1, 1500, 4000])
+def test_a_convolution_is_the_same_however_many_images_are_windowed_at_a_time(
+    groups: int, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> list[Any]:
+        x, w = (tracejit.tensor(numbers(*shape), requires_grad=True) for shape in ((5, 4, 6, 5), (6, 4 // groups, 3, 2)))
+        out = tracejit.nn.functional.conv2d(x, w, padding=(1, 0), dilation=(2, 1), groups=groups)
+        (out * tracejit.tensor(numbers(*out.shape, seed=1))).sum().backward()
+        return [a.detach().numpy() for a in (out, x.grad, w.grad)]
+
+    whole = run()
+    monkeypatch.setattr(tracejit.ops.composites.convolution, "_BLOCK", bound)
+    for a, b in zip(run(), whole, strict=True):
+        np.testing.assert_array_equal(a, b)

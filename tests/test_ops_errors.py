@@ -124,6 +124,11 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
     ("writing a larger shape", RuntimeError, "shape", lambda: n.clone().add_(t.zeros(2, 3, dtype=t.int64))),
     ("writing through windows", RuntimeError, "single memory location", lambda: n.clone().unfold(0, 2, 1).add_(1)),
     ("an array as operand", TypeError, "numpy", lambda: t.add(x, n.numpy())),
+    ("a list in a tensor's place", TypeError, "trapezoid.*'y'.*position 1.*not list", lambda: t.trapezoid([1.0])),
+    ("None in a second tensor's place", TypeError, "cdist.*'x2'.*not NoneType", lambda: t.cdist(x, x2=None)),
+    ("a text in a second tensor's place", TypeError, "cdist.*'x2'.*position 2.*not str", lambda: t.cdist(x, "x")),
+    ("numbers in the place of tensors", TypeError, "hstack.*each element.*'tensors'.*float", lambda: t.hstack([x, 1.0])),
+    ("a text in the place of tensors", TypeError, "vstack.*each element.*'tensors'.*str", lambda: t.vstack("ab")),
 ]
 
 

@@ -238,3 +238,15 @@ def test_the_tails_end_where_the_words_end() -> None:
     for precision, reach in ((32, 6.6), (53, 8.5)):
         farthest = philox._pairs_of_normals(np.array([[0, 0]], np.uint64), precision)[0, 0]
         assert reach < farthest < reach + 0.2
+
+
+def test_probabilities_out_of_range_are_refused_before_anything_is_drawn_compiled_as_well() -> None:
+    called = tracejit.compile(lambda p: tracejit.bernoulli(p))
+    for _ in range(3):
+        called(tracejit.tensor([0.5, 1.0]))
+    for wrong in ([0.5, 1.5], [-0.5, 0.5], [float("nan"), 0.5]):
+        state = tracejit.get_rng_state()
+        for function in (called, tracejit.bernoulli):
+            with pytest.raises(RuntimeError, match=r"bernoulli\(\): expects all probabilities to be in \[0, 1\]"):
+                function(tracejit.tensor(wrong))
+        assert tracejit.equal(tracejit.get_rng_state(), state)  # nothing was drawn

@@ -18,6 +18,7 @@ from tracejit.ops.public.movement import stack
 
 __all__ = ["backward", "grad", "install"]
 
+_SEQUENCES, _ARRAYS = (tuple, list), (np.ndarray, np.generic)  # a union made at each call takes longer than the question
 _WRAP: list[Callable[[Any], Any]] = []
 
 
@@ -59,7 +60,9 @@ def _roots(name: str, tensors: Sequence[Any], gradients: Sequence[Any] | None) -
 def ones_like(x: Any) -> Any:
     """The implicit cotangent of a scalar."""
     if state.top is state.base:
-        return _WRAP[0](np.ones(x._array.shape, x._array.dtype))
+        array = np.empty(x._array.shape, x._array.dtype)
+        array.fill(1)
+        return _WRAP[0](array)
     return full(1.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
@@ -120,10 +123,8 @@ def backward(
     alone = None if create_graph or inputs is not None else _program(tensors)
     if alone is not None and _to_leaves(tensors, alone, grad_tensors, bool(retain_graph)):
         return
-    outputs = tuple(tensors) if isinstance(tensors, tuple | list) else (tensors,)
-    gradients = (
-        None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, tuple | list) else (grad_tensors,)
-    )
+    outputs = tuple(tensors) if isinstance(tensors, _SEQUENCES) else (tensors,)
+    gradients = None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, _SEQUENCES) else (grad_tensors,)
     edges, cotangents = _roots("backward", outputs, gradients)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is not None:
@@ -146,7 +147,7 @@ def backward(
                 for hook in hooks_after(x):
                     hook(x)
         return
-    sink = GradientSink(functools.partial(accumulate, create_graph=create_graph))
+    sink = GradientSink(functools.partial(accumulate, create_graph=True) if create_graph else accumulate)
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
 
 
@@ -182,10 +183,10 @@ def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient:
     return tuple([_WRAP[0](array) for array in arrays])
 
 
-def accumulate(leaf: Any, g: Any, handed: dict[int, Any], create_graph: bool) -> None:
+def accumulate(leaf: Any, g: Any, handed: dict[int, Any], create_graph: bool = False) -> None:
     """leaf.grad += g, where NumPy does not warn.  An array is taken over without a copy only if nobody else can hold it
     (`handed`: what was given out, by id)."""
-    if isinstance(g, np.ndarray | np.generic):
+    if isinstance(g, _ARRAYS):
         previous = leaf._grad
         if previous is None:
             leaf._grad = _WRAP[0](_owned(g, handed))
@@ -294,7 +295,7 @@ def grad(
             if not allow_unused:
                 raise RuntimeError(f"grad(): input {i} was not used in the graph; pass allow_unused=True to get None for it")
             results.append(None)
-        elif isinstance(g, np.ndarray | np.generic):
+        elif isinstance(g, _ARRAYS):
             results.append(_WRAP[0](_owned(g, sink.handed)))
         elif create_graph:
             results.append(g.contiguous())

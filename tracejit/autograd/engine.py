@@ -41,7 +41,7 @@ class GradientSink:
 
     def __init__(self, leaf: Callable[[Any, Any, dict[int, Any]], None] | None, wanted: Iterable[Place] = ()) -> None:
         self.leaf = leaf
-        self.wanted = {(id(t), i) for t, i in wanted}
+        self.wanted = {(id(t), i) for t, i in wanted} if wanted else set()
         self.received: dict[tuple[int, int], Any] = {}
         self.handed: dict[int, Any] = {}
 
@@ -178,10 +178,10 @@ class _Pass:
     # -- the pass
     def run(self, roots: Sequence[Place], cotangents: Sequence[Any]) -> None:
         """Propagate from the roots until no node is left, then hand the leaves what they received."""
-        for root, g in zip(self.entered(roots), cotangents, strict=True):
+        for root, g in zip(self.entered(roots), cotangents):  # noqa: B905  (lengths agree: who starts a pass has looked)
             if root is not None:
                 self.deliver(*root, g)
-        heap, pending, allowed, tensors = self.heap, self.pending, self.allowed, self.tensors
+        heap, pending, leaves, allowed, tensors = self.heap, self.pending, self.leaves, self.allowed, self.tensors
         retain, plain, deliver = self.retain_graph, not tensors, self.deliver
         watched = watch()
         while heap:
@@ -209,18 +209,27 @@ class _Pass:
             for edge, g in handed:
                 if edge is None or g is None:
                     continue
-                target = edge[0]
                 if allowed is not None and not self.leads(edge):
                     continue
-                if plain and isinstance(target, Node) and target.count == 1:
+                target, index = edge
+                if not plain:
+                    deliver(target, index, g)
+                elif isinstance(target, Node):  # `deliver` spelled out, for speed, here and below
                     slots = pending.get(target)
-                    if slots is None:
+                    if slots is not None:
+                        previous = slots[index]
+                        slots[index] = g if previous is None else previous + g
+                    elif target.count == 1:
                         pending[target] = [g]
                         heappush(heap, (-target.sequence, target))
                     else:
-                        slots[0] = slots[0] + g
+                        deliver(target, index, g)
                 else:
-                    deliver(target, edge[1], g)
+                    slots = leaves.get(id(target))
+                    if slots is None:
+                        leaves[id(target)] = [target, g]
+                    else:
+                        slots[1] = slots[1] + g
         self.arrive()
 
     def receive(self, node: Node, slots: Sequence[Any]) -> None:

@@ -343,15 +343,6 @@ class OpNode(Node):
             return (Aval(shape, FROM_NUMPY[dtype]),) * len(self.needs)
         return tuple([None if m is None else Aval(m[0], FROM_NUMPY[m[1]]) for m in self.meta])
 
-    def _check(self) -> None:
-        for tensor, version in self.saved:
-            storage = tensor._storage
-            if storage is not None and storage.version != version and self._holds(tensor._array):
-                raise changed_in_place(self.op.name, self.out_meta[0])
-        for storage, version in self.storages:
-            if storage.version != version:
-                raise changed_in_place(self.op.name, self.out_meta[0])
-
     def _holds(self, array: Any) -> bool:
         """Whether this is an array that was saved, and not one that was put in its place (`x.data = ...`) since."""
         return any(a is array for a in self.inputs)
@@ -359,14 +350,21 @@ class OpNode(Node):
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
         if self.freed:
             raise RuntimeError(FREED)
-        if self.saved or self.storages:
-            self._check()
-        rule = self.op.vjp_rule
-        assert rule is not None, self.op.name
-        result = rule(self.tensor_context() if tensors else self, *cotangents)
+        op = self.op
+        for tensor, version in self.saved:
+            storage = tensor._storage
+            if storage is not None and storage.version != version and self._holds(tensor._array):
+                raise changed_in_place(op.name, self.out_meta[0])
+        for storage, version in self.storages:
+            if storage.version != version:
+                raise changed_in_place(op.name, self.out_meta[0])
+        rule = op.vjp_rule
+        assert rule is not None, op.name
+        context = self.tensor_context() if tensors else self
+        result = rule(context, cotangents[0]) if self.count == 1 else rule(context, *cotangents)
         if type(result) is not tuple:
             result = (result,)
-        if self.meta is not None and self.op.kind is Kind.ELEMENTWISE:
+        if self.meta is not None and op.kind is Kind.ELEMENTWISE:
             return [
                 None if g is None or m is None or not n else sum_to(g, m[0])
                 for g, m, n in zip(result, self.meta, self.needs, strict=True)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 from tracejit import amp
-from tracejit.core.dtypes import float16
+from tracejit.core.dtypes import DType, float16
 from tracejit.core.missing import missing_names
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
-custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
-custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 __getattr__ = missing_names(__name__)
+
+
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: DType | None = None) -> Any:
+    """amp.custom_fwd(..., device_type="cuda"): decorates `forward` of a Function."""
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None) -> Any:
+    """amp.custom_bwd(..., device_type="cuda"): decorates `backward` of a Function whose forward has custom_fwd."""
+    return amp.custom_bwd(bwd, device_type="cuda")
 
 
 class autocast(amp.autocast):  # noqa: N801  (PyTorch's name)

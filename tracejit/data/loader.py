@@ -89,7 +89,10 @@ class DataLoader(Generic[T_co]):
     sampler, with in_order=False as they are ready.  worker_init_fn(number) is called in each first; random numbers there are
     seeded from `generator`. persistent_workers: they live as long as the loader.  timeout: seconds to wait for a batch.
     multiprocessing_context: how processes are started. pin_memory is accepted and, as there is no accelerator, changes
-    nothing."""
+    nothing.  drop_last: a last batch that is shorter is left out.
+
+    Raises ValueError for options that exclude each other (shuffle and sampler, batch_sampler and batch_size, workers' options
+    without workers) and for numbers out of range; what a dataset or a worker raises is raised where its batch is asked for."""
 
     def __init__(
         self,

@@ -38,8 +38,9 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     outside = tuple(weight.shape[:-1])
     columns = permute(weight, dims=(1, 0)) if outside else reshape(weight, shape=(inside, 1))
     rows = input if input.ndim == 2 else input.reshape(product(lead), inside)  # one product of matrices, also for a batch of them
-    floating = input.dtype.is_floating_point
-    added = bias is not None and outside and floating and bias.dtype is input.dtype and tuple(bias.shape) in ((), outside)
+    dtype = input.dtype
+    alike = bias is not None and bias.dtype is dtype and weight.dtype is dtype and dtype.is_floating_point
+    added = alike and outside and tuple(bias.shape) in ((), outside)
     out = addmm(bias, rows, columns) if added else matmul(rows, columns)
     if input.ndim != 2 or not outside:
         out = reshape(out, shape=lead + outside)

@@ -146,7 +146,7 @@ def _convolved(layer: Any, convolve: Any, input: Any, weight: Any, bias: Any) ->
 
 
 class Conv1d(_ForwardConvolution):
-    """Convolution of (N, C, L) inputs."""
+    """Convolution of (N, C, L) or (C, L) inputs; arguments, sizes and errors are as those of Conv2d."""
 
     _rank = 1
 
@@ -155,7 +155,16 @@ class Conv1d(_ForwardConvolution):
 
 
 class Conv2d(_ForwardConvolution):
-    """Convolution of (N, C, H, W) inputs."""
+    """Convolution: (N, in_channels, H, W) or (in_channels, H, W) gives the same with out_channels, and in each spatial dimension
+    floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1.
+
+    kernel_size, stride, padding, dilation: a number, or one for each spatial dimension; padding also "valid" (none) or "same"
+    (as large an output, for stride 1).  padding_mode: "zeros", "reflect", "replicate" or "circular".  groups: the channels are
+    convolved in as many groups, each by itself.  weight (out_channels, in_channels / groups, *kernel_size) and bias
+    (out_channels,) are drawn from U(-k, k), k = 1 / sqrt(in_channels / groups * the kernel's elements).
+
+    Raises ValueError for channels that groups do not divide and an unknown padding or padding_mode, RuntimeError for inputs of
+    another number of channels, another dtype than the weight's, or smaller than the kernel."""
 
     _rank = 2
 
@@ -164,7 +173,7 @@ class Conv2d(_ForwardConvolution):
 
 
 class Conv3d(_ForwardConvolution):
-    """Convolution of (N, C, D, H, W) inputs."""
+    """Convolution of (N, C, D, H, W) or (C, D, H, W) inputs; arguments, sizes and errors are as those of Conv2d."""
 
     _rank = 3
 
@@ -240,7 +249,7 @@ class _TransposedConvolution(_Convolution):
 
 
 class ConvTranspose1d(_TransposedConvolution):
-    """Transposed convolution of (N, C, L) inputs."""
+    """Transposed convolution of (N, C, L) or (C, L) inputs; arguments, sizes and errors are as those of ConvTranspose2d."""
 
     _rank = 1
 
@@ -249,7 +258,13 @@ class ConvTranspose1d(_TransposedConvolution):
 
 
 class ConvTranspose2d(_TransposedConvolution):
-    """Transposed convolution of (N, C, H, W) inputs."""
+    """Transposed convolution, the gradient of Conv2d by its input: (N, in_channels, H, W) or (in_channels, H, W) gives the same
+    with out_channels, and in each spatial dimension (size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) +
+    output_padding + 1.
+
+    output_padding: elements added at one side of the output, to choose among the sizes that a stride maps to one; forward()
+    also takes `output_size`.  weight (in_channels, out_channels / groups, *kernel_size), bias (out_channels,).  padding_mode
+    must be "zeros".  Raises ValueError for channels that groups do not divide, RuntimeError for inputs that do not fit."""
 
     _rank = 2
 
@@ -258,7 +273,8 @@ class ConvTranspose2d(_TransposedConvolution):
 
 
 class ConvTranspose3d(_TransposedConvolution):
-    """Transposed convolution of (N, C, D, H, W) inputs."""
+    """Transposed convolution of (N, C, D, H, W) or (C, D, H, W) inputs; arguments, sizes and errors are as those of
+    ConvTranspose2d."""
 
     _rank = 3
 

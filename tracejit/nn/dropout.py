@@ -25,7 +25,10 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """In training, zeroes each element with probability p and scales the others by 1 / (1 - p)."""
+    """In training, zeroes each element with probability p and scales the others by 1 / (1 - p); in evaluation its input itself.
+
+    The output has the input's shape; inplace changes the input.  Drawn from the default generator.  Raises ValueError for p
+    outside [0, 1]."""
 
     def forward(self, input: Any) -> Any:
         return F.dropout(input, self.p, self.training, self.inplace)

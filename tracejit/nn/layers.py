@@ -28,7 +28,11 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """input @ weight.T + bias, with weight (out_features, in_features) drawn from U(-k, k), k = 1 / sqrt(in_features)."""
+    """input @ weight.T + bias: (*, in_features) gives (*, out_features), with any dimensions in front.
+
+    weight (out_features, in_features) and bias (out_features,), None with bias=False, are drawn from U(-k, k), k = in_features
+    ** -0.5.  dtype: that of the parameters, the default dtype unless given; the input must have it.  Raises RuntimeError for
+    another size or dtype."""
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: DType | None = None
@@ -93,7 +97,13 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """A table of num_embeddings vectors, drawn from N(0, 1), looked up by integer tensors."""
+    """A table of num_embeddings vectors, drawn from N(0, 1), looked up by integers (int64 or int32): (*) gives (*,
+    embedding_dim).
+
+    padding_idx: that row is zeros and gets no gradient.  max_norm: rows looked up whose norm_type-norm is larger are first
+    scaled to it, in place.  scale_grad_by_freq: gradients are divided by how often their row occurs.  sparse changes nothing:
+    gradients are dense.  Raises IndexError for integers outside [0, num_embeddings), RuntimeError for floats, AssertionError
+    for a padding_idx out of range."""
 
     def __init__(
         self,

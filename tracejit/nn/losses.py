@@ -38,7 +38,13 @@ class _WeightedLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """The cross entropy of logits and class indices or probabilities."""
+    """The cross entropy of logits (C,), (N, C) or (N, C, d1, ...) and int64 class indices (), (N,) or (N, d1, ...), or
+    probabilities of the shape of the logits.
+
+    weight (C,): of each class.  Targets equal to ignore_index count nothing.  label_smoothing in [0, 1] mixes the target with
+    the uniform distribution.  reduction: "mean" (over indices weighted by the weights of the targets), "sum" or "none", a loss
+    for each target.  Raises IndexError for indices outside [0, C), ValueError or RuntimeError for shapes that do not fit,
+    RuntimeError for indices of another dtype."""
 
     def __init__(
         self,
@@ -65,7 +71,10 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """The negative log likelihood of class indices under log-probabilities."""
+    """-input[target] for log-probabilities (C,), (N, C) or (N, C, d1, ...) and int64 class indices (), (N,) or (N, d1, ...).
+
+    weight, ignore_index, reduction and what is raised are those of CrossEntropyLoss, which also takes the logarithm of the
+    softmax."""
 
     def __init__(
         self,
@@ -87,14 +96,20 @@ class NLLLoss2d(NLLLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """The binary cross entropy of probabilities."""
+    """-(target * log(input) + (1 - target) * log(1 - input)) for probabilities `input` and targets in [0, 1] of the same shape.
+
+    weight: factors, broadcast to that shape.  reduction: "mean", "sum" or "none".  Logarithms are not below -100.  Raises
+    RuntimeError for an input outside [0, 1], ValueError for another shape."""
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """The binary cross entropy of logits."""
+    """BCELoss of sigmoid(input), stable for logits of any size; input and target have one shape.
+
+    weight: factors, broadcast to that shape; pos_weight: factors of the terms of target alone.  reduction: "mean", "sum" or
+    "none".  Raises ValueError for another shape."""
 
     pos_weight: Any
 
@@ -116,21 +131,25 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
 
 class MSELoss(_Loss):
-    """(input - target) ** 2."""
+    """(input - target) ** 2 of two tensors, usually of one shape: they broadcast.
+
+    reduction: "mean", "sum" or "none", which keeps the shape.  Raises RuntimeError for shapes that do not broadcast,
+    ValueError for another reduction."""
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target| of two tensors, usually of one shape: they broadcast.  reduction: "mean", "sum" or "none"."""
 
     def forward(self, input: Any, target: Any) -> Any:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic below beta, linear above."""
+    """0.5 * d ** 2 / beta where d = |input - target| is below beta, d - 0.5 * beta elsewhere.  reduction: "mean", "sum" or
+    "none"."""
 
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
@@ -143,7 +162,9 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Quadratic up to delta, linear above."""
+    """0.5 * d ** 2 where d = |input - target| is at most delta, delta * (d - 0.5 * delta) elsewhere.
+
+    reduction: "mean", "sum" or "none"."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -154,7 +175,10 @@ class HuberLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log(target) - input) for log-probabilities `input`; reduction may also be "batchmean"."""
+    """target * (log(target) - input) for log-probabilities `input`, with log_target also for log-probabilities `target`.
+
+    reduction: "mean" (over all elements), "batchmean" (the sum divided by the size of the first dimension, the
+    Kullback-Leibler divergence), "sum" or "none"."""
 
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", log_target: bool = False

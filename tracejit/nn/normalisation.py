@@ -20,7 +20,11 @@ __all__ = [
 
 
 class LayerNorm(Module):
-    """Zero mean and unit variance over the trailing dimensions `normalized_shape`, then * weight + bias."""
+    """Zero mean and unit variance over the trailing dimensions `normalized_shape` (a number or sizes), then * weight + bias.
+
+    eps is added to the variance (divided by the number of elements).  weight (ones) and bias (zeros) have that shape; both
+    None with elementwise_affine=False, bias with bias=False.  The output has the input's shape.  Raises RuntimeError for other
+    trailing sizes."""
 
     def __init__(
         self,
@@ -84,7 +88,11 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Zero mean and unit variance within each of num_groups groups of channels, then * weight + bias by channel."""
+    """Zero mean and unit variance within each of num_groups groups of channels of (N, num_channels, *), then * weight + bias by
+    channel.
+
+    weight (ones) and bias (zeros), (num_channels,), are None with affine=False.  Raises ValueError unless num_groups divides
+    num_channels, RuntimeError for another number of channels."""
 
     def __init__(
         self,
@@ -208,19 +216,26 @@ class _BatchNorm(_RunningNorm):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L) inputs."""
+    """Batch normalisation of (N, C) or (N, C, L) inputs; arguments, sizes and errors are as those of BatchNorm2d."""
 
     _ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W) inputs."""
+    """Batch normalisation of (N, C, H, W) inputs: each of the num_features channels C gets zero mean and unit variance.
+
+    In training they are those of the batch, which also move running_mean and running_var by the share `momentum` (None: the
+    mean of all batches so far); in evaluation, or with track_running_stats=False never, the running ones are used.  eps is
+    added to the variance.  affine: * weight + bias by channel, ones and zeros at first.  The output has the input's shape.
+
+    Raises ValueError for another number of dimensions and, in training, for a single value per channel; RuntimeError for
+    another number of channels."""
 
     _ranks = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W) inputs."""
+    """Batch normalisation of (N, C, D, H, W) inputs; arguments, sizes and errors are as those of BatchNorm2d."""
 
     _ranks = (5,)
 

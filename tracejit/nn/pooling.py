@@ -47,21 +47,27 @@ def _of_max(layer: Any) -> tuple[Any, ...]:
 
 
 class MaxPool1d(_MaxPool):
-    """The largest element of each window of (N, C, L) inputs."""
+    """The largest element of each window of (N, C, L) or (C, L) inputs; arguments, sizes and errors are as those of MaxPool2d."""
 
     def forward(self, input: Any) -> Any:
         return F.max_pool1d(input, *_of_max(self))
 
 
 class MaxPool2d(_MaxPool):
-    """The largest element of each window of (N, C, H, W) inputs."""
+    """The largest element of each window of (N, C, H, W) or (C, H, W) inputs.
+
+    kernel_size, stride (kernel_size by default), padding (by -inf, at most half a window) and dilation: a number, or one for
+    each spatial dimension.  A size becomes floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1, with
+    ceil_mode rounded up.  return_indices: (output, int64 positions in the flattened spatial dimensions), which MaxUnpool2d
+    takes.  Raises RuntimeError for inputs of other dimensions or smaller than a window, and for too much padding."""
 
     def forward(self, input: Any) -> Any:
         return F.max_pool2d(input, *_of_max(self))
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of each window of (N, C, D, H, W) inputs."""
+    """The largest element of each window of (N, C, D, H, W) or (C, D, H, W) inputs; arguments, sizes and errors are as those of
+    MaxPool2d."""
 
     def forward(self, input: Any) -> Any:
         return F.max_pool3d(input, *_of_max(self))
@@ -140,7 +146,7 @@ def _of_avg(layer: Any) -> tuple[Any, ...]:
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window of (N, C, L) inputs."""
+    """The mean of each window of (N, C, L) or (C, L) inputs; sizes and errors are as those of AvgPool2d."""
 
     def __init__(
         self,
@@ -158,14 +164,19 @@ class AvgPool1d(_AvgPool):
 
 
 class AvgPool2d(_AvgPool):
-    """The mean of each window of (N, C, H, W) inputs."""
+    """The mean of each window of (N, C, H, W) or (C, H, W) inputs.
+
+    kernel_size, stride (kernel_size by default) and padding (zeros): a number, or one for each spatial dimension.  A size
+    becomes floor((size + 2 * padding - kernel_size) / stride) + 1, with ceil_mode rounded up.  count_include_pad: the zeros
+    count in the mean.  divisor_override: sums are divided by this instead.  Raises RuntimeError for inputs of other dimensions
+    or smaller than a window."""
 
     def forward(self, input: Any) -> Any:
         return F.avg_pool2d(input, *_of_avg(self))
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of each window of (N, C, D, H, W) inputs."""
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W) inputs; arguments, sizes and errors are as those of AvgPool2d."""
 
     def forward(self, input: Any) -> Any:
         return F.avg_pool3d(input, *_of_avg(self))
@@ -222,21 +233,25 @@ class _AdaptiveAvgPool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Means over output_size bins of (N, C, L) inputs."""
+    """Means over output_size bins of (N, C, L) or (C, L) inputs; arguments, sizes and errors are as those of AdaptiveAvgPool2d."""
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """Means over output_size bins of (N, C, H, W) inputs."""
+    """Means over output_size bins of (N, C, H, W) or (C, H, W) inputs, whatever their size.
+
+    output_size: a number, or one for each spatial dimension, None keeping the size.  Bin i goes from floor(i * size / bins) to
+    ceil((i + 1) * size / bins)."""
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """Means over output_size bins of (N, C, D, H, W) inputs."""
+    """Means over output_size bins of (N, C, D, H, W) or (C, D, H, W) inputs; arguments, sizes and errors are as those of
+    AdaptiveAvgPool2d."""
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool3d(input, self.output_size)

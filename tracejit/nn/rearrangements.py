@@ -15,7 +15,9 @@ __all__ = [
 
 
 class Flatten(Module):
-    """Dimensions start_dim ... end_dim as one."""
+    """Dimensions start_dim ... end_dim as one: (N, C, H, W) gives (N, C * H * W).
+
+    Raises IndexError for dimensions out of range."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -30,7 +32,9 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Dimension `dim` as dimensions of the sizes `unflattened_size`."""
+    """Dimension `dim` as dimensions of the sizes `unflattened_size`, of which one may be -1.
+
+    Raises RuntimeError unless the sizes multiply up to that of the dimension."""
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

@@ -194,7 +194,10 @@ def _check_sizes(
 
 
 class RNN(RNNBase):
-    """h' = tanh(x @ w_ih.T + b_ih + h @ w_hh.T + b_hh), or relu, over sequences (T, N, input_size): (outputs, last hidden states)."""
+    """h' = tanh(x @ w_ih.T + b_ih + h @ w_hh.T + b_hh) over sequences: (output, h) of (input, h0).
+
+    nonlinearity: "tanh" or "relu".  Shapes and options are those of LSTM; h is (num_layers * directions, N, hidden_size).
+    Raises ValueError for another nonlinearity."""
 
     def __init__(
         self,
@@ -217,9 +220,15 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory over sequences (T, N, input_size): (outputs, (last hidden states, last cell states)).
+    """Long short-term memory over sequences: (output, (h, c)) of (input, (h0, c0)), with gates in the order input, forget, cell,
+    output.
 
-    Gates in the order input, forget, cell, output; with proj_size the hidden state is projected to that size."""
+    input (T, N, input_size), with batch_first (N, T, input_size), without a batch (T, input_size), or a PackedSequence; output
+    the same with hidden_size (twice with bidirectional) in the place of input_size.  h and c, before (zeros unless given) and
+    after, are (num_layers * directions, N, hidden_size), without N for inputs without a batch.  proj_size: hidden states are
+    projected to that size.  dropout: between layers, in training.  bias=False: no biases.
+
+    Raises RuntimeError for inputs or states of other sizes, ValueError for a bad dropout, proj_size or number of layers."""
 
     def __init__(
         self,
@@ -243,7 +252,9 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units over sequences (T, N, input_size): (outputs, last hidden states).  Gates in the order reset, update, new."""
+    """Gated recurrent units over sequences: (output, h) of (input, h0), with gates in the order reset, update, new.
+
+    Shapes and options are those of LSTM; h is (num_layers * directions, N, hidden_size)."""
 
     def __init__(
         self,
@@ -313,7 +324,8 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN: the hidden state after `hx`."""
+    """One step of an RNN: the hidden state (N, hidden_size) after `hx`, zeros unless given, of input (N, input_size); both also
+    without N."""
 
     def __init__(
         self,
@@ -338,7 +350,8 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: (hidden, cell) after hx = (hidden, cell)."""
+    """One step of an LSTM: (hidden, cell), each (N, hidden_size), after hx = (hidden, cell), zeros unless given, of input (N,
+    input_size); all also without N.  Raises RuntimeError for other sizes."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: DType | None = None
@@ -350,7 +363,8 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU: the hidden state after `hx`."""
+    """One step of a GRU: the hidden state (N, hidden_size) after `hx`, zeros unless given, of input (N, input_size); both also
+    without N."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: DType | None = None

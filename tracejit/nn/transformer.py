@@ -42,7 +42,14 @@ def _is_causal(mask: Any, hint: bool | None) -> bool:
 
 
 class TransformerEncoderLayer(Module):
-    """Self attention and a feed-forward network, each with dropout, a residual and a LayerNorm (before it if norm_first)."""
+    """Self attention and a feed-forward network, each with dropout, a residual and a LayerNorm (before it if norm_first).
+
+    src (T, N, d_model), with batch_first (N, T, d_model), or (T, d_model) gives the same shape.  forward() takes src_mask (T,
+    T), or (N * nhead, T, T), and src_key_padding_mask (N, T): bool, where True takes no part, or float, which is added to the
+    scores; is_causal says that src_mask is the causal one.  activation: "relu", "gelu" or a function.  dim_feedforward: the
+    width of the hidden layer.
+
+    Raises AssertionError unless nhead divides d_model, RuntimeError for another activation."""
 
     def __init__(
         self,

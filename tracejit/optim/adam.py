@@ -103,7 +103,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay."""
+    """Adam with decoupled weight decay: p is first scaled by 1 - lr * weight_decay.  The other arguments are those of Adam."""
 
     def __init__(
         self,

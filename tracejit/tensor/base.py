@@ -277,7 +277,7 @@ class Tensor:
         return self
 
     def detach(self) -> Tensor:
-        """The same memory, outside the graph."""
+        """The same memory as a tensor that does not require gradients, outside the graph; a change in place shows in both."""
         return detach(self)  # type: ignore[no-any-return]
 
     def detach_(self) -> Tensor:

@@ -36,7 +36,9 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, without a copy where possible."""
+    """`data` as a tensor, without a copy where possible: a tensor of the dtype is returned, an array of it shares its memory.
+
+    All else is copied, as by tensor(), which says what is raised."""
     require_cpu("as_tensor", device)
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype, "as_tensor")

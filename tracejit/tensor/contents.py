@@ -34,9 +34,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         except ValueError as error:
             if is_foreign(error):
                 raise
-            raise ValueError(
-                f"tensor(): expected nested sequences of equal lengths, got {data.__class__.__name__}: {error}"
-            ) from None
+            raise _ragged(data, error) from None
         if array.dtype == np.float64:
             if dtype is None and not _has_doubles(data):
                 array = quietly(array.astype, dtypes.default_dtype().numpy)
@@ -101,24 +99,51 @@ def _has_doubles(data: Any) -> bool:
     return False
 
 
+def _leaves(data: Any) -> list[Any]:
+    """What nested sequences hold that is no sequence."""
+    return [leaf for x in data for leaf in _leaves(x)] if isinstance(data, list | tuple) else [data]
+
+
 def _no_number(data: Any) -> Exception:
     """What is raised for data that are no numbers: PyTorch's kinds of errors."""
-    bad = data
-    while isinstance(bad, list | tuple) and bad:
-        bad = next(
-            (x for x in bad if isinstance(x, list | tuple) or not isinstance(x, bool | int | float | np.generic | ndarray)),
-            bad[0],
-        )
+    leaves = _leaves(data)
+    bad = next((x for x in leaves if not isinstance(x, bool | int | float | np.generic | ndarray)), leaves[0] if leaves else data)
     expected = "tensor(): expected numbers or nested sequences of numbers"
     if isinstance(bad, str | bytes):
         if bad is data:
             return TypeError(f"{expected}, got {bad.__class__.__name__}")
+        if bad is not leaves[0]:
+            return TypeError(f"{expected}, got {bad!r} beside numbers")
         return ValueError(f"{expected}, got a sequence holding {bad!r}: too many dimensions {bad.__class__.__name__!r}")
     if isinstance(bad, int):
         return ValueError(f"{expected} that fit 64 bits: overflow at {bad}")
     if bad is None or isinstance(bad, dict | set):
         return RuntimeError(f"{expected}, got {bad.__class__.__name__}; could not infer dtype of it")
     return TypeError(f"{expected}, got {data.__class__.__name__} holding {bad.__class__.__name__}")
+
+
+def _ragged(data: Any, error: ValueError) -> Exception:
+    """What is raised for nested sequences that are no array: PyTorch's kinds of errors, the shape being that of the first members."""
+    shape, first = [], data
+    while isinstance(first, list | tuple):
+        shape.append(len(first))
+        first = first[0] if first else None
+    expected = "tensor(): expected nested sequences of equal lengths"
+
+    def fault(member: Any, depth: int) -> Exception | None:
+        if isinstance(member, ndarray):
+            return ValueError(f"{expected}, got {data.__class__.__name__}: {error}")
+        if not isinstance(member, list | tuple):
+            if not isinstance(member, bool | int | float | np.generic):
+                return _no_number(member)
+            return TypeError(f"{expected}, got {member!r}, not a sequence, beside one") if depth < len(shape) else None
+        if depth == len(shape):
+            return TypeError(f"{expected}, got {member.__class__.__name__} beside numbers")
+        if len(member) != shape[depth]:
+            return ValueError(f"{expected}, got one of length {len(member)} where the first has {shape[depth]}")
+        return next((found for x in member if (found := fault(x, depth + 1)) is not None), None)
+
+    return fault(data, 0) or ValueError(f"{expected}, got {data.__class__.__name__}: {error}")
 
 
 def number_in(name: str, tensor: Any) -> Any:

@@ -93,6 +93,10 @@ def _gradients(c: Any, g: Any) -> tuple[Any, Any]:
 
 
 # ---- on arrays ------------------------------------------------------------------------------------------------------
+_BLOCK = 1 << 21
+"""How many bytes of windows are made before they are used: they stay in a cache, where all of them may be many times its size."""
+
+
 class _Layout:
     """Where the elements of windows lie in the memory of the padded input."""
 
@@ -111,19 +115,26 @@ class _Layout:
         )  # from the first to the last one kept
         self.inner = self.channels // groups * product(self.kernel)
 
+    def blocks(self, itemsize: int) -> list[slice]:
+        """Parts of the batch whose windows are made together."""
+        if product(self.kernel) == 1:  # they are the input itself
+            return [slice(0, self.batch)]
+        step = max(1, _BLOCK // max(1, self.groups * self.inner * self.places * itemsize))
+        return [slice(first, min(first + step, self.batch)) for first in range(0, self.batch, step)]
+
     def columns(self, x: Any) -> Any:
-        """The windows' elements, (batch, groups, elements of a window, places)."""
+        """The windows' elements in a part of the batch, (images, groups, elements of a window, places)."""
         if self.outer == tuple(x.shape[2:]):
             padded = np.ascontiguousarray(x)
         else:
-            padded = np.zeros((self.batch, self.channels, *self.outer), x.dtype)
+            padded = np.zeros((x.shape[0], self.channels, *self.outer), x.dtype)
             padded[self.inside] = x
-        shape = (self.batch, self.groups, self.inner, self.places)
+        shape = (x.shape[0], self.groups, self.inner, self.places)
         if product(self.kernel) == 1:
             return padded.reshape(shape)
         item = padded.itemsize
         strides = (*padded.strides[:2], *[s * g * item for s, g in zip(self.strides, self.gaps, strict=True)], item)
-        windows = as_strided(padded, (self.batch, self.channels, *self.kernel, self.places), strides, writeable=False)
+        windows = as_strided(padded, (x.shape[0], self.channels, *self.kernel, self.places), strides, writeable=False)
         return np.ascontiguousarray(windows).reshape(shape)
 
     def kept(self, x: Any) -> Any:
@@ -139,14 +150,20 @@ class _Layout:
             self.kept(rows)[...] = g
         return rows.reshape(self.batch, self.groups, -1, product(self.rows))[..., : self.places]
 
-    def folded(self, columns: Any) -> Any:
-        """The gradient of the input: what stands in windows, added up where it came from."""
-        flat = np.zeros((self.batch, self.channels, product(self.outer)), columns.dtype)
-        columns = columns.reshape(self.batch, self.channels, *self.kernel, self.places)
-        for at in np.ndindex(*self.kernel):
-            start = sum(k * g * s for k, g, s in zip(at, self.gaps, self.strides, strict=True))
-            flat[:, :, start : start + self.places] += columns[(slice(None), slice(None), *at)]
-        return flat.reshape(self.batch, self.channels, *self.outer)[self.inside]
+    def folded(self, matrix: Any, flat: Any) -> Any:
+        """The gradient of the input: the windows' own, `matrix` times that of the results at all places, added up where they came from."""
+        out = np.zeros((self.batch, self.channels, product(self.outer)), flat.dtype)
+        ways = [
+            ((slice(None), slice(None), *at), sum(k * g * s for k, g, s in zip(at, self.gaps, self.strides, strict=True)))
+            for at in np.ndindex(*self.kernel)
+        ]
+        for block in self.blocks(flat.itemsize):
+            windows = np.matmul(matrix, flat[block]).reshape(-1, self.channels, *self.kernel, self.places)
+            images = out[block]
+            for at, start in ways:
+                part = images[:, :, start : start + self.places]
+                np.add(part, windows[at], out=part)
+        return out.reshape(self.batch, self.channels, *self.outer)[self.inside]
 
 
 def _grouped(weight: Any, groups: int) -> Any:
@@ -175,7 +192,9 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
         return _expansion(x, weight, bias, steps, low, high, gaps, groups)
     layout = _Layout(x, weight, steps, low, high, gaps, groups)
     rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
-    np.matmul(_grouped(weight, groups), layout.columns(x), out=rows[..., : layout.places])
+    matrix, places = _grouped(weight, groups), rows[..., : layout.places]
+    for block in layout.blocks(x.itemsize):
+        np.matmul(matrix, layout.columns(x[block]), out=places[block])
     out = layout.kept(rows)
     if bias is not None:
         return out + bias.reshape(-1, *(1,) * len(steps))
@@ -190,9 +209,11 @@ def _(c: Any, g: Any) -> Any:
         layout = _Layout(x, weight, **c.attributes)
         flat = layout.spread(g)
         if c.needs[0]:
-            gx = layout.folded(np.matmul(_grouped(c.inputs[1], layout.groups).swapaxes(-1, -2), flat))
+            gx = layout.folded(_grouped(c.inputs[1], layout.groups).swapaxes(-1, -2), flat)
         if c.needs[1]:
-            parts = np.matmul(layout.columns(c.inputs[0]), flat.swapaxes(-1, -2))  # the faster way round: more rows than columns
+            parts = np.empty((layout.batch, layout.groups, layout.inner, flat.shape[2]), flat.dtype)
+            for block in layout.blocks(flat.itemsize):  # the faster way round: more rows than columns
+                np.matmul(layout.columns(c.inputs[0][block]), flat[block].swapaxes(-1, -2), out=parts[block])
             g_weight = np.ascontiguousarray(np.add.reduce(parts, axis=0).swapaxes(-1, -2)).reshape(weight.shape)
     elif c.needs[0] or c.needs[1]:
         gx, g_weight = _gradients(c, g)

@@ -76,18 +76,19 @@ def lstm(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) 
     signs = np.ones(4 * n, projected.dtype)  # sigmoids are computed from exp(-x)
     signs[: 2 * n] = signs[3 * n :] = -1
     columns = np.multiply(columns, signs, order="C")
-    gates = np.multiply(projected, signs, order="C")
+    gates = np.multiply(_by_gate(projected), signs.reshape(4, 1, n), order="C")
     outputs = np.empty((*projected.shape[:2], n), projected.dtype)
     cells = np.empty_like(outputs)
-    given, one = np.empty(gates.shape[1:], gates.dtype), np.ones((), gates.dtype)
+    given, one = np.empty(projected.shape[1:], projected.dtype), np.ones((), projected.dtype)
+    added = _by_gate(given)
     new, product = np.empty(hidden.shape, hidden.dtype), np.empty(hidden.shape, hidden.dtype)
     way = slice(None, None, -1 if backwards else 1)
-    parts = [gates[way, :, k * n : (k + 1) * n] for k in range(4)]
+    parts = [gates[way, k] for k in range(4)]
     # a step is a dozen passes over a few kilobytes: what is around them counts
-    add, multiply, exp, tanh_, reciprocal, matmul_ = np.add, np.multiply, np.exp, np.tanh, np.reciprocal, np.matmul
+    add, multiply, exp, tanh_, reciprocal, dot = np.add, np.multiply, np.exp, np.tanh, np.reciprocal, np.dot
     for x, entry, forget, third, leave, c, out in zip(gates[way], *parts, cells[way], outputs[way], strict=True):
-        matmul_(hidden, columns, given)
-        add(x, given, x)
+        dot(hidden, columns, given)
+        add(x, added, x)
         tanh_(third, new)
         exp(x, x)
         add(x, one, x)
@@ -99,16 +100,20 @@ def lstm(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) 
         tanh_(c, product)
         multiply(leave, product, out)
         hidden, cell = out, c
-    return outputs, cells, gates
+    return outputs, cells, np.ascontiguousarray(gates.swapaxes(1, 2)).reshape(projected.shape)
 
 
-def _slopes(gates: Any, n: int) -> Any:
-    """The derivatives of the gates by what their functions were given, on arrays (T, N, 4, H)."""
+def _by_gate(x: Any) -> Any:
+    """Arrays (..., N, 4 H) as (..., 4, N, H): NumPy goes over a gate in one run where that is its layout in memory."""
+    return x.reshape(*x.shape[:-1], 4, x.shape[-1] // 4).swapaxes(-3, -2)
+
+
+def _slopes(gates: Any) -> Any:
+    """The derivatives of the gates by what their functions were given, on arrays (T, 4, N, H)."""
     slopes = 1 - gates
     slopes *= gates
-    new = gates[:, :, 2]
-    np.multiply(new, new, out=slopes[:, :, 2])
-    np.subtract(1, slopes[:, :, 2], out=slopes[:, :, 2])
+    np.multiply(gates[:, 2], gates[:, 2], out=slopes[:, 2])
+    np.subtract(1, slopes[:, 2], out=slopes[:, 2])
     return slopes
 
 
@@ -122,37 +127,38 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     _, cells, gates = c.outputs
     length, batch, n = cells.shape
     backwards = c.attributes["backwards"]
-    gates = gates.reshape(length, batch, 4, n)
-    entry, forget, new, leave = (gates[:, :, k] for k in range(4))
-    factors = _slopes(gates, n)
-    added = None if g_gates is None else g_gates.reshape(gates.shape) * factors
+    gates = np.ascontiguousarray(_by_gate(gates))
+    entry, forget, new, leave = (gates[:, k] for k in range(4))
+    factors = _slopes(gates)
+    added = None if g_gates is None else _by_gate(g_gates) * factors
     bent = np.tanh(cells)
     through = bent * bent
     np.subtract(1, through, out=through)
     through *= leave  # from a hidden state to its cell
     for k, other in enumerate((new, _before(cells, cell, backwards), entry, bent)):
-        factors[:, :, k] *= other  # from cell or hidden state to what the gates were given
-    out = factors.reshape(length, batch, 4 * n)
+        factors[:, k] *= other  # from cell or hidden state to what the gates were given
+    out = np.empty((length, batch, 4 * n), cells.dtype)
     rows = np.ascontiguousarray(columns.T)
     dh, dc = np.zeros((batch, n), cells.dtype), np.zeros((batch, n), cells.dtype)
-    step, wide = np.empty((batch, n), cells.dtype), dc[:, None, :]
+    step = np.empty((batch, n), cells.dtype)
     way = slice(None, None, 1 if backwards else -1)
-    parts = [x[way] for x in (through, factors[:, :, :3], factors[:, :, 3], factors, out, forget)]
+    parts = [x[way] for x in (through, factors[:, :3], factors[:, 3], factors, _by_gate(out), out, forget)]
     received: list[Any] = [(None,) * length if x is None else x[way] for x in (g, g_cells, added)]
-    add, multiply, matmul_ = np.add, np.multiply, np.matmul  # see `lstm`
-    for slope, first, last, both, given, keep, gh, gc, more in zip(*parts, *received, strict=True):
+    add, multiply, dot = np.add, np.multiply, np.dot  # see `lstm`
+    for slope, first, last, all_four, by_gate, given, keep, gh, gc, more in zip(*parts, *received, strict=True):
         if gh is not None:
             add(dh, gh, dh)
         multiply(dh, slope, step)
         add(dc, step, dc)
         if gc is not None:
             add(dc, gc, dc)
-        multiply(first, wide, first)
+        multiply(first, dc, first)
         multiply(last, dh, last)
         if more is not None:
-            add(both, more, both)
+            add(all_four, more, all_four)
+        by_gate[...] = all_four
         multiply(dc, keep, dc)
-        matmul_(given, rows, dh)
+        dot(given, rows, dh)
     g_columns = None
     if c.needs[3]:
         began = _before(leave * bent, hidden, backwards)

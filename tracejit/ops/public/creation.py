@@ -31,19 +31,23 @@ def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType |
 
 @public(method=False)
 def zeros(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of zeros; `dtype` defaults to the default floating-point dtype."""
+    """A tensor of zeros, zeros(2, 3) or zeros((2, 3)); `dtype` defaults to the default floating-point dtype.
+
+    requires_grad: it is a leaf that gets gradients.  Raises RuntimeError for negative sizes, TypeError for other numbers."""
     return _filled("zeros", size, 0, dtype, device, requires_grad)
 
 
 @public(method=False)
 def ones(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of ones; `dtype` defaults to the default floating-point dtype."""
+    """A tensor of ones, ones(2, 3) or ones((2, 3)); `dtype` defaults to the default floating-point dtype.
+
+    requires_grad: it is a leaf that gets gradients.  Raises RuntimeError for negative sizes, TypeError for other numbers."""
     return _filled("ones", size, 1, dtype, device, requires_grad)
 
 
 @public(method=False)
 def empty(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor to be filled later.  Its contents are zeros, so that eager and compiled runs agree."""
+    """A tensor to be filled later; its contents are zeros, so that eager and compiled runs agree.  Arguments: those of zeros()."""
     return _filled("empty", size, 0, dtype, device, requires_grad)
 
 
@@ -51,7 +55,9 @@ def empty(*size: Any, dtype: dtypes.DType | None = None, device: Any = None, req
 def full(
     size: Any, fill_value: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """A tensor of one number; `dtype` defaults to that of the number."""
+    """A tensor of shape `size` with the number fill_value everywhere, in its dtype (of floats, the default one) unless given.
+
+    Raises RuntimeError for negative sizes, TypeError for what is no number."""
     value = _number("full", fill_value)
     return _filled("full", (size,), value, dtype or dtypes.of_scalar(value), device, requires_grad)
 
@@ -96,7 +102,10 @@ def new_full(
 
 @public(method=False)
 def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False, **named: Any) -> Any:
-    """arange(end), arange(start, end), arange(start, end, step): values in [start, end) at distance step; int64 if all are integers."""
+    """arange(end), arange(start, end), arange(start, end, step): values in [start, end) at distance step, 1 by default.
+
+    int64 if all are integers, else the default dtype, unless `dtype` is given.  Raises RuntimeError for a step of 0 or one that
+    leads away from the end."""
     require_cpu("arange", device)
     if named:
         bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
@@ -140,7 +149,9 @@ def range_(
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """`steps` numbers at equal distance from start to end, both included."""
+    """`steps` numbers at equal distance from start to end, both included, in the default dtype unless `dtype` is given.
+
+    Raises RuntimeError for negative `steps`."""
     require_cpu("linspace", device)
     steps = integer("linspace", "steps", steps)
     if steps < 0:
@@ -172,7 +183,9 @@ def _number(name: str, value: Any) -> Any:
 def eye(
     n: int, m: int | None = None, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """Ones on the diagonal of an (n, m) matrix, zeros elsewhere."""
+    """Ones on the diagonal of an (n, m) matrix, (n, n) without m, zeros elsewhere; in the default dtype unless `dtype` is given.
+
+    Raises RuntimeError for negative sizes."""
     require_cpu("eye", device)
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye(): n and m must not be negative, got {n} and {m}")

@@ -330,7 +330,10 @@ def heaviside(input: Any, values: Any) -> Any:
 
 @public()
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
-    """Elements of `input` where `condition` (bool) holds, of `other` elsewhere; positions of true elements if only `condition` is given."""
+    """Elements of `input` where `condition` (bool) holds, of `other` elsewhere; of a condition alone, the positions of true ones.
+
+    The three broadcast; `input` and `other`, tensors or numbers, get a common dtype.  Raises RuntimeError for a condition of
+    another dtype and for shapes that do not broadcast."""
     if input is None and other is None:
         return nonzero_tuple(condition)
     if input is None or other is None:

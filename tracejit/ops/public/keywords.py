@@ -61,8 +61,10 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
             out = named.pop("out", None) if "out" not in names else None
             args, named = _translated(name, names, rest, args, named)
             value = body(*args, **named)
-        except (AttributeError, TypeError):  # of what is no tensor
+        except (AttributeError, TypeError) as error:  # of what is no tensor
             _check_input(name, code.co_varnames, args, named)
+            if isinstance(error, AttributeError):
+                _check_asked(name, code.co_varnames, args, named, error.obj)
             raise
         return value if out is None else write_out(name, out, value)
 
@@ -102,6 +104,21 @@ def _check_input(name: str, names: tuple[str, ...], args: tuple[Any, ...], named
             place = " (position 1)" if args else ""
             raise TypeError(
                 f"{name}(): argument 'input'{place} must be Tensor, not {given.__class__.__name__}; use tensor()"
+            ) from None
+
+
+def _check_asked(name: str, names: tuple[str, ...], args: tuple[Any, ...], named: dict[str, Any], asked: Any) -> None:
+    """Raises TypeError where what was asked for something that tensors have is an argument, or an element of one, and is no tensor."""
+    if hasattr(asked, "dtype"):
+        return
+    kind = asked.__class__.__name__
+    for i, (key, value) in enumerate([*zip(names, args, strict=False), *named.items()]):
+        if value is asked:
+            place = f" (position {i + 1})" if i < len(args) else ""
+            raise TypeError(f"{name}(): argument '{key}'{place} must be Tensor, not {kind}; use tensor()") from None
+        if isinstance(value, str | tuple | list) and any(x is asked for x in value):
+            raise TypeError(
+                f"{name}(): expected Tensor as each element of argument '{key}', but got {kind}; use tensor()"
             ) from None
 
 

@@ -15,7 +15,7 @@ from tracejit.ops.public.derive import public
 
 @public()
 def matmul(input: Any, other: Any) -> Any:
-    """Matrix product with PyTorch's rules for 1-D operands (a vector is a row on the left, a column on the right).
+    """Matrix product (*, n, k) @ (*, k, m) = (*, n, m), a vector being a row on the left and a column on the right.
     Leading dimensions broadcast."""
     a, b = (input, other) if state.autocast is None else as_autocast_has_them(input, other)
     if a.ndim == 0 or b.ndim == 0:

@@ -80,7 +80,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 @public()
 def permute(input: Any, *order: Any, dims: Any = None) -> Any:
-    """Dimensions in another order (a view)."""
+    """Dimensions in another order (a view): permute(1, 0) or permute((1, 0)).  Raises RuntimeError unless each is named once."""
     dims = order if dims is None else (dims,)
     order = shape_of("permute", dims)
     if len(order) != input.ndim:
@@ -192,7 +192,9 @@ def cat(tensors: Any, dim: int = 0) -> Any:
 
 @public(method=False)
 def stack(tensors: Any, dim: int = 0) -> Any:
-    """Tensors of one shape along a new dimension."""
+    """Tensors of one shape along a new dimension `dim` of the result: n of shape (a, b) give (n, a, b) for dim=0.
+
+    Raises RuntimeError for an empty list and for different shapes, IndexError for a dimension out of range."""
     xs = _tensors("stack", tensors)
     for i, x in enumerate(xs):
         if x.shape != xs[0].shape:

@@ -24,6 +24,7 @@ from tracejit.ops.movement.copies import write
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
+from tracejit.ops.public.reduce import all_
 from tracejit.ops.sorting import argsort
 
 Shape = tuple[int, ...]
@@ -203,7 +204,9 @@ def rand(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Numbers drawn uniformly from [0, 1)."""
+    """Numbers drawn uniformly from [0, 1), rand(2, 3) or rand((2, 3)), from `generator` or the default one.
+
+    `dtype` must be one of floating point, the default one unless given.  Raises RuntimeError for negative sizes."""
     require_cpu("rand", device)
     return _finish(uniform_of(_sizes("rand", size), floating("rand", dtype), generator), requires_grad)
 
@@ -216,7 +219,7 @@ def randn(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """Numbers drawn from the standard normal distribution."""
+    """Numbers drawn from the standard normal distribution; arguments are those of rand()."""
     require_cpu("randn", device)
     return _finish(_normal(_sizes("randn", size), floating("randn", dtype), generator), requires_grad)
 
@@ -244,7 +247,7 @@ def randint(
 
 @public(method=False)
 def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, device: Any = None) -> Any:
-    """The numbers 0 ... n - 1 in random order."""
+    """The numbers 0 ... n - 1 in random order, int64 unless `dtype` is given.  Raises RuntimeError for a negative n."""
     require_cpu("randperm", device)
     n = integer("randperm", "n", n)
     if n < 0:
@@ -288,11 +291,15 @@ def normal(
 
 @public(aliases=())
 def bernoulli(input: Any, p: float | None = None, *, generator: Generator | None = None) -> Any:
-    """1 with the probability that each element of `input` (or the number `p`) says, else 0, in the dtype of `input`."""
+    """1 with the probability that each element of `input` (or the number `p`) says, else 0, in the dtype of `input`.
+
+    Raises RuntimeError for probabilities outside [0, 1] or NaN, and for an `input` of integers that are to be probabilities."""
     probability = input if p is None else p
     dtype = dtypes.float64 if input.dtype is dtypes.float64 else dtypes.float32
     if p is None:
         floating("bernoulli", input.dtype)
+        if not all_((input >= 0) & (input <= 1)):
+            raise RuntimeError("bernoulli(): expects all probabilities to be in [0, 1]; use sigmoid() or clamp() to make them so")
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli(): expects p to be in [0, 1], but got p={p}")
     drawn = comparison.lt(uniform_of(tuple(input.shape), dtype, generator), detach(probability) if p is None else probability)

@@ -18,7 +18,9 @@ __all__ = [
 
 
 class LambdaLR(LRScheduler):
-    """initial rate * lr_lambda(epoch); one function, or one for each group."""
+    """initial rate * lr_lambda(epoch); one function, or a list with one for each group.
+
+    Raises ValueError for a list of another length."""
 
     unsaved = ("optimizer", "lr_lambdas")
 
@@ -50,7 +52,9 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The rate times lr_lambda(epoch) every epoch."""
+    """The rate times lr_lambda(epoch) every epoch from 1 on; one function, or a list with one for each group.
+
+    Raises ValueError for a list of another length."""
 
     def get_lr(self) -> list[Any]:
         if self._is_initial:
@@ -59,7 +63,7 @@ class MultiplicativeLR(LambdaLR):
 
 
 class StepLR(LRScheduler):
-    """The rate times gamma every step_size epochs."""
+    """The rate times gamma every step_size epochs: gamma**2 after twice as many, and so on."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size

@@ -61,7 +61,11 @@ def state_of_functions(functions: Sequence[Any]) -> list[Any]:
 
 
 class LRScheduler:
-    """Base class: subclasses define get_lr(), from `last_epoch`, `base_lrs` and the present rates."""
+    """Base class: subclasses define get_lr(), from `last_epoch`, `base_lrs` and the present rates.
+
+    The constructor sets the rates of the first epoch; step(), after that of the optimizer, those of the next one.  last_epoch:
+    the epoch to resume after, -1 to start.  Raises TypeError for what is no optimizer, KeyError where it is resumed without an
+    "initial_lr"."""
 
     unsaved: tuple[str, ...] = ("optimizer",)  # attributes that state_dict() leaves out
 
