@@ -200,16 +200,15 @@ class BuiltinCallHandlers(StandardCallHandlers):
         kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
         into = self.for_place if name == "update" and kept >= 0 else self.settled
         own = is_a(owner, (list, dict)) and not self.is_outside(owner)
-        arguments = tuple(
-            [
-                self.for_place(a)
-                if i == kept
-                else a
-                if own and is_late(a) and (i == _KEPT.get(name) or is_a(owner, list))
-                else self.settled(a, late=own or name == "extend")
-                for i, a in enumerate(arguments)
-            ]
-        )
+        late = own and is_a(owner, list)
+
+        def passed(place: int, value: Any) -> Any:
+            if place == kept:
+                return self.for_place(value)
+            stays = late or (own and place == _KEPT.get(name))
+            return value if stays and is_late(value) else self.settled(value, late=stays or name == "extend")
+
+        arguments = tuple([passed(i, a) for i, a in enumerate(arguments)])
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -185,7 +185,7 @@ class ContainerHandlers(ContentHandlers):
                 self.stop("container", f"a {cls.__name__}")
                 owner[key] = self.settled(value)
             else:
-                base.__setitem__(owner, key, value if is_late(value) else self.settled(value))
+                base.__setitem__(owner, key, value if is_late(value) else self.settled(value, late=True))
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised

@@ -282,7 +282,7 @@ class Frame:
         recorder = active()
         if recorder is None:
             return stored(value)
-        return value if is_late(value) else recorder.settled(value)
+        return value if is_late(value) else recorder.settled(value, late=True)
 
     def hashed(self, value: Any) -> Any:
         """A key of a dictionary display, or an element of one of a set."""
