@@ -101,6 +101,8 @@ class BuiltinCallHandlers(StandardCallHandlers):
             return handler(self, *arguments)
         if is_a(owner, _CONTAINER_TYPES):
             return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
+        if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
+            return self.container_method(function, owner, arguments, keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
