@@ -299,3 +299,14 @@ def displays_in_displays():
         return record, (v, [(v, {"k": [v]})]), kept["log"][-1] is record
 
     return fn, each((1, 2), (3, 4), (nan, 1)), lambda: kept
+
+
+@program()
+def a_number_where_a_tensor_is_asked_for():
+    def fn(a):
+        try:
+            return T.randint_like(a[0].item())
+        except TypeError as error:
+            return str(error)
+
+    return fn, each((1, 2), (1, 4)), None

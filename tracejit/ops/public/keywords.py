@@ -101,7 +101,7 @@ def _check_input(name: str, names: tuple[str, ...], args: tuple[Any, ...], named
         if not hasattr(given, "dtype"):
             place = " (position 1)" if args else ""
             raise TypeError(
-                f"{name}(): argument 'input'{place} must be Tensor, not {type(given).__name__}; use tensor()"
+                f"{name}(): argument 'input'{place} must be Tensor, not {given.__class__.__name__}; use tensor()"
             ) from None
 
 
