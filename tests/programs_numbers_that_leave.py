@@ -270,3 +270,43 @@ def functions_that_are_kept_with_numbers_in_their_defaults():
         return v
 
     return fn, each((1, 2), (3, 4)), lambda: box.function()
+
+
+@program()
+def what_is_no_number_is_found_by_its_identity():
+    def fn(a):
+        v, w = a[0].item(), a[1].item()
+        pair, listed, queue = (v, w), [v, w], collections.deque([v])
+        queue.append(w)
+        return (
+            v in pair, v in listed, v in queue, pair.count(v), listed.count(v), queue.count(v), pair.index(v), a[0].item() in pair,
+            pair == (v, w), [v] == [a[0].item()], w not in pair, pair.index(w), (v, 1) in [(v, 1)],
+        )  # fmt: skip
+
+    return fn, each((1, 2), (nan, 1), (2, 2), (3, nan), (nan, nan)), None
+
+
+@program()
+def displays_in_displays():
+    kept = {"log": []}
+
+    def fn(a):
+        v = a[0].item()
+        record = {"loss": v, "parts": (v, [v, (v,)])}
+        kept["log"].append(record)
+        record["parts"][1].append(a[1].item())
+        kept["last"], kept["pair"] = v, (v, (v + 1, [record["loss"]]))
+        return record, (v, [(v, {"k": [v]})]), kept["log"][-1] is record
+
+    return fn, each((1, 2), (3, 4), (nan, 1)), lambda: kept
+
+
+@program()
+def a_number_where_a_tensor_is_asked_for():
+    def fn(a):
+        try:
+            return T.randint_like(a[0].item())
+        except TypeError as error:
+            return str(error)
+
+    return fn, each((1, 2), (1, 4)), None

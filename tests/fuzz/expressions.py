@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.arguments import any_number, call_text, matrix, tensor_like
+from tests.fuzz.leaving import of_taken, taken
 from tests.fuzz.maker import Maker, Parameter, TensorSpec
 from tests.fuzz.operations import PrimitiveCase, operations, primitives
-from tracejit import Tensor, dtype
+from tracejit import Generator, Tensor, dtype
 from tracejit.core.op import REGISTRY, Promotion
 
 __all__ = ["condition", "draw", "expression", "in_place", "key", "number", "operation"]
 
 TRIES = 6
-NEVER_REPLAYED = ("item", "tolist", "nonzero", "argwhere", "masked_select", "one_hot", "repeat_interleave", "masked_scatter")
+NEVER_REPLAYED = ("tolist", "nonzero", "argwhere", "masked_select", "one_hot", "repeat_interleave", "masked_scatter")
 ARITHMETIC = ("+", "-", "*", "+", "-", "*", "/", "//", "%", "**")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 BITS = ("&", "|", "^")
@@ -45,15 +46,29 @@ def operation(m: Maker, style: str | None = None) -> str | None:
     return None
 
 
+DRAWS = (
+    "F.dropout({x}.float(), 0.5)", "F.dropout({x}.float(), 0.3, {x}.ndim > 1)",
+    "{x}.detach().float().clone().uniform_(-1, 2)", "{x}.detach().float().clone().normal_(1, 2)", "T.randn({x}.shape)",
+    "T.rand_like({x}.float())", "T.randperm(5)", "T.randint(0, 9, (7,))", "T.bernoulli(T.sigmoid({x}.float()))",
+    "T.normal({x}.float(), 0.5)", "T.multinomial(T.rand(3, 4), 2)", "T.randn(5, dtype=T.float64)",
+    "T.rand(6, dtype=T.float16)", "T.randn(3) * T.rand(1).item()", "{x}.detach().float().clone().bernoulli_(0.4)",
+    "T.randn(2, 3).t()", "(T.randn(3) if T.rand(1).item() < 0.5 else T.rand(3))", "T.rand(2, generator={g})",
+    "T.randn(5, generator={g})",
+)  # fmt: skip
+
+
 def draw(m: Maker) -> str | None:
     """A call that draws random numbers."""
+    if m.chance(0.6):
+        generators = [text for text, value in m.reachable() if isinstance(value, Generator)]
+        text = str(m.pick(DRAWS)).replace("{x}", m.tensor() or m.floating()).replace("{g}", m.pick(generators or ["None"]))
+        return None if m.fails(text) else text
     found = [o for o in operations() if o.draws and o.style != "in place"]
     for _ in range(TRIES):
         chosen = m.pick(found)
         text = call_text(m, chosen)
         if text is not None and not m.fails(text):
             m.used.append(chosen.key)
-            m.not_replayed("random draws")
             return text
     return None
 
@@ -260,6 +275,8 @@ def number(m: Maker) -> str:
     options += [*known[-3:] * 2, *m.numbers]
     lists = [text for text, v in m.reachable() if isinstance(v, list | dict) and not text.endswith("]")]
     options += [f"len({text})" for text in lists[-2:]]
+    if m.chance(0.12) and (found := taken(m)) is not None:
+        options = [found]
     text = str(m.pick(options))
     if m.chance(0.3):
         text = f"{text} {m.pick(['+', '-', '*', '//', '%', '/', '**'])} {m.pick(['1', '2', '3', '0.5'])}"
@@ -333,5 +350,5 @@ def _walrus(m: Maker) -> str | None:
 
 
 CONDITIONS: Sequence[tuple[float, Writer]] = (
-    (5, _of_value), (4, _of_number), (1, _chained), (3, _of_object), (1, _combined), (0.7, _negated), (0.6, _walrus),
+    (5, _of_value), (4, _of_number), (1, _chained), (3, _of_object), (1, _combined), (0.7, _negated), (0.6, _walrus), (1.5, of_taken),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.fuzz.arguments import any_number
 from tests.fuzz.expressions import condition, draw, expression, in_place, number
+from tests.fuzz.leaving import accumulation, kept_numbers, taken_assignment
 from tests.fuzz.maker import Maker, indented
 from tracejit import Tensor
 
@@ -463,9 +464,9 @@ def hook(m: Maker) -> None:
 
 
 SIMPLE: Sequence[tuple[float, Writer]] = (
-    (30, assignment), (4, number_assignment), (7, change_in_place), (2, unpacking), (0.5, swap), (1.5, random_draw), (2, container),
+    (30, assignment), (4, number_assignment), (7, change_in_place), (2, unpacking), (0.5, swap), (3, random_draw), (2, container),
     (2, change_container), (2, comprehension), (5, effect), (0.7, printing), (0.7, tensor_state), (0.6, text_statement), (0.5, assertion),
-    (0.3, raising), (1.2, gradient), (1, fresh_gradient), (0.3, hook),
+    (0.3, raising), (1.2, gradient), (1, fresh_gradient), (0.3, hook), (2.5, taken_assignment), (1, accumulation), (1.2, kept_numbers),
 )  # fmt: skip
 STATEMENTS: Sequence[tuple[float, Writer]] = (
     *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),

@@ -202,6 +202,14 @@ def module(m: Maker) -> None:
     m.parameter_of((m.pick([2, 3]), size), "float32")
 
 
+def generator(m: Maker) -> None:
+    """A stream of random numbers of its own."""
+    name = m.name("stream")
+    if m.outside(f"{name} = T.Generator().manual_seed({m.choose.randrange(9)})", name=name):
+        m.for_torch = False
+        m.world.changes += [f"{name}.manual_seed(3)", f"{name} = T.Generator().manual_seed(4)", "T.manual_seed(5)", "T.rand(3)"]
+
+
 def optimizer(m: Maker) -> None:
     """A model, an optimizer, and a step as an effect."""
     size = m.pick([s for s in m.sizes if s] or [3])
@@ -235,7 +243,7 @@ def optimizer(m: Maker) -> None:
 
 THINGS: Sequence[tuple[float, Writer]] = (
     (3, global_number), (1, global_flag), (3, global_tensor), (2, list_of_things), (3, history), (2, table), (5, instance),
-    (1, named_tuple), (1.5, helper), (1.5, module), (0.8, optimizer), (1.5, reached_otherwise),
+    (1, named_tuple), (1.5, helper), (1.5, module), (0.8, optimizer), (1.5, reached_otherwise), (0.8, generator),
 )  # fmt: skip
 
 

@@ -107,6 +107,8 @@ class BuiltinCallHandlers(PrintingHandlers):
             text = self.late_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
                 return text
+        if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
+            return self.container_method(function, owner, arguments, keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -205,17 +207,16 @@ class BuiltinCallHandlers(PrintingHandlers):
         """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
         kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
         into = self.for_place if name == "update" and kept >= 0 else self.settled
-        own = is_a(owner, list) and not self.is_outside(owner)
-        arguments = tuple(
-            [
-                self.for_place(a)
-                if i == kept
-                else a
-                if own and is_late(a) and (i == _KEPT.get(name) or is_a(owner, list))
-                else self.settled(a, late=own or name == "extend")
-                for i, a in enumerate(arguments)
-            ]
-        )
+        own = is_a(owner, (list, dict)) and not self.is_outside(owner)
+        late = own and is_a(owner, list)
+
+        def passed(place: int, value: Any) -> Any:
+            if place == kept:
+                return self.for_place(value)
+            stays = late or (own and place == _KEPT.get(name))
+            return value if stays and is_late(value) else self.settled(value, late=stays or name == "extend")
+
+        arguments = tuple([passed(i, a) for i, a in enumerate(arguments)])
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -27,11 +27,12 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.symbols import ObjectIdentity, concrete, released, stored
+from tracejit.capture.symbols import ObjectIdentity, concrete, plain, released, stored
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
 
+_SEQUENCES = frozenset((list, tuple, collections.deque))
 _ADDING = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end", "__iadd__"}
 )
@@ -185,7 +186,7 @@ class ContainerHandlers(ContentHandlers):
                 self.stop("container", f"a {cls.__name__}")
                 owner[key] = self.settled(value)
             else:
-                base.__setitem__(owner, key, value if is_late(value) else self.settled(value))
+                base.__setitem__(owner, key, value if is_late(value) else self.settled(value, late=True))
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
@@ -247,7 +248,9 @@ class ContainerHandlers(ContentHandlers):
 
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
-        element, container = concrete(element), concrete(container)
+        container = concrete(container)
+        if not (is_late(element) and type(container) in _SEQUENCES and not self.is_outside(container)):
+            element = concrete(element)
         if is_a(container, Tensor):
             self.inspect(container)
             return element in container
@@ -332,14 +335,16 @@ class ContainerHandlers(ContentHandlers):
     def _has_objects(self, *values: Any) -> bool:
         """Whether comparing these, or what is in them, may be up to methods of the program."""
         return any(
-            is_user_instance(v) or (is_a(v, (list, tuple, dict)) and self._has_objects(*(v.values() if is_a(v, dict) else v)))
+            is_user_instance(v)
+            or is_late(v)
+            or (is_a(v, (list, tuple, dict)) and self._has_objects(*(v.values() if is_a(v, dict) else v)))
             for v in values
             if type(v) not in PRIMITIVE_TYPES and not is_a(v, Tensor)
         )
 
     def _equal(self, left: Any, right: Any) -> bool:
         """Whether a container takes two objects for the same."""
-        return left is right or self.truth(self.binary("==", left, right))
+        return plain(left) is plain(right) or self.truth(self.binary("==", left, right))
 
     def _place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
         """The first place of something equal; None if there is none."""

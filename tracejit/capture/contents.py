@@ -247,7 +247,7 @@ class ContentHandlers(AttributeHandlers):
             return value
         seen.add(id(value))
         if cls is tuple:
-            new = tuple([v if late and is_late(v) else self._settled(v, seen) for v in value])
+            new = tuple([self._settled(v, seen, late) for v in value])
             return value if all(a is b for a, b in zip(new, value, strict=True)) else self._known_as_made(new)
         for key, item in enumerate(value) if cls is list else value.items():
             if (other := self._settled(item, seen, late)) is not item:

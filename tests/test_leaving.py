@@ -1,0 +1,197 @@
+"""Numbers that leave the program: how often they are recorded, what decides, and that nothing of a recording is left in objects."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracejit as T
+from tracejit.capture.session import Session
+from tracejit.capture.symbols import SymbolicNumber, released, stored
+from tracejit.config import override
+
+nan, inf = math.nan, math.inf
+
+
+def vector(*values: float) -> Any:
+    return T.tensor([float(v) for v in values])
+
+
+def outcome(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return repr(call(*arguments))
+    except (ArithmeticError, ValueError) as error:
+        return type(error), str(error)
+
+
+def same(fn: Callable[..., Any], *inputs: tuple[float, ...], rounds: int = 3) -> Any:
+    """The compiled function, after it came to what the function comes to, for all inputs in turn."""
+    compiled = T.compile(fn)
+    for _ in range(rounds):
+        for values in inputs:
+            assert outcome(compiled, vector(*values)) == outcome(fn, vector(*values)), values
+    return compiled
+
+
+# -- how often
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda v, w: v,
+        lambda v, w: [v, {"k": (v, w)}],
+        lambda v, w: v * 2 + w / 3 - 1,
+        lambda v, w: (v // 3, v % 3, -v, abs(v), max(v, w), sum([v, w])),
+        lambda v, w: (math.tanh(v), math.sqrt(v), math.exp(v), math.floor(v), round(v, 2), int(v)),
+        lambda v, w: v < 100 and math.isfinite(v) and w != v,
+    ],
+)
+def test_what_is_computed_of_changing_numbers_is_recorded_once(compute: Any) -> None:
+    compiled = same(lambda a: compute(a[0].item(), a[1].item()), (1, 2), (3, 4), (2.5, 7), (9, 1))
+    assert compiled.stats.traces == 1, compiled.explain()
+
+
+def test_a_comparison_is_recorded_once_for_each_way_that_it_goes() -> None:
+    compiled = same(lambda a: "more" if a[0].item() > a[1].item() else "less", (1, 2), (3, 2), (5, 9), (9, 5), (nan, 1))
+    assert compiled.stats.traces == 2, compiled.explain()
+
+
+def test_numbers_are_stored_outside_without_being_looked_at() -> None:
+    log: list[Any] = []
+    state: dict[str, Any] = {}
+
+    def fn(a: Any) -> Any:
+        v = a[0].item()
+        log.append(v)
+        state["last"], state["pair"] = v, (v, v + 1)
+        return a * 2
+
+    compiled = T.compile(fn)
+    for i in range(6):
+        compiled(vector(i, 1))
+    assert compiled.stats.traces == 1
+    assert log == [0, 1, 2, 3, 4, 5]
+    assert state == {"last": 5, "pair": (5, 6)}
+    assert all(type(v) is float for v in (*log, *state["pair"]))
+
+
+# -- functions that may raise
+@pytest.mark.parametrize(
+    "function",
+    [
+        math.sqrt, math.log, math.log2, math.log10, math.log1p, math.exp, math.expm1, math.sin, math.cos, math.tan, math.floor, math.ceil,
+        math.tanh, math.atan, math.fabs, int, round, float, math.trunc, math.gamma, math.asin,
+    ],
+)  # fmt: skip
+def test_a_function_raises_where_it_does_whatever_was_recorded_first(function: Any) -> None:
+    edges = [0.0, -0.0, nan, inf, -inf, 1.0, -1.0, -2.5, 705.0, 712.0, 0.5, 1e300, 3.0]
+    with override(backend="interpret"):
+        for first in (0.0, nan, inf, -1.0, 705.0):
+            same(lambda a: function(a.double()[0].item()), (first,), *[(e,) for e in edges], rounds=1)
+
+
+@pytest.mark.parametrize("symbol", ["/", "//", "%"])
+def test_a_division_by_zero_raises_after_and_before_others(symbol: str) -> None:
+    def fn(a: Any) -> Any:
+        v, w = a[0].item(), a[1].item()
+        return {"/": lambda: v / w, "//": lambda: v // w, "%": lambda: v % w}[symbol]()
+
+    same(fn, (1, 2), (1, 0), (3, 4), (0, 0), (nan, 0), (1, -0.0), (1, inf))
+    same(fn, (1, 0), (1, 2), (3, 4), (inf, inf))
+
+
+# -- nothing is left
+def left(*roots: Any) -> list[str]:
+    """Where stand-ins of numbers are in what `roots` lead to."""
+    seen: set[int] = set()
+    todo, found = [(r, "") for r in roots], []
+    while todo:
+        value, path = todo.pop()
+        if type(value) is SymbolicNumber:
+            found.append(path)
+        elif id(value) not in seen and not isinstance(value, type) and not type(value).__module__.startswith("tracejit.c"):
+            seen.add(id(value))
+            todo += [
+                (part, f"{path}/{type(value).__name__}") for part in gc.get_referents(value) if type(part).__name__ != "module"
+            ]
+    return found
+
+
+class Kept:
+    pass
+
+
+class Slots:
+    __slots__ = ("value",)
+
+
+class Strange(Exception):
+    def __init__(self, value: Any) -> None:
+        super().__init__("strange")
+        self.value = value
+
+
+Pair = collections.namedtuple("Pair", ["a", "b"])
+
+
+def hold(v: Any, into: Any) -> Any:
+    """Numbers in everything that can hold some."""
+    slots, kept = Slots(), Kept()
+    slots.value = [v]
+    kept.list, kept.tuple, kept.dict = [v, [v]], ((v,), [v]), {"k": v, "l": (v, [v])}
+    queue, ordered = collections.deque([v]), collections.OrderedDict(a=[v])
+    queue.append([v])
+    into.append([v])
+    return [slots, kept, queue, ordered, Pair([v], (v,)), Strange([v])]
+
+
+@pytest.mark.parametrize("end", ["returns", "raises", "stops", "stops and raises", "raises what leads to them"])
+def test_no_object_holds_a_stand_in_after_a_call_however_it_ended(end: str) -> None:
+    log: list[Any] = []
+
+    def fn(a: Any) -> Any:
+        found = hold(a[0].item(), log)
+        log.append(found)
+        if "stops" in end:
+            os.getcwd()
+            log.append((a[0].item(), found[1].tuple))
+        if end.endswith("raises"):
+            raise ValueError(found)
+        if end == "raises what leads to them":
+            raise Strange(found)
+        return found
+
+    compiled = T.compile(fn)
+    for i in range(4):
+        try:
+            answer = compiled(vector(i))
+        except (ValueError, Strange) as error:
+            answer = error.args, vars(error)
+            del error
+        assert left(answer, log) == []
+        assert log[-1] == (i, ((i,), [i])) if "stops" in end else log[-1][1].list == [i, [i]]
+
+
+def test_values_without_stand_ins_stay_the_objects_that_they_are() -> None:
+    inner = (1, [2])
+    value = [inner, {"k": inner}, collections.deque([inner])]
+    assert released(value) is value
+    assert value[0] is inner
+    assert value[1]["k"] is inner  # type: ignore[call-overload,index]
+    assert stored(inner) is inner
+
+
+# -- handlers
+def test_no_handler_takes_the_place_of_a_private_method_of_another() -> None:
+    owners: dict[str, list[str]] = {}
+    for cls in Session.__mro__[:-1]:
+        for name in vars(cls):
+            if name.startswith("_") and not name.startswith("__"):
+                owners.setdefault(name, []).append(cls.__name__)
+    shared = {name: classes for name, classes in owners.items() if len(classes) > 1}
+    assert shared == {}
