@@ -66,7 +66,7 @@ class Interpreter:
 
     def draw(self, generator: Any, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
         """A RANDOM primitive draws from `generator`, which moves on by `count`."""
-        return generator.drawn(op, attributes, count)
+        return generator._drawn(op, attributes, count)
 
     def note(self, event: str, *details: Any) -> None:
         """Something happened that a recording cannot hold (hook registered, seed set, graph freed ...)."""

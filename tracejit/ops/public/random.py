@@ -95,7 +95,7 @@ class Generator:
         """Draw by a RANDOM primitive and move the counter on."""
         return thread.top.draw(self, op, {"shape": shape, **attributes}, primitives.advance_for(shape, wide))
 
-    def drawn(self, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
+    def _drawn(self, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
         """A draw outside recordings.  Seed and counter are read, and the counter moved on, without a call in between: no other thread
         comes between that, nor does it come between what a compiled program does to them."""
         array = self.state()._array
