@@ -212,6 +212,18 @@ class _Noise:
         return noisy
 
 
+def _expanded(expansion: Any) -> Any:
+    """The evaluation of a composite by what it stands for."""
+
+    def evaluate(*operands: Any, **attributes: Any) -> Any:
+        tensors = [wrap(x) if isinstance(x, np.ndarray | np.generic) else x for x in operands]
+        with no_grad():
+            result = expansion(*tensors, **attributes)
+        return tuple([x._array for x in result]) if isinstance(result, tuple) else result._array
+
+    return evaluate
+
+
 def of_the_library(function: Any) -> Any:
     """A function as one of the library's: it tells the errors of its evaluations from those of code that interrupts them, which it leaves
     alone, by the modules of the frames that they came through."""
@@ -235,7 +247,7 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
             change(op, "ufunc", None)  # which eager would call instead
         for op in REGISTRY.values():
             if op.expansion is not None:  # what programs compute
-                change(op, "evaluate", of_the_library(op.expansion))
+                change(op, "evaluate", of_the_library(_expanded(op.expansion)))
         for name in READS_SIGNS:
             op = REGISTRY[name]
             change(op, "evaluate", noise.signed(op.evaluate))
