@@ -156,14 +156,14 @@ def test_every_way_to_run_a_primitive_gives_what_its_body_gives(column: str, op:
 
 
 @pytest.mark.parametrize("op", OPS, ids=names)
-def test_all_but_opaque_primitives_draws_and_functions_without_a_lowering_run_in_nests(op: Op) -> None:
+def test_all_but_opaque_primitives_and_functions_without_a_lowering_run_in_nests(op: Op) -> None:
     """So the columns "reference" and "compiled" compare the renderings of all of them."""
     on_host = []
     for case in samples(op):
         graph = expand(functionalise(graph_of(op, [case])[0]))
         values = Values(graph, {})
         on_host += [is_host(values, node) for node in values.nodes]
-    without_nest = op.kind in (Kind.OPAQUE, Kind.RANDOM) or (op.kind is Kind.ELEMENTWISE and op.lowering is None)
+    without_nest = op.kind is Kind.OPAQUE or (op.kind is Kind.ELEMENTWISE and op.lowering is None)
     assert all(on_host) == without_nest
 
 

@@ -32,7 +32,7 @@ TOLERANCES = {
 OPS = [
     op
     for name, op in sorted(REGISTRY.items())
-    if op.samples is not None and op.kind is not Kind.RANDOM and op.effect is not Effect.IN_PLACE and name != "random_advance"
+    if op.samples is not None and op.kind is not Kind.RANDOM and op.effect is not Effect.IN_PLACE
 ]
 NEURAL = {name: f for name in vars(functional) if not name.startswith("_") and callable(f := getattr(functional, name))}
 CALLED: dict[str, Callable[..., Any]] = {

@@ -33,7 +33,7 @@ class Kind(enum.Enum):
     GATHER = "gather"  # reads operand 0 at integer positions given by a tensor
     SCATTER = "scatter"  # writes or adds at positions given by a tensor, or by attributes (fold)
     CREATION = "creation"  # no tensor operands
-    RANDOM = "random"  # draws from the generator
+    RANDOM = "random"  # draws from the generator, or moves it on
     WRITE = "write"  # copies operand 1 into the memory of operand 0
     GUARD = "guard"  # takes a Python value out of a tensor
     OPAQUE = "opaque"  # evaluated by NumPy or SciPy on the host

@@ -64,7 +64,7 @@ def random_integers(state: Any, shape: Shape) -> Any:
     return philox.positive_integers(int(state[0]), int(state[1]), product(shape)).reshape(shape)
 
 
-@custom(Kind.OPAQUE, lambda state, count: state, traits=("not differentiable",), samples=cases((np.array([7, 3]), {"count": 5})))
+@custom(Kind.RANDOM, lambda state, count: state, traits=("not differentiable",), samples=cases((np.array([7, 3]), {"count": 5})))
 def random_advance(state: Any, count: int) -> Any:
     """The state after `count` counter values were used."""
     return state + np.array([0, count], np.int64)
