@@ -195,3 +195,19 @@ def test_no_handler_takes_the_place_of_a_private_method_of_another() -> None:
                 owners.setdefault(name, []).append(cls.__name__)
     shared = {name: classes for name, classes in owners.items() if len(classes) > 1}
     assert shared == {}
+
+
+def test_a_long_tape_is_no_obstacle_to_what_is_put_outside() -> None:
+    """What a recording leaves in the program's objects is looked at without going along the tape."""
+
+    @T.compile
+    def function(x: T.Tensor, parameters: list[T.Tensor], log: list[Any]) -> T.Tensor:
+        for p in parameters:
+            x = x + p
+        log.append([x, x.sum().item()])
+        return x
+
+    parameters, log = [T.ones(2, requires_grad=True) for _ in range(600)], list[Any]()
+    for _ in range(3):
+        function(T.ones(2), parameters, log)
+    assert [entry[1] for entry in log] == [1202.0] * 3 and function.stats.compiled_calls == 2

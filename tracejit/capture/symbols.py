@@ -91,7 +91,7 @@ def holds_numbers(value: Any) -> bool:
 def released(value: Any, kept: Callable[[Any], bool] | None = None) -> Any:
     """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries, sets and deques are changed in place,
     tuples made anew.  kept: of which values it is known that they have none; where it is given, attributes are looked at, too."""
-    return _released(value, kept, set())
+    return _Release(kept).run(value)
 
 
 def settle_closure(function: Any) -> None:
@@ -111,63 +111,81 @@ def settle_closure(function: Any) -> None:
             cell.cell_contents = other
 
 
-def _released(value: Any, kept: Callable[[Any], bool] | None, seen: set[int]) -> Any:
-    cls = type(value)
-    if cls in STAND_INS:
-        return plain(value)
-    if cls in _PLAIN or id(value) in seen or (kept is not None and kept(value)):
+class _Release:
+    """One walk through what a value leads to: containers in turn, whatever their number, so that no depth of nesting is too much.  Objects
+    of the library, tensors and nodes of the tape, are not looked into: they hold plain numbers."""
+
+    def __init__(self, kept: Callable[[Any], bool] | None) -> None:
+        self._kept = kept
+        self._seen: set[int] = set()
+        self._found: list[Any] = []
+
+    def run(self, value: Any) -> Any:
+        result = self._clean(value)
+        while self._found:
+            self._enter(self._found.pop())
+        return result
+
+    def _clean(self, value: Any) -> Any:
+        """What stands in the place of a value; what may have stand-ins in it is looked into later."""
+        cls = type(value)
+        if cls in STAND_INS:
+            return plain(value)
+        if cls in _PLAIN or id(value) in self._seen or (self._kept is not None and self._kept(value)):
+            return value
+        if cls is tuple:
+            new = tuple(map(self._clean, value))
+            return value if all(map(operator.is_, new, value)) else new
+        self._seen.add(id(value))
+        self._found.append(value)
         return value
-    if cls is tuple:
-        new = tuple([_released(v, kept, seen) for v in value])
-        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-    seen.add(id(value))
-    if isinstance(value, (list, deque)):
-        base: Any = list if isinstance(value, list) else deque
-        for index, item in enumerate(base.__iter__(value)):
-            if (other := _released(item, kept, seen)) is not item:
-                base.__setitem__(value, index, other)
-    elif isinstance(value, dict):
-        _release_dictionary(value, kept, seen)
-    elif isinstance(value, tuple):  # of another class, whose constructor got no stand-ins, but maybe lists that did
-        for item in tuple.__iter__(value):
-            _released(item, kept, seen)
-    elif cls is set and any(type(v) in STAND_INS for v in value):
-        members = [plain(v) for v in value]
-        value.clear()
-        value.update(members)
-    if kept is not None and cls.__flags__ & _HEAP_TYPE:
-        _release_attributes(value, cls, kept, seen)
-    return value
 
+    def _enter(self, value: Any) -> None:
+        cls = type(value)
+        if issubclass(cls, (list, deque)):
+            base: Any = list if issubclass(cls, list) else deque
+            for index, item in enumerate(base.__iter__(value)):
+                if (other := self._clean(item)) is not item:
+                    base.__setitem__(value, index, other)
+        elif issubclass(cls, dict):
+            self._enter_dictionary(value, OrderedDict if issubclass(cls, OrderedDict) else dict)
+        elif issubclass(cls, tuple):  # of another class, whose constructor got no stand-ins, but maybe lists that did
+            for item in tuple.__iter__(value):
+                self._clean(item)
+        elif cls is set and any(type(v) in STAND_INS for v in value):
+            members = [plain(v) for v in value]
+            value.clear()
+            value.update(members)
+        if self._kept is not None and cls.__flags__ & _HEAP_TYPE:
+            self._enter_object(value, cls)
 
-def _release_dictionary(value: Any, kept: Callable[[Any], bool] | None, seen: set[int]) -> None:
-    base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
-    for key, item in base.items(value):
-        if (other := _released(item, kept, seen)) is not item:
-            base.__setitem__(value, key, other)
-    if any(type(key) in (*STAND_INS, tuple) and _released(key, kept, seen) is not key for key in base.__iter__(value)):
-        items = [(_released(key, kept, seen), item) for key, item in base.items(value)]
-        base.clear(value)
-        for key, item in items:
-            base.__setitem__(value, key, item)
+    def _enter_dictionary(self, value: Any, base: Any) -> None:
+        for key, item in base.items(value):
+            if (other := self._clean(item)) is not item:
+                base.__setitem__(value, key, other)
+        if any(type(key) in (*STAND_INS, tuple) and self._clean(key) is not key for key in base.__iter__(value)):
+            items = [(self._clean(key), item) for key, item in base.items(value)]
+            base.clear(value)
+            for key, item in items:
+                base.__setitem__(value, key, item)
 
-
-def _release_attributes(value: Any, cls: type, kept: Callable[[Any], bool], seen: set[int]) -> None:
-    """The attributes of an object, past any method of the program."""
-    try:
-        instance = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        instance = None
-    if type(instance) is dict:
-        _released(instance, kept, seen)
-    slots = [slot for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE for slot in vars(base).values()]
-    for slot in slots:
-        if type(slot) is MemberDescriptorType:
+    def _enter_object(self, value: Any, cls: type) -> None:
+        """The attributes of an object of the program, past any method of it."""
+        own = [base for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE and not base.__module__.startswith(_LIBRARY)]
+        if not own:
+            return
+        try:
+            instance = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            instance = None
+        if type(instance) is dict:
+            self._clean(instance)
+        for slot in [slot for base in own for slot in vars(base).values() if type(slot) is MemberDescriptorType]:
             try:
                 item = slot.__get__(value)
             except AttributeError:  # nothing is in it
                 continue
-            if (other := _released(item, kept, seen)) is not item:
+            if (other := self._clean(item)) is not item:
                 slot.__set__(value, other)
 
 
@@ -379,6 +397,7 @@ STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity)
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType))
 """Types of values in which there are none."""
 _HEAP_TYPE = 1 << 9
+_LIBRARY = "tracejit."
 
 
 class SuperProxy:
