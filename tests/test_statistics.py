@@ -132,4 +132,6 @@ def test_draws_are_the_same_in_a_compiled_function() -> None:
     for function in (draw, tracejit.compile(draw)):
         tracejit.manual_seed(3)
         runs.append([[t.tolist() for t in function(tracejit.tensor([1.0, 2.0, 0.5]))] for _ in range(4)])
-    assert runs[0] == runs[1]
+    for eager, compiled in zip(*runs, strict=True):
+        assert compiled[:2] == eager[:2]
+        np.testing.assert_allclose(compiled[2], eager[2], rtol=1e-5)  # tan() of a draw, of two libraries

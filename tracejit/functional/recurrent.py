@@ -16,6 +16,7 @@ from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops.composites.recurrent import lstm
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.movement.copies import cat
@@ -161,6 +162,8 @@ def _network(
             initial = tuple([select(s, len(last), dim=0) for s in state])
             projected = _projected(mode, x, own)
             if mode == "LSTM" and batch_sizes is None and own[4] is None:
+                if projected.dtype is not initial[0].dtype:  # under autocast, of which this kernel rounds once
+                    projected = cast(projected, dtype=initial[0].dtype)
                 output, cells, _ = lstm(projected, *initial, permute(own[1], dims=(1, 0)), backwards=bool(backwards))
                 parts.append(output)
                 last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in (output, cells)]))
