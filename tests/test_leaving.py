@@ -211,3 +211,26 @@ def test_a_long_tape_is_no_obstacle_to_what_is_put_outside() -> None:
     for _ in range(3):
         function(T.ones(2), parameters, log)
     assert [entry[1] for entry in log] == [1202.0] * 3 and function.stats.compiled_calls == 2
+
+
+@pytest.mark.parametrize("function", [math.sqrt, math.log, math.log2, math.log10, math.log1p, math.exp], ids=lambda f: f.__name__)
+def test_a_function_that_raises_for_some_integers_raises_before_anything_is_done(function: Callable[[Any], float]) -> None:
+    def done(compiled: bool) -> list[Any]:
+        total = T.zeros(1)
+
+        def step(x: T.Tensor) -> float:
+            value = function(x.sum().item())
+            total.add_(1)
+            return value
+
+        run: Any = T.compile(step) if compiled else step
+        found: list[Any] = []
+        for n in (3, 5, -7, 4, 0, -1, 1000, 2):
+            try:
+                found.append(run(T.tensor([n, 0])))
+            except (ValueError, OverflowError) as error:
+                found.append(type(error))
+            found.append(total.item())
+        return found
+
+    assert done(True) == done(False)

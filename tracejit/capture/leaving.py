@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recorder import Recorder
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, plain
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
@@ -26,7 +27,6 @@ from tracejit.tensor import Tensor
 __all__ = ["Late", "LeavingHandlers", "definitions", "is_late"]
 
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
-_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", math.isinf: "isinf"}
 _DIVISIONS = frozenset(["/", "//", "%"])
 _EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS
@@ -132,7 +132,10 @@ class LeavingHandlers(Recorder):
         lengths = [self._length(a) for a in arguments]
         if demands is None or type(value) not in (int, float) or None in lengths or (function in _CHOOSING and len(kinds) > 1):
             return None
-        asked = demands if type(plain(arguments[0])) is float else ()
+        if function not in _CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
+            return None
+        whole = type(plain(arguments[0])) is int  # which is never infinite
+        asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
         if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
             return None
         for symbol, bound in asked:
@@ -161,6 +164,10 @@ class LeavingHandlers(Recorder):
 
     def _number_text(self, value: Any) -> str:
         return value._text if type(value) is SymbolicNumber else self.number_text(value)
+
+    def are_short(self, values: Iterable[Any]) -> bool:
+        """Whether the ints among numbers and texts are, in every call, short enough for what Python does with them."""
+        return all(self._length(v) is not None for v in values if type(plain(v)) is int)
 
     def _length(self, value: Any) -> int | None:
         """How many bits an int can have, 0 for a float; None for one that may be too long to become a float."""
@@ -194,7 +201,7 @@ class LeavingHandlers(Recorder):
         if operands is None:
             concrete(left), concrete(right)
             return
-        self._decide(REGISTRY[_COMPARISONS[symbol]], operands)
+        self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
 
     def late_predicate(self, function: Any, number: Any) -> bool | None:
         """math.isfinite and its like of a late number; None for other functions."""
@@ -216,8 +223,6 @@ class LeavingHandlers(Recorder):
             tensor = number._late.in_program()
             if tensor is not None:
                 self.program.take(tensor)
-            if tensor is None and not any(type(part) is SymbolicNumber for part in number._late.parts):
-                self.stop("impure_call", "a decision on what a call comes to that each call makes for itself,")
             for part in number._late.parts if tensor is None else ():
                 concrete(part)
 

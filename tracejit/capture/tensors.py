@@ -35,8 +35,6 @@ from tracejit.tensor.base import wrap
 __all__ = ["RecordingInterpreter", "Watch"]
 
 _OWN_CODE = "own code"
-_WITH_NUMBERS = frozenset(("add", "sub", "mul", "div", "lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum"))
-"""Elementwise primitives for which a number and a tensor without dimensions of the same value are the same."""
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
@@ -196,10 +194,11 @@ class RecordingInterpreter(Interpreter):
         return result
 
     def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Numbers that are known only after the program as tensors that it has, where that is the same; else their values are guarded."""
+        """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
+        elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers."""
         dtypes = {FROM_NUMPY[x._array.dtype] for x in operands if isinstance(x, Tensor)}
         dtype = dtypes.pop() if len(dtypes) == 1 else None
-        if op.name not in _WITH_NUMBERS or dtype not in (float32, float64):
+        if not (op.is_plain and op.ufunc) or dtype not in (float32, float64):
             return tuple([concrete(x) if is_late(x) else x for x in operands])
         return tuple([self.recorder.as_operand(x, dtype) if is_late(x) else x for x in operands])
 

@@ -52,7 +52,11 @@ class TextHandlers(LeavingHandlers):
         result = format(known, specification)
         if self.stopped:
             return result
-        if specification[-1:] in ("c", "n") or (type(known) is int and specification[-1:] in tuple("eEfFgG%")):
+        if (
+            not self.are_short((value,))
+            or specification[-1:] in ("c", "n")
+            or (type(known) is int and specification[-1:] in tuple("eEfFgG%"))
+        ):
             concrete(value)  # numbers that do not fit raise, and the locale may change
             return result
         text = self._text_of(value)
@@ -70,7 +74,7 @@ class TextHandlers(LeavingHandlers):
     def late_percent(self, template: Any, values: Any) -> Any:
         """template % values, of which some are open; None where the values are needed."""
         given = values if type(values) is tuple else (values,)
-        if type(template) is not str or not all(is_open(v) or type(v) in _PLAIN for v in given):
+        if type(template) is not str or not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
             return None
         result = template % (tuple(map(plain, values)) if type(values) is tuple else plain(values))
         found = _PERCENT.findall(template.replace("%%", ""))
@@ -91,7 +95,7 @@ class TextHandlers(LeavingHandlers):
     def late_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """template.format(...) of arguments of which some are open; None where the values are needed."""
         values = (*arguments, *keywords.values())
-        if not all(is_open(v) or type(v) in _PLAIN for v in values):
+        if not all(is_open(v) or type(v) in _PLAIN for v in values) or not self.are_short(values):
             return None
         result = template.format(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
         for _, name, specification, _ in self.unwatched(lambda: list(string.Formatter().parse(template))):

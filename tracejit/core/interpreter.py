@@ -58,7 +58,7 @@ class Interpreter:
 
     def take_number(self, tensor: Any) -> Any:
         """The same by item(), which leaves it open what becomes of the number."""
-        return tensor._array.item()
+        return self.take(tensor)
 
     def take_list(self, tensor: Any) -> Any:
         """Contents of a tensor leave the world of tensors as nested lists, an array or text."""

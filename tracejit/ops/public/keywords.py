@@ -14,6 +14,7 @@ from typing import Any, Final
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType, as_dtype
 from tracejit.core.interpreter import state
+from tracejit.core.interrupts import is_foreign
 
 __all__ = ["entry_of", "write_out"]
 
@@ -62,6 +63,8 @@ def entry_of(body: Callable[..., Any], name: str) -> Callable[..., Any]:
             args, named = _translated(name, names, rest, args, named)
             value = body(*args, **named)
         except (AttributeError, TypeError) as error:  # of what is no tensor
+            if is_foreign(error):
+                raise
             _check_input(name, code.co_varnames, args, named)
             if isinstance(error, AttributeError):
                 _check_asked(name, code.co_varnames, args, named, error.obj)
