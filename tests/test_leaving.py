@@ -6,6 +6,7 @@ import collections
 import gc
 import math
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -234,3 +235,120 @@ def test_a_function_that_raises_for_some_integers_raises_before_anything_is_done
         return found
 
     assert done(True) == done(False)
+
+
+# -- clocks
+def replays(fn: Any, *calls: Any) -> tuple[Any, Any]:
+    """The compiled function, and what its calls have returned."""
+    compiled = T.compile(fn)
+    return compiled, [compiled(*call) for call in calls]
+
+
+def test_a_clock_is_read_in_each_call_before_and_after_the_program() -> None:
+    def fn(a: Any) -> Any:
+        start = time.perf_counter()
+        y = (a @ a).sum().item()
+        took = time.perf_counter() - start
+        return start, took, took > 0, f"{len(a) / took:.1f} rows/s", int(start), round(took, 6), y
+
+    compiled, answers = replays(fn, *[(T.full((40, 40), float(i)),) for i in range(6)])
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 5), compiled.reasons
+    starts = [start for start, *_ in answers]
+    assert starts == sorted(set(starts)) and starts[-1] <= time.perf_counter()
+    for i, (start, took, positive, text, whole, rounded, y) in enumerate(answers):
+        assert 0 < took < 60 and positive is True
+        assert text == f"{40 / took:.1f} rows/s" and whole == int(start) and rounded == round(took, 6)
+        assert y == 40.0**3 * i * i
+
+
+def test_what_a_clock_and_a_number_from_outside_decide_are_two_paths() -> None:
+    last = [0.0]
+
+    def fn(a: Any) -> str:
+        a = a * 2
+        now = time.time()
+        if now - last[0] > 1000:
+            last[0] = now
+            return "long ago"
+        return f"{a.item()}"
+
+    compiled = T.compile(fn)
+    for i in range(8):
+        before = time.time()
+        if i % 4 == 0:
+            last[0] = 1.0
+        assert compiled(T.tensor(float(i))) == ("long ago" if i % 4 == 0 else f"{2.0 * i}")
+        assert i % 4 or before <= last[0] <= time.time()
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (2, 6), compiled.reasons
+
+
+def test_a_time_is_an_operand_of_tensor_work() -> None:
+    compiled, answers = replays(lambda a: (a * 2 * time.monotonic(), a + time.monotonic()), *[(T.ones(1, dtype=T.float64),)] * 5)
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 4), compiled.reasons
+    times = [value for double, later in answers for value in (double.item() / 2, later.item() - 1)]
+    assert min(times) > 0 and len({double.item() for double, _ in answers}) == 5
+
+
+@pytest.mark.parametrize("decide", [
+    lambda a, took: a if took < 1000 else a * 2,
+    lambda a, took: {took: a}[took],
+    lambda a, took: a if a.sum().item() * took < 1000 else a * 2,
+    lambda a, took: a[: int(took < 1000)],
+])  # fmt: skip
+def test_where_the_time_of_the_call_itself_decides_it_is_eager_with_a_reason(decide: Any) -> None:
+    def fn(a: Any) -> Any:
+        start = time.perf_counter()
+        a = a * 2
+        return decide(a, time.perf_counter() - start)
+
+    compiled, answers = replays(fn, *[(T.tensor([float(i)]),) for i in range(4)])
+    assert [reason.code for reason in compiled.reasons] == ["clock"]
+    assert compiled.stats.compiled_calls == 0
+    assert [answer.tolist() for answer in answers] == [[2.0 * i] for i in range(4)]
+
+
+# -- lists of numbers
+def test_the_elements_of_a_tensor_are_numbers_of_their_own() -> None:
+    log: list[Any] = []
+
+    def fn(a: Any) -> Any:
+        rows = (a * 2).tolist()
+        log.extend(rows[0])
+        best = max(a.sum(1).tolist())
+        return rows, sum(a[0].tolist()), best, [v for row in rows for v in row], a.int().tolist(), f"{rows}"
+
+    arguments = [(T.tensor([[i / 2, -1.0, 3.0], [0.25, i * 5.0, 1.0]]),) for i in range(5)]
+    compiled, answers = replays(fn, *arguments)
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 4), compiled.reasons
+    told, log = log, []
+    assert answers == [fn(*argument) for argument in arguments]
+    assert told == log
+
+
+def test_where_an_element_of_a_list_decides_there_is_a_path_for_each_outcome() -> None:
+    def fn(a: Any) -> Any:
+        counts = [0, 0, 0]
+        for i in a.argmax(1).tolist():
+            counts[i] += 1
+        total = 0.0
+        for v in a[0].tolist():
+            if v > 0:
+                total += v
+        return counts, total, a[0].tolist().index(3.0)
+
+    arguments = [(T.tensor([[3.0, i % 2 - 0.5, -1.0], [0.0, 1.0, i * 1.0 + 2]]),) for i in range(8)]
+    compiled, answers = replays(fn, *arguments)
+    assert answers == [fn(*argument) for argument in arguments]
+    assert compiled.stats.compiled_calls == 6, compiled.reasons
+
+
+def test_a_long_list_is_no_value_of_a_program() -> None:
+    compiled, answers = replays(lambda a: a.tolist(), *[(T.full((5000,), float(i)),) for i in range(3)])
+    assert [reason.code for reason in compiled.reasons] == ["tensor_contents"]
+    assert answers == [[float(i)] * 5000 for i in range(3)]
+
+
+def test_the_text_of_a_tensor_cannot_decide() -> None:
+    compiled, answers = replays(lambda a: str(a) == "tensor([1.])", *[(T.tensor([float(i)]),) for i in range(4)])
+    assert [reason.code for reason in compiled.reasons] == ["tensor_contents"]
+    assert answers == [False, True, False, False]

@@ -6,7 +6,6 @@ import ast
 import os
 import random
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -49,11 +48,11 @@ def test_the_recorder_uses_catalogued_codes_only():
 def test_a_reason_names_the_users_line():
     def fn(a):
         b = a * 2
-        time.perf_counter()
+        os.getcwd()
         return b
 
     reason, result = reason_of(fn, T.ones(1))
-    assert reason.code == "impure_call" and "perf_counter" in reason.message
+    assert reason.code == "unknown_call" and "getcwd" in reason.message
     assert reason.where == f"{__file__}:{fn.__code__.co_firstlineno + 2}"
     assert result.tolist() == [2.0]
 

@@ -101,14 +101,14 @@ class BuiltinCallHandlers(PrintingHandlers):
             return handler(self, *arguments)
         if is_a(owner, _CONTAINER_TYPES):
             return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
-        if function is builtins.print:
-            return self.printed(arguments, keywords)
         if type(owner) is str and function.__name__ in ("format", "join"):
             text = self.late_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
                 return text
         if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
             return self.container_method(function, owner, arguments, keywords)
+        if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
+            return self._extreme(function, arguments, keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -268,8 +268,6 @@ class BuiltinCallHandlers(PrintingHandlers):
         return (lambda *arguments: self.truth(call(*arguments))) if callable(call) else call
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
-            return self._extreme(function, arguments, keywords)
         if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
             elements = list(self.iterate(arguments[0]))
             return self.made(self.in_order(elements, **keywords))
@@ -307,6 +305,10 @@ class BuiltinCallHandlers(PrintingHandlers):
         key = keywords.get("key")
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
             return function(values, **keywords)
+        if key is None and is_a(values, (list, tuple)) and any(map(is_late, values)) and all(map(_is_number, values)):
+            late = self.late_function(function, tuple(values), function(map(plain, values)))
+            if late is not None:
+                return late
         symbol = ">" if function is builtins.max else "<"
         found = False
         best = best_key = None
@@ -325,7 +327,6 @@ class BuiltinCallHandlers(PrintingHandlers):
     def _all(self, values: Any) -> bool:
         return all(self.truth(value) for value in self.iterate(values))
 
-    # -- builtins with a handler of their own
     def _sum(self, values: Any, start: Any = 0) -> Any:
         if is_a(start, (str, bytes, bytearray)):
             return sum(values, start)  # it raises what is to be raised

@@ -11,7 +11,6 @@ import enum
 import functools
 import operator
 import sys
-import warnings
 import weakref
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
 from typing import Any
@@ -80,7 +79,7 @@ class CallHandlers(TypeCallHandlers):
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
         if function in FRAME_FUNCTIONS if type(function) is BuiltinFunctionType else False:
-            self.stop("impure_call" if function is warnings.warn else "frame_access", function.__name__)
+            self.stop("frame_access", function.__name__)
             return function  # called from the instrumented frame, which is what it looks at
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted

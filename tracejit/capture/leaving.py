@@ -1,11 +1,16 @@
-"""Numbers that leave the program: `.item()`, `float(t)`, `int(t)`, and what Python computes from them.
+"""Numbers that leave the program: `.item()`, `float(t)`, `int(t)`, `.tolist()`, and what Python computes from them.
 
 A `SymbolicNumber` with a `Late` is known only when the program has run.  It is no guard: returned, stored or formatted it is computed
 again by each call, in Python, between the program and the effects.  Where it steers Python (a comparison, a truth value, an argument
 outside which a function raises) the program computes the same predicate and leaves by an exit where it turns out the other way, before
 anything is committed.  Where the program cannot compute it, or something asks for the very value, the value is guarded, by an exit too.
 
-Invariants: what is computed after the program cannot raise, because exits have seen to it; a definition only uses numbers defined before.
+A clock that is read is such a number as well, but no exit can ask for it.  One that is read before the program begins, or that decides
+something, is read in the prologue; the others after the program.  So what lies between two readings is the tensor work of the call
+as a whole, and how long that has taken decides nothing: where it would, the recording stops.
+
+Invariants: what is computed after the program cannot raise, because exits have seen to it, but for a division by the time between two
+readings; a definition only uses numbers defined before.
 """
 
 from __future__ import annotations
@@ -15,7 +20,10 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
+
+import numpy as np
 
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recorder import Recorder
@@ -23,6 +31,7 @@ from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, plai
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
+from tracejit.tensor.representation import remark, shown
 
 __all__ = ["Late", "LeavingHandlers", "definitions", "is_late"]
 
@@ -50,8 +59,16 @@ _CHOOSING = (builtins.min, builtins.max)
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
+Access = Callable[[str], str]
+"""From the expression of an array to that of what Python takes out of it."""
+
+
 class Program(Protocol):
     """What is asked of the interpreter of the recording."""
+
+    nodes: list[Any]
+
+    def kept(self, tensor: Any) -> Any: ...
 
     def bind(self, op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any: ...
     def take(self, tensor: Any) -> Any: ...
@@ -60,16 +77,23 @@ class Program(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Late:
-    """How a number is computed after the program: the element of `tensor`, or `text` of `parts`.
+    """How a value is computed after the program: by `text` from `parts`, or by `access` from the array of `source`, a tensor.
 
-    make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be."""
+    make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
+    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
+    has defined it."""
 
     text: str
-    parts: tuple[Any, ...]
-    make: Callable[[], Any]
+    parts: tuple[Any, ...] = ()
+    make: Callable[[], Any] = lambda: None
     bits: int = 0
+    source: Any = None
+    access: Access | None = None
     tensor: Any = None
     made: bool = False
+    readings: frozenset[Late] = frozenset()
+    of_program: bool = False
+    placed: bool = False
 
     def in_program(self) -> Any:
         """The tensor, made when it is first asked for."""
@@ -96,7 +120,35 @@ class LeavingHandlers(Recorder):
     # -- definitions
     def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:
         """The number in `tensor`, of one element, float64 or int64, which belongs to the recording alone."""
-        return self._defined(Late("", (), lambda: tensor, 63), value)
+        return self._taken(tensor, lambda array: f"{array}.item()", value, lambda: tensor)
+
+    def define_elements(self, tensor: Tensor) -> Any:
+        """The numbers in a tensor of that kind, as nested lists."""
+        array = tensor._array
+        elements = self._taken(tensor, lambda text: f"{text}.ravel().tolist()", array.ravel().tolist())
+        flat: Any = np.empty(array.size, dtype=object)
+        for i, value in enumerate(elements._value):
+            flat[i] = self._defined(Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63), value)
+        return flat.reshape(array.shape).tolist()
+
+    def _element_of(self, tensor: Tensor, index: int) -> Tensor:
+        program = self.program
+        flat = program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
+        element: Tensor = program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
+        return element
+
+    def _taken(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
+        """What Python takes out of the array of a tensor."""
+        return self._defined(Late("", make=make, bits=63, source=source, access=access, of_program=True), value)
+
+    def tensor_text(self, tensor: Tensor) -> Any:
+        """repr() of a tensor, and str()."""
+        kind, note = type(tensor).__name__, remark(tensor)
+        text = self.native(lambda: shown(tensor._array, kind, note))
+        copy = None if self.stopped else self.program.kept(tensor)
+        if copy is None:
+            return text
+        return self._taken(copy, lambda array: f"{self.constant(shown)}({array}, {kind!r}, {note!r})", text)
 
     def element(self, tensor: Tensor) -> Any:
         """The number in a tensor of one element that is asked for it; None where Python has to ask."""
@@ -104,7 +156,10 @@ class LeavingHandlers(Recorder):
             return None
         return self.program.take_number(tensor)
 
-    def _defined(self, late: Late, value: int | float | str) -> SymbolicNumber:
+    def _defined(self, late: Late, value: Any) -> SymbolicNumber:
+        parts = [part._late for part in late.parts if is_late(part)]
+        late.readings = late.readings.union(*(part.readings for part in parts))
+        late.of_program = late.of_program or any(part.of_program for part in parts)
         number = SymbolicNumber(self, self.variable(), value, late)
         self.late.append(number)
         return number
@@ -135,6 +190,7 @@ class LeavingHandlers(Recorder):
         if function not in _CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
             return None
         whole = type(plain(arguments[0])) is int  # which is never infinite
+        whole = whole or (is_late(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
         asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
         if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
             return None
@@ -167,7 +223,7 @@ class LeavingHandlers(Recorder):
 
     def are_short(self, values: Iterable[Any]) -> bool:
         """Whether the ints among numbers and texts are, in every call, short enough for what Python does with them."""
-        return all(self._length(v) is not None for v in values if type(plain(v)) is int)
+        return all(is_late(v) or self._length(v) is not None for v in values if type(plain(v)) is int)
 
     def _length(self, value: Any) -> int | None:
         """How many bits an int can have, 0 for a float; None for one that may be too long to become a float."""
@@ -191,10 +247,60 @@ class LeavingHandlers(Recorder):
         bits = a + b if symbol == "*" else max(a, b) + 1
         return bits if bits <= _FLOATS else None
 
+    # -- readings of clocks
+    def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A function that tells the time is called."""
+        value = clock(*arguments, **keywords)  # or it raises what is to be raised
+        late = Late(f"{self.constant(clock)}()", (), lambda: None, 63)
+        late.readings = frozenset([late])
+        number = self._defined(late, value)
+        if not self.program.nodes:
+            self._place(number)
+        return number
+
+    def unknown_answer(self, function: Any, answer: Any) -> Any:
+        """What a function said that was called for what it does: nobody knows it before the program has run, nor is it kept."""
+        late = Late("")
+        late.readings = frozenset([late])
+        return self._defined(late, answer)
+
+    def _place(self, number: Any) -> None:
+        """Let the prologue define a number of clocks, and what it is made of."""
+        if is_late(number) and not number._late.placed:
+            for part in number._late.parts:
+                self._place(part)
+            number._late.placed = True
+            self.lines.append(f"{number._text} = {number._late.text}")
+
+    def _decided_by_clocks(self, *numbers: Any) -> bool:
+        """Whether there are readings of clocks in numbers that decide something.  If so, the prologue defines them; where it cannot, the
+        recording stops."""
+        lates = [number._late for number in numbers if is_late(number)]
+        readings: frozenset[Late] = frozenset().union(*(late.readings for late in lates))
+        if not readings:
+            return False
+        if any(not (late.text or late.access) for late in readings):
+            self.stop("impure_call", "a call whose answer decides")
+        elif any(late.of_program for late in lates):
+            self.stop("clock", "a clock and results of the call decide together")
+        elif len(readings) > 1:
+            self.stop("clock", "the time between two readings of a clock in the call decides")
+        for number in numbers:
+            self._place(number)
+        return True
+
     # -- where they steer
+    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
+        """left <symbol> right, of which one at least is late: known at once, or, of clocks, when somebody asks for its truth."""
+        if any(is_late(number) and number._late.readings for number in (left, right)):
+            text = f"{self._number_text(left)} {symbol} {self._number_text(right)}"
+            return self._defined(Late(text, (left, right), lambda: None, 1), outcome)
+        self.late_outcome(symbol, left, right, outcome)
+        return outcome
+
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         """left <symbol> right has come to `outcome`: a call where it comes to something else leaves."""
-        if not (is_late(left) or is_late(right)):
+        if not (is_late(left) or is_late(right)) or self._decided_by_clocks(left, right):
             self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
             return
         operands = self._comparable(left, right)
@@ -219,15 +325,24 @@ class LeavingHandlers(Recorder):
     def guard_number(self, number: SymbolicNumber) -> None:
         if number._late is None:
             super().guard_number(number)
+        elif number._late.readings:
+            if all(late.text for late in number._late.readings):
+                self.stop("clock", "the very time that a clock tells is asked for")
+            self.stop("impure_call", "a call whose answer is asked for")
         elif self.first_time("number", number._text):
             tensor = number._late.in_program()
             if tensor is not None:
                 self.program.take(tensor)
+            elif number._late.source is not None:
+                self.stop("tensor_contents", "the text of a tensor decides")
             for part in number._late.parts if tensor is None else ():
                 concrete(part)
 
     def _not_zero(self, divisor: Any) -> None:
-        if is_late(divisor):
+        if is_late(divisor) and divisor._late.readings:
+            if divisor._late.of_program:
+                concrete(divisor)
+        elif is_late(divisor):
             self.late_outcome("!=", divisor, 0, True)
         elif type(divisor) is SymbolicNumber:
             self.miss_if(f"{divisor._text} == 0")
@@ -281,6 +396,12 @@ class LeavingHandlers(Recorder):
     def _computed(self, name: str, *operands: Any) -> Any:
         return self.program.bind(REGISTRY[name], operands, {})
 
+    def before(self, number: Any) -> Any:
+        """A late number, for tensor work: one of clocks as a number of the prologue."""
+        if not self._decided_by_clocks(number):
+            return number
+        return SymbolicNumber(self, number._text, number._value)
+
     def as_operand(self, number: Any, dtype: Any) -> Any:
         """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
         guarded, where the program cannot compute it."""
@@ -301,16 +422,16 @@ def _as_like(late: Any, other: Any) -> Any:
     return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None
 
 
-def definitions(
-    numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], element: Callable[[Tensor], str]
-) -> list[str]:
+def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], array: Callable[[Late], str]) -> list[str]:
     """The lines that define the late numbers `needed`, and what they are made of; `numbers` are all, in the order of their definition.
-    element: the expression of the number in a tensor."""
+    array: the expression of the array of the tensor that a value is taken from."""
     wanted = {number._text for number in needed}
     lines: list[str] = []
     for number in reversed(list(numbers)):
         if number._text in wanted:
             late: Late = number._late
             wanted.update(part._text for part in late.parts if is_late(part))
-            lines.append(f"{number._text} = {late.text or element(late.in_program())}")
+            if late.placed:
+                continue
+            lines.append(f"{number._text} = {late.text or (late.access or str)(array(late))}")
     return lines[::-1]

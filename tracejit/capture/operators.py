@@ -63,7 +63,7 @@ class OperatorHandlers(ContainerMethodHandlers):
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
-        if symbol == "%" and type(left) is str and (is_open(right) or (type(right) is tuple and any(map(is_open, right)))):
+        if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
             text = self.late_percent(left, right)
             if text is not None:
                 return text
@@ -295,8 +295,13 @@ class OperatorHandlers(ContainerMethodHandlers):
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
             number = self.element(value)
             value = value if number is None else number
+        if type(value) in (list, tuple, dict) and not specification and conversion != ord("a") and self.holds_open(value):
+            return self.text_of_container(value)  # type: ignore[no-any-return]
         if is_open(value):
             return self.late_format(value, conversion, specification)  # type: ignore[no-any-return]
+        if is_a(value, Tensor) and not specification and self._prints_as_usual(type(value)):
+            self.inspect(value)
+            return self.tensor_text(value)  # type: ignore[no-any-return]
         if is_a(value, Tensor):
             self.inspect(value)
         elif is_user_instance(value):
@@ -319,12 +324,21 @@ class OperatorHandlers(ContainerMethodHandlers):
         self.read_content(value, deep=True)
         return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
 
+    def _prints_as_usual(self, cls: type) -> bool:
+        """Whether a class of tensors has no text of its own."""
+        found = [self.lookup(cls, name)[0] for name in ("__format__", "__str__", "__repr__")]
+        return found == [vars(Tensor)["__format__"], vars(object)["__str__"], vars(Tensor)["__repr__"]]
+
     @staticmethod
     def _said_text(name: str, text: Any, specification: str) -> str:
         said = Said(text)
         if name == "__format__":
             return format(said, "")
         return format(repr(said) if name == "__repr__" else str(said), specification)
+
+
+def _is_unsettled(value: Any) -> bool:
+    return is_open(value) or is_a(value, Tensor)
 
 
 def _is_of_sequences(method: Any) -> bool:

@@ -23,7 +23,6 @@ import sys
 import threading
 import types
 import unicodedata
-import warnings
 import weakref
 from typing import Any
 
@@ -133,7 +132,7 @@ COMPUTED_NUMBERS: frozenset[Any] = frozenset(
 FRAME_FUNCTIONS: frozenset[Any] = frozenset(
     {
         builtins.locals, builtins.globals, builtins.vars, builtins.dir, builtins.eval, builtins.exec, builtins.__import__,
-        builtins.breakpoint, warnings.warn, sys._getframe, *filter(None, [getattr(sys, "_getframemodulename", None)]),
+        builtins.breakpoint, sys._getframe, *filter(None, [getattr(sys, "_getframemodulename", None)]),
     }
 )  # fmt: skip
 """Functions that look at the frame that calls them."""

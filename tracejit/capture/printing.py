@@ -1,20 +1,75 @@
-"""Calls that write texts: print(), and the methods of texts that make such of open numbers.
+"""Calls that tell somebody something: print(), loggers, warnings, writing to files, progress bars; and the methods of texts.
 
-Nobody waits for what print() does, so the program runs before it, with all its exits; then the prints of a call follow in order, with its
-own numbers.
+Nobody waits for what they do, so the program runs before them, with all its exits; then those of a call follow in order, with its own
+numbers.  Loggers and warnings name the line of the program that calls them: an entry gives it to them, as it was recorded.  Their
+handlers and filters decide in each call what becomes of it.
 """
 
 from __future__ import annotations
 
-from types import GeneratorType
+import io
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType
 from typing import Any
 
+from tracejit.capture.convert import is_instrumented
 from tracejit.capture.effects import FunctionCall
+from tracejit.capture.policies import PRIMITIVE_TYPES, bound_to, is_a
 from tracejit.capture.standard_calls import StandardCallHandlers
-from tracejit.capture.symbols import concrete, plain
+from tracejit.capture.symbols import concrete, plain, stored
 from tracejit.capture.texts import is_open
 
 __all__ = ["PrintingHandlers"]
+
+_LEVELS: dict[Any, int] = {
+    logging.Logger.debug: logging.DEBUG, logging.Logger.info: logging.INFO, logging.Logger.warning: logging.WARNING,
+    logging.Logger.error: logging.ERROR, logging.Logger.critical: logging.CRITICAL, logging.Logger.log: logging.NOTSET,
+}  # fmt: skip
+"""Methods of loggers, and the level of what they tell: `log` is given one."""
+_OF_ROOT: dict[Any, Any] = {
+    logging.debug: logging.Logger.debug, logging.info: logging.Logger.info, logging.warning: logging.Logger.warning,
+    logging.error: logging.Logger.error, logging.critical: logging.Logger.critical, logging.log: logging.Logger.log,
+}  # fmt: skip
+_PROGRESS = frozenset(
+    {
+        "update", "set_postfix", "set_postfix_str", "set_description", "set_description_str", "refresh", "clear", "close", "reset",
+        "display", "unpause",
+    }
+)  # fmt: skip
+_FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
+_WRITING = frozenset({"write", "flush", "writelines"})
+
+
+def _log(logger: logging.Logger, level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
+    """What the methods of a logger do once they have found out who calls."""
+    if logger.isEnabledFor(level):
+        logger.handle(logger.makeRecord(logger.name, level, file, line, message, arguments, None, function))
+
+
+def _log_to_root(level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
+    """The same of the functions of the module, which see to it that there is a handler."""
+    if not logging.root.handlers:
+        logging.basicConfig()
+    _log(logging.root, level, file, line, function, message, *arguments)
+
+
+def _warn(message: Any, category: type[Warning], file: str, line: int, names: dict[str, Any]) -> None:
+    """What warnings.warn() does once it has found out who calls."""
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry, names)
+
+
+def _calling_frame() -> FrameType:
+    """The innermost frame of instrumented code."""
+    frame: Any = sys._getframe(1)
+    while not is_instrumented(frame.f_code):
+        frame = frame.f_back
+    found: FrameType = frame
+    return found
 
 
 class PrintingHandlers(StandardCallHandlers):
@@ -33,35 +88,117 @@ class PrintingHandlers(StandardCallHandlers):
             return self.joined(tuple(parts), owner)
         return owner.join(map(concrete, parts)) if consumed else None
 
-    def printed(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def _printed(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """print: nobody waits for what it does, so the program runs before it, with all its exits."""
         keywords = {k: concrete(v) for k, v in keywords.items()}
         file = keywords.get("file")
         if keywords.keys() - {"sep", "end", "flush", "file"} or not (file is None or self.is_outside(file)):
             self.stop("impure_call", "print() to a file that the call has made")
-        texts = tuple(map(self._line, arguments))
+        texts = tuple([value if type(plain(value)) is str else self.formatted(value, ord("s"), "") for value in arguments])
         self.native(lambda: print(*map(plain, texts), **keywords))
         self.note_call(FunctionCall(print, texts, keywords))
 
-    def _line(self, value: Any) -> Any:
-        """The text that print() writes of a value."""
-        if type(value) in (list, tuple, dict) and not self.is_outside(value) and self._holds_open(value):
-            return self._shown(value)
-        return value if type(plain(value)) is str else self.formatted(value, ord("s"), "")
+    # -- loggers, warnings, files, progress bars
+    def standard_call(self, function: Any) -> Callable[..., Any] | None:
+        handler = super().standard_call(function)
+        if handler is not None or type(function) not in (FunctionType, BuiltinFunctionType):
+            return handler
+        if type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("tqdm."):
+            return PrintingHandlers._progressed if function.__name__ in _PROGRESS else None
+        owner = bound_to(function)
+        if is_a(owner, _FILES) and function.__name__ in _WRITING and self.is_outside(owner):
+            return PrintingHandlers._written
+        return _TELLING.get(function) if owner is None else None
 
-    def _holds_open(self, value: Any) -> bool:
-        if type(value) not in (list, tuple, dict) or self.is_outside(value):
-            return is_open(value)
-        parts = [*value, *value.values()] if type(value) is dict else value
-        return any(map(self._holds_open, parts))
+    def _logged(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a logger, or a function of the module that stands for one of the root logger."""
+        to_root = function in _OF_ROOT
+        method, given = _OF_ROOT.get(function, function), list(arguments)
+        logger = logging.root if to_root or not given else given.pop(0)
+        level = concrete(given.pop(0)) if method is logging.Logger.log and given else _LEVELS[method]
+        message = given.pop(0) if given else None
+        values = self._for_template(message, given)
+        known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.is_outside(logger))
+        if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
+            self.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
+            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+        code = (frame := _calling_frame()).f_code
+        place = (code.co_filename, frame.f_lineno, code.co_name)
+        return self._told(_log_to_root if to_root else _log, (*([] if to_root else [logger]), level, *place, message, *values))
 
-    def _shown(self, value: Any) -> Any:
-        """repr() of a container that this run made, in which there are numbers or texts that each call computes."""
-        if not self._holds_open(value) or is_open(value):
-            return self.formatted(value, ord("r"), "")
-        if type(value) is dict:
-            items = [self.joined((self._shown(k), ": ", self._shown(v))) for k, v in value.items()]
-            return self.joined(("{", self.joined(tuple(items), ", "), "}"))
-        parts = self.joined(tuple(map(self._shown, value)), ", ")
-        start, end = "[]" if type(value) is list else "()"
-        return self.joined((start, parts, ("," if type(value) is tuple and len(value) == 1 else "") + end))
+    def _for_template(self, template: Any, values: list[Any]) -> list[Any] | None:
+        """The values that `%` makes a text of, later on: of what may change until then the text of now.  None where it is not known what it
+        does with them."""
+        simple = [type(plain(value)) in PRIMITIVE_TYPES for value in values]
+        if all(simple):
+            return values
+        kinds = self.letters_of(template) if type(template) is str else None
+        if kinds is None or len(kinds) != len(values):
+            return None
+        told = [v if known else self.for_percent(v, kind) for v, known, kind in zip(values, simple, kinds, strict=True)]
+        return told if all(type(plain(value)) in PRIMITIVE_TYPES for value in told) else None
+
+    def _is_enabled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        """Logger.isEnabledFor, which the level of any logger above has a say in: each call asks again."""
+        arguments = tuple(map(concrete, arguments))
+        enabled: bool = self.unwatched(lambda: function(*arguments, **keywords))
+        logger, level = arguments
+        if not self.is_outside(logger) or type(level) is not int or type(logger) not in (logging.Logger, logging.RootLogger):
+            self.stop("impure_call", "a call of Logger.isEnabledFor() of this kind")
+        else:
+            self.miss_if(f"{self.constant(function)}({self.sources[id(logger)]}, {level}) is not {enabled}")
+        return enabled
+
+    def _warned(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """warnings.warn"""
+        given = dict(zip(("message", "category"), arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
+        category, message = given.pop("category", None) or UserWarning, given.pop("message", None)
+        if type(plain(message)) is not str or given.pop("stacklevel", 1) != 1 or given or len(arguments) > 2:
+            self.stop("impure_call", "a call of warn() of this kind")
+            return function(*map(plain, arguments), **{"stacklevel": 2, **keywords})
+        frame = _calling_frame()
+        self.fixed(frame.f_globals)
+        return self._told(_warn, (message, self.fixed(category), frame.f_code.co_filename, frame.f_lineno, frame.f_globals))
+
+    def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """time.sleep"""
+        return self._told(function, tuple(map(concrete, arguments)), keywords)
+
+    def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """write, writelines or flush of a file from outside."""
+        if not all(type(plain(v)) in (str, bytes) for v in arguments):
+            arguments = tuple([self.made([*self.iterate(v)]) if not is_open(v) else v for v in arguments])
+            for value in arguments:
+                self.read_content(value, deep=True)
+        return self._told(function, arguments, keywords, True)
+
+    def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a progress bar."""
+        bar, *rest = arguments
+        shown = tuple([v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for v in rest])
+        named = {k: v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for k, v in keywords.items()}
+        if not self.is_outside(bar):
+            self.stop("impure_call", "a progress bar that the call has made")
+        return self._told(function, (bar, *shown), named, True)
+
+    def _told(
+        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None, answers: bool = False
+    ) -> Any:
+        """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
+        is known beforehand."""
+        keywords = keywords or {}
+        now = [stored(tuple(v) if type(v) is list else v) for v in arguments]
+        answer = self.unwatched(lambda: function(*now, **{k: plain(v) for k, v in keywords.items()}))
+        if self.stopped:
+            return answer
+        self.note_call(FunctionCall(self.fixed(function), arguments, keywords))
+        return self.unknown_answer(function, answer) if answers else answer
+
+
+_TELLING: dict[Any, Callable[..., Any]] = {
+    print: PrintingHandlers._printed,
+    **dict.fromkeys((*_LEVELS, *_OF_ROOT), PrintingHandlers._logged),
+    logging.Logger.isEnabledFor: PrintingHandlers._is_enabled,
+    warnings.warn: PrintingHandlers._warned,
+    time.sleep: PrintingHandlers._slept,
+}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.leaving import definitions, is_late
+from tracejit.capture.leaving import Late, definitions, is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
@@ -57,11 +57,14 @@ class Recipes:
     def define_late(self) -> None:
         """Put the definitions of numbers that are computed after the program before all that uses them."""
 
-        def element(tensor: Tensor) -> str:
-            self.outputs.append(tensor)
-            return f"out{len(self.outputs) - 1}._array.item()"
+        def array(late: Late) -> str:
+            if late.source is None:
+                self.recorder.stop("impure_call", "a call whose answer is kept")
+                return "None"
+            self.outputs.append(late.source)
+            return f"out{len(self.outputs) - 1}._array"
 
-        self.lines[:0] = definitions(self.recorder.late, self.late, element)
+        self.lines[:0] = definitions(self.recorder.late, self.late, array)
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""

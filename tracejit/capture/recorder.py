@@ -361,6 +361,9 @@ class Recorder(Origins):
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         raise NotImplementedError
 
+    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
+        raise NotImplementedError
+
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         raise NotImplementedError
 

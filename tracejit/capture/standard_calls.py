@@ -17,6 +17,7 @@ import itertools
 import operator
 import re
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,14 @@ _EXPRESSIONS: dict[Any, int] = {
     re.compile: 2, re.split: 2 if _WARNING else 4, re.sub: 3 if _WARNING else 5, re.subn: 3 if _WARNING else 5,
 }  # fmt: skip
 """Functions of `re`, and how many arguments they take by position without a word."""
+
+
+_CLOCKS = frozenset(
+    {
+        time.time, time.perf_counter, time.monotonic, time.process_time, time.thread_time, time.time_ns, time.perf_counter_ns,
+        time.monotonic_ns, time.process_time_ns, time.thread_time_ns,
+    }
+)  # fmt: skip
 
 
 class StandardCallHandlers(IterationHandlers):
@@ -166,4 +175,5 @@ STANDARD: dict[Any, Handler] = {
     copy.deepcopy: StandardCallHandlers._deep_copy,
     **dict.fromkeys(_EXPRESSIONS, StandardCallHandlers._of_expressions),
     itertools.chain.from_iterable: StandardCallHandlers._from_iterable,
+    **dict.fromkeys(_CLOCKS, StandardCallHandlers.read_clock),
 }

@@ -35,6 +35,7 @@ class Prologue(Protocol):
     def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any: ...
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any: ...
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None: ...
+    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any: ...
     def number_text(self, value: int | float) -> str: ...
 
 
@@ -226,9 +227,8 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
         if recorder.stopped:
             return result
         if _is_late(self) or _is_late(other):
-            recorder.late_outcome(symbol, self, other, result)
-        else:
-            recorder.guard_outcome(f"{self._text} {symbol} {_text(recorder, other)}", result)
+            return recorder.late_comparison(symbol, self, other, result)
+        recorder.guard_outcome(f"{self._text} {symbol} {_text(recorder, other)}", result)
         return result
 
     return method

@@ -21,7 +21,7 @@ from tracejit.capture.leaving import is_late
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, float32, float64, int64
+from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
@@ -37,6 +37,8 @@ __all__ = ["RecordingInterpreter", "Watch"]
 _OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
+_ELEMENTS = 4096
+"""How many elements of a tensor, as a list, are numbers of their own."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
 _BOUNDS: dict[str, tuple[int, int]] = {
     "bool": (-(2**63), 2**63 - 1),
@@ -161,7 +163,7 @@ class RecordingInterpreter(Interpreter):
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         operands = tuple(map(settled, operands))
         if any(map(is_late, operands)):
-            operands = self._with_late(op, operands)
+            operands = self._with_late(op, tuple([recorder.before(x) if is_late(x) else x for x in operands]))
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, with_tensor(op, operands))
             reduced = op.reduced(operands)
@@ -264,12 +266,29 @@ class RecordingInterpreter(Interpreter):
         operand = self.value_of(tensor)
         if operand is None or type(value) is bool:
             return self.take(tensor)
-        dtype = float64 if type(value) is float else int64
+        return recorder.define_element(self._kept(operand, tensor, float64 if type(value) is float else int64), value)
+
+    def take_numbers(self, tensor: Tensor) -> Any:
+        array, recorder = tensor._array, self.recorder
+        operand = None if recorder.stopped or array.dtype.kind == "b" or array.size > _ELEMENTS else self.value_of(tensor)
+        if operand is None:
+            return self.take_list(tensor).tolist()
+        return recorder.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
+
+    def kept(self, tensor: Tensor) -> Tensor | None:
+        """A tensor of the recording's own, which holds what `tensor` holds now.  None for one of unknown origin: the recording stops."""
+        operand = self.value_of(tensor)
+        if operand is None:
+            self.recorder.stop("tensor_origin", "it is read")
+            return None
+        return self._kept(operand, tensor, FROM_NUMPY[tensor._array.dtype])
+
+    def _kept(self, operand: int, tensor: Tensor, dtype: DType) -> Tensor:
         same = FROM_NUMPY[tensor._array.dtype] is dtype
         own = wrap(tensor._array.astype(dtype.numpy))
         op, attributes = (REGISTRY["clone"], ()) if same else (REGISTRY["cast"], (("dtype", dtype),))
         self.nodes.append(Node(op, (operand,), attributes, (self._define(own),), user_line()))
-        return recorder.define_element(own, value)
+        return own
 
     def take_list(self, tensor: Tensor) -> Any:
         self.recorder.stop("tensor_contents", f"shape {list(tensor._array.shape)}")

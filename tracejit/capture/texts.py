@@ -15,7 +15,9 @@ import string
 from typing import Any
 
 from tracejit.capture.leaving import Late, LeavingHandlers, is_late
+from tracejit.capture.policies import is_a
 from tracejit.capture.symbols import SymbolicNumber, concrete, plain
+from tracejit.tensor import Tensor
 
 __all__ = ["TextHandlers", "is_open"]
 
@@ -74,23 +76,39 @@ class TextHandlers(LeavingHandlers):
     def late_percent(self, template: Any, values: Any) -> Any:
         """template % values, of which some are open; None where the values are needed."""
         given = values if type(values) is tuple else (values,)
-        if type(template) is not str or not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
+        kinds = self.letters_of(template) if type(template) is str else None
+        if kinds is None:
             return None
-        result = template % (tuple(map(plain, values)) if type(values) is tuple else plain(values))
-        found = _PERCENT.findall(template.replace("%%", ""))
-        kinds = {kind for *_, kind in found}
-        if any(key or "*" in (width, precision) for key, width, precision, _ in found) or not kinds <= set("sradifFeEgG"):
+        if len(kinds) == len(given):
+            given = tuple([self.for_percent(v, kind) if is_a(v, Tensor) else v for v, kind in zip(given, kinds, strict=True)])
+        if not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
             return None
-        for (*_, kind), value in zip(found, given, strict=True):
+        result = template % tuple(map(plain, given))
+        for kind, value in zip(kinds, given, strict=True):
             if kind in "di" and is_open(value) and type(plain(value)) is float:  # infinities and NaN have no integer
                 if not is_late(value):
                     return None
                 self.late_outcome("<", value, math.inf, True)
                 self.late_outcome(">", value, -math.inf, True)
-        if any(kind in "fFeEgG" and is_open(v) and type(plain(v)) is int for (*_, kind), v in zip(found, given, strict=True)):
+        if any(kind in "fFeEgG" and is_open(v) and type(plain(v)) is int for kind, v in zip(kinds, given, strict=True)):
             return None
         texts = "".join(self._text_of(v) + ", " for v in given)
         return self._late_text(f"{template!r} % ({texts})", given, result)
+
+    @staticmethod
+    def letters_of(template: str) -> str | None:
+        """The letters of the conversions in a template for `%`, in order; None for one of an unusual kind."""
+        found = _PERCENT.findall(template.replace("%%", ""))
+        letters = "".join(kind for *_, kind in found)
+        usual = not any(key or "*" in (width, precision) for key, width, precision, _ in found)
+        return letters if usual and set(letters) <= set("sradifFeEgG") else None
+
+    def for_percent(self, value: Any, kind: str) -> Any:
+        """What stands for a tensor or an object where `%` with the letter `kind` makes a text of it; itself where nothing does."""
+        if kind == "s":
+            return self.formatted(value, ord(kind), "")
+        number = self.element(value) if is_a(value, Tensor) else None
+        return value if number is None else number
 
     def late_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """template.format(...) of arguments of which some are open; None where the values are needed."""
@@ -109,3 +127,21 @@ class TextHandlers(LeavingHandlers):
     def late_concatenation(self, left: Any, right: Any) -> Any:
         """left + right, texts of which one is open."""
         return self.joined((left, right)) if _is_text(left) and _is_text(right) else None
+
+    # -- containers
+    def holds_open(self, value: Any) -> bool:
+        if type(value) not in (list, tuple, dict) or self.is_outside(value):
+            return is_open(value) or is_a(value, Tensor)
+        parts = [*value, *value.values()] if type(value) is dict else value
+        return any(map(self.holds_open, parts))
+
+    def text_of_container(self, value: Any) -> Any:
+        """repr() of a container that this run made, in which there are numbers or texts that each call computes."""
+        if type(value) not in (list, tuple, dict) or not self.holds_open(value):
+            return self.formatted(value, ord("r"), "")
+        if type(value) is dict:
+            items = [self.joined((self.text_of_container(k), ": ", self.text_of_container(v))) for k, v in value.items()]
+            return self.joined(("{", self.joined(tuple(items), ", "), "}"))
+        parts = self.joined(tuple(map(self.text_of_container, value)), ", ")
+        start, end = "[]" if type(value) is list else "()"
+        return self.joined((start, parts, ("," if type(value) is tuple and len(value) == 1 else "") + end))

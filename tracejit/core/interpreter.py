@@ -60,8 +60,12 @@ class Interpreter:
         """The same by item(), which leaves it open what becomes of the number."""
         return self.take(tensor)
 
+    def take_numbers(self, tensor: Any) -> Any:
+        """The elements of a tensor as nested lists of Python's numbers."""
+        return tensor._array.tolist()
+
     def take_list(self, tensor: Any) -> Any:
-        """Contents of a tensor leave the world of tensors as nested lists, an array or text."""
+        """Contents of a tensor leave the world of tensors as an array or text."""
         return tensor._array
 
     def draw(self, generator: Any, op: Any, attributes: Mapping[str, Any], count: int) -> Any:

@@ -25,7 +25,7 @@ from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
 from tracejit.tensor.contents import contents, number_in
 from tracejit.tensor.rebinding import rebound
-from tracejit.tensor.representation import representation
+from tracejit.tensor.representation import remark, shown
 from tracejit.tensor.size import Size
 
 __all__ = ["Size", "Tensor", "fill", "refresh", "share", "shield", "storage_of", "wrap"]
@@ -314,7 +314,7 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The elements as nested lists, or a number for a tensor without dimensions."""
-        return state.top.take_list(self).tolist() if self._array.ndim else self.item()
+        return state.top.take_numbers(self) if self._array.ndim else self.item()
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """The NumPy array, sharing memory.  Raises RuntimeError while gradients are required, unless `force` says that they are not."""
@@ -364,7 +364,7 @@ class Tensor:
         return bool(METHODS["any"](METHODS["eq"](self, element)))
 
     def __repr__(self) -> str:
-        return representation(self, state.top.take_list(self))
+        return shown(state.top.take_list(self), type(self).__name__, remark(self))
 
     def __format__(self, spec: str) -> str:
         if self._array.ndim == 0 and type(self) is Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 
-__all__ = ["representation", "set_printoptions"]
+__all__ = ["remark", "set_printoptions", "shown"]
 
 
 class _Options:
@@ -118,22 +118,28 @@ def _lines(array: np.ndarray[Any, Any], indent: int, short: bool, form: _Formatt
     return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def representation(tensor: Any, array: np.ndarray[Any, Any]) -> str:
-    """`tensor([...], dtype=..., requires_grad=True)`: the dtype only where it is not the default one of its kind."""
-    kind = type(tensor).__name__
+def remark(tensor: Any) -> str:
+    """What the text of a tensor says of its gradient."""
+    if tensor.grad_fn is not None:
+        return f"grad_fn=<{tensor.grad_fn.name()}>"
+    return "requires_grad=True" if tensor.requires_grad else ""
+
+
+def shown(array: np.ndarray[Any, Any], kind: str, remark: str) -> str:
+    """`tensor([...], dtype=..., requires_grad=True)`, of a tensor of the class `kind` that holds `array`: the dtype only where it is not
+    the default one of its kind."""
     prefix = "tensor(" if kind in ("Tensor", "Parameter", "Buffer") else f"{kind}("
     short = array.size > _options.threshold
     body = _lines(array, len(prefix), short, _Formatter(_edges(array) if short else array)) if array.size else "[]"
     extra = []
     if array.size == 0 and array.ndim != 1:
         extra.append(f"size={tuple(array.shape)}")
+    dtype = dtypes.FROM_NUMPY[array.dtype]
     usual = (dtypes.default_dtype(), *((dtypes.int64, dtypes.bool_) if array.size else ()))
-    if tensor.dtype not in usual:
-        extra.append(f"dtype={tensor.dtype!r}")
-    if tensor.grad_fn is not None:
-        extra.append(f"grad_fn=<{tensor.grad_fn.name()}>")
-    elif tensor.requires_grad:
-        extra.append("requires_grad=True")
+    if dtype not in usual:
+        extra.append(f"dtype={dtype!r}")
+    if remark:
+        extra.append(remark)
     text = prefix + body
     length = len(text) - text.rfind("\n") + 1
     for part in extra:
