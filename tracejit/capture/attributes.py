@@ -125,6 +125,8 @@ class AttributeHandlers(EffectHandlers):
             return getattr(concrete(owner), concrete(name))
         if cls is SuperProxy:
             return self._super_attribute(owner, name)
+        if self.is_array(owner) and not self.is_outside(owner):
+            return self.array_attribute(owner, name)
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
             return getattr(concrete(owner), name)
         if is_a(owner, Tensor):

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.arrays import is_calm, of_numpy
 from tracejit.capture.contents import has_stable_hash
 from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
@@ -84,10 +85,12 @@ class BuiltinCallHandlers(PrintingHandlers):
             if function.__name__ == "__call__" and type(owner).__call__ is function.__objclass__.__call__:
                 return self.call(owner, arguments, keywords)
             return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
-        if not keywords and arguments and any(map(is_symbolic, arguments)):
+        if not keywords and arguments and any(map(is_symbolic, arguments)) and not any(map(self.is_array, arguments)):
             computed = self._computed_number(function, arguments)
             if computed is not None:
                 return computed
+        if of_numpy(function) or (self.asks_array(arguments) and (is_a(function, MethodDescriptorType) or is_calm(function))):
+            return self.array_call(function, arguments, keywords)
         if is_a(function, (MethodDescriptorType, WrapperDescriptorType)) and arguments:
             return self._call_descriptor(function, arguments, keywords)
         if is_a(owner, Tensor):
@@ -451,9 +454,6 @@ class BuiltinCallHandlers(PrintingHandlers):
     def _set_item(self, owner: Any, key: Any, value: Any) -> None:
         self.set_item(value, owner, key)
 
-    def _contains(self, container: Any, element: Any) -> bool:
-        return self.contains(element, container)
-
     def _not(self, value: Any) -> bool:
         return not self.truth(value)
 
@@ -494,7 +494,7 @@ _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most argumen
     operator.setitem: (BuiltinCallHandlers._set_item, 3, 3),
     operator.getitem: (BuiltinCallHandlers.get_item, 2, 2),
     operator.delitem: (BuiltinCallHandlers.delete_item, 2, 2),
-    operator.contains: (BuiltinCallHandlers._contains, 2, 2),
+    operator.contains: (lambda handlers, container, element: handlers.contains(element, container), 2, 2),
     operator.truth: (BuiltinCallHandlers.truth, 1, 1),
     operator.not_: (BuiltinCallHandlers._not, 1, 1),
 }

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.arrays import makes_tensors, of_numpy
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
@@ -92,7 +93,12 @@ class CallHandlers(TypeCallHandlers):
         return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        if self._runs_natively(function) or function.__code__.co_filename == "<string>" or self.standard_call(function):
+        if (
+            self._runs_natively(function)
+            or of_numpy(function)
+            or function.__code__.co_filename == "<string>"
+            or self.standard_call(function)
+        ):
             return None
         return self.prepare(function)
 
@@ -116,7 +122,11 @@ class CallHandlers(TypeCallHandlers):
         if self.stopped:
             return function(*map(stored, arguments), **{k: stored(v) for k, v in keywords.items()})
         cls = type(function)
+        if cls is not FunctionType and cls is not MethodType and of_numpy(function):
+            return self.array_call(function, arguments, keywords)
         if cls is FunctionType:
+            if of_numpy(function):
+                return self.array_call(function, arguments, keywords)
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
             standard = self.standard_call(function)
@@ -221,11 +231,13 @@ class CallHandlers(TypeCallHandlers):
         refusal = REFUSED_LIBRARY.get(function.__name__)
         if refusal is not None:
             self.stop(refusal, f"{function.__name__}()")
+        if makes_tensors(function, arguments) and self.is_outside(arguments[0]) and keywords.keys() <= {"dtype", "requires_grad"}:
+            return self.tensor_of_array(function, *map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
         values = (*arguments, *keywords.values())
         if any(self._is_program_callable(v) for v in values) and is_a(function, FunctionType):
             return self.prepare(function)(*arguments, **keywords)
-        arguments = tuple(a if is_symbolic(a) else self.settled(a) for a in arguments)
-        keywords = {k: v if is_symbolic(v) else self.settled(v) for k, v in keywords.items()}
+        arguments = tuple(a if is_symbolic(a) and not self.is_array(a) else self.settled(a) for a in arguments)
+        keywords = {k: v if is_symbolic(v) and not self.is_array(v) else self.settled(v) for k, v in keywords.items()}
         arguments = tuple(list(a) if is_a(a, GeneratorType) else a for a in arguments)
         for value in (*arguments, *keywords.values()):
             self.read_content(value, deep=True)
@@ -254,6 +266,8 @@ class CallHandlers(TypeCallHandlers):
             return self.call_pure_type(cls, arguments, keywords)
         if issubclass(cls, Tensor) or (is_library_module(cls.__module__) and is_heap_type(cls)):
             return self.call_library(cls, arguments, keywords)
+        if issubclass(cls, np.generic) and any(map(is_late, arguments)):
+            return self.array_call(cls, arguments, keywords)
         if issubclass(cls, (np.generic, decimal.Decimal)):
             return self.native(lambda: cls(*map(self.settled, arguments), **keywords))
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):

@@ -63,6 +63,8 @@ class ContainerHandlers(ContentHandlers):
         if is_a(owner, Tensor):
             self.inspect(owner)
             return self.made(self.binary_native("__getitem__", owner, key))
+        if self.is_array(owner) and not self.is_outside(owner):
+            return self.array_call(operator.getitem, (owner, key))
         owner, key = concrete(owner), concrete(key)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
@@ -166,6 +168,9 @@ class ContainerHandlers(ContentHandlers):
             self.read_content((key, value), deep=True)
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
+            return
+        if is_a(owner, np.ndarray) and not self.is_outside(owner):
+            self.array_call(operator.setitem, (owner, key, value))
             return
         owner, key = concrete(owner), concrete(key)
         if is_user_instance(owner):
@@ -314,6 +319,10 @@ class ContainerHandlers(ContentHandlers):
         if is_a(value, Tensor):
             self.inspect(value)
             return len(value)
+        if self.is_array(value) and not self.is_outside(value):
+            return len(plain(value))
+        if is_a(value, np.ndarray) and value.ndim:
+            return self.get_attribute(value, "shape")[0]
         value = concrete(value)
         if isinstance(value, enum.EnumMeta):
             return self.native(lambda: len(value))

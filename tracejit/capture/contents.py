@@ -133,6 +133,9 @@ class ContentHandlers(AttributeHandlers):
         cls = type(value)
         if cls in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
             return
+        if is_a(value, np.ndarray) and not self.is_outside(value):
+            self.array_is_used(value)
+            return
         seen.add(id(value))
         self._settle_places(value)
         outside = self.is_outside(value)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
+from tracejit.capture.arrays import ArrayHandlers
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import holds_numbers, released, stored
-from tracejit.capture.texts import TextHandlers
 
 __all__ = [
     "AttributeStore",
@@ -143,7 +143,7 @@ class FunctionCall:
         return f"{values.text(self.function)}({', '.join(arguments)})"
 
 
-class EffectHandlers(TextHandlers):
+class EffectHandlers(ArrayHandlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
     def __init__(self) -> None:

@@ -27,6 +27,7 @@ from tracejit.capture.entry import (
     WrittenInput,
     distinct_lines,
 )
+from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import ABSENT, TensorSource
@@ -63,6 +64,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     _check_overlap(recorder, interpreter, inputs, written)
     _check_tape(recorder, interpreter, views, inputs)
     _check_targets(recorder, interpreter, views)
+    _check_arrays(recorder, interpreter, views)
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
@@ -296,6 +298,31 @@ def _check_storages(
             a, b = recorder.tensors[id(tensors[target])], recorder.tensors[id(tensor)]
             if a.argument and b.argument:
                 recorder.miss_if(f"{a.variable}._storage is not None and {a.variable}._storage is {b.variable}._storage")
+
+
+def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views) -> None:
+    """NumPy computes after the program, from arrays whose memory must be then what it was."""
+    written = [
+        (position, views.root(node.outputs[0])[0])
+        for position, node in enumerate(interpreter.nodes)
+        if node.op.kind is Kind.WRITE
+    ]
+    for number in recorder.late if written else ():
+        position = number._late.position
+        if position < 0:
+            continue
+        for tensor in _sources(number):
+            value = interpreter.value_of(tensor)
+            if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
+                recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
+
+
+def _sources(number: Any) -> list[Tensor]:
+    """The tensors whose memory NumPy reads for a number."""
+    late = number._late
+    if late.shared:
+        return [late.source]
+    return [source for part in late.parts if is_late(part) for source in _sources(part)]
 
 
 # -- outputs

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
+import numpy as np
+
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.operators import OperatorHandlers
 from tracejit.capture.policies import DICT_VIEWS, is_a, is_library_module, is_user_instance
@@ -35,6 +37,8 @@ class IterationHandlers(OperatorHandlers):
         if is_a(value, Tensor):
             self.inspect(value)
             return self.made(self.native(lambda: list(value))) if value.ndim else value
+        if is_a(value, np.ndarray) and not self.is_outside(value):
+            return self.iterate(self.made(self.array_elements(value)), depth) if value.ndim else value
         if is_a(value, _CONTAINERS) and not self._has_own_iterator(value):
             self.read_content(value)
             self.check_order(value)

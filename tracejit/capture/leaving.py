@@ -60,7 +60,7 @@ _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
 Access = Callable[[str], str]
-"""From the expression of an array to that of what Python takes out of it."""
+"""From the expression of a tensor to that of what Python takes out of it."""
 
 
 class Program(Protocol):
@@ -77,17 +77,20 @@ class Program(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Late:
-    """How a value is computed after the program: by `text` from `parts`, or by `access` from the array of `source`, a tensor.
+    """How a value is computed after the program: by `text` from `parts`, or by `access` from `source`, a tensor.
 
     make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
     readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
-    has defined it."""
+    has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
+    it from an array, -1 for anything else."""
 
     text: str
     parts: tuple[Any, ...] = ()
     make: Callable[[], Any] = lambda: None
     bits: int = 0
     source: Any = None
+    shared: bool = False
+    position: int = -1
     access: Access | None = None
     tensor: Any = None
     made: bool = False
@@ -120,12 +123,12 @@ class LeavingHandlers(Recorder):
     # -- definitions
     def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:
         """The number in `tensor`, of one element, float64 or int64, which belongs to the recording alone."""
-        return self._taken(tensor, lambda array: f"{array}.item()", value, lambda: tensor)
+        return self._taken(tensor, lambda tensor: f"{tensor}._array.item()", value, lambda: tensor)
 
     def define_elements(self, tensor: Tensor) -> Any:
         """The numbers in a tensor of that kind, as nested lists."""
         array = tensor._array
-        elements = self._taken(tensor, lambda text: f"{text}.ravel().tolist()", array.ravel().tolist())
+        elements = self._taken(tensor, lambda tensor: f"{tensor}._array.ravel().tolist()", array.ravel().tolist())
         flat: Any = np.empty(array.size, dtype=object)
         for i, value in enumerate(elements._value):
             flat[i] = self._defined(Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63), value)
@@ -148,7 +151,7 @@ class LeavingHandlers(Recorder):
         copy = None if self.stopped else self.program.kept(tensor)
         if copy is None:
             return text
-        return self._taken(copy, lambda array: f"{self.constant(shown)}({array}, {kind!r}, {note!r})", text)
+        return self._taken(copy, lambda kept: f"{self.constant(shown)}({kept}._array, {kind!r}, {note!r})", text)
 
     def element(self, tensor: Tensor) -> Any:
         """The number in a tensor of one element that is asked for it; None where Python has to ask."""
@@ -233,7 +236,7 @@ class LeavingHandlers(Recorder):
             bits: int = value._late.bits
             return bits if bits <= _FLOATS else None
         number = plain(value)
-        if number.bit_length() > 63:
+        if type(number) not in (int, bool) or number.bit_length() > 63:
             return None
         if type(value) is SymbolicNumber:
             self.miss_if(f"not {-(2**63)} <= {value._text} < {2**63}")
@@ -334,7 +337,7 @@ class LeavingHandlers(Recorder):
             if tensor is not None:
                 self.program.take(tensor)
             elif number._late.source is not None:
-                self.stop("tensor_contents", "the text of a tensor decides")
+                self.stop("tensor_contents", "what has left as a text or an array decides")
             for part in number._late.parts if tensor is None else ():
                 concrete(part)
 
@@ -422,9 +425,9 @@ def _as_like(late: Any, other: Any) -> Any:
     return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None
 
 
-def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], array: Callable[[Late], str]) -> list[str]:
+def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], tensor: Callable[[Late], str]) -> list[str]:
     """The lines that define the late numbers `needed`, and what they are made of; `numbers` are all, in the order of their definition.
-    array: the expression of the array of the tensor that a value is taken from."""
+    tensor: the expression of the tensor that a value is taken from."""
     wanted = {number._text for number in needed}
     lines: list[str] = []
     for number in reversed(list(numbers)):
@@ -433,5 +436,5 @@ def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumb
             wanted.update(part._text for part in late.parts if is_late(part))
             if late.placed:
                 continue
-            lines.append(f"{number._text} = {late.text or (late.access or str)(array(late))}")
+            lines.append(f"{number._text} = {late.text or (late.access or str)(tensor(late))}")
     return lines[::-1]

@@ -71,6 +71,8 @@ class OperatorHandlers(ContainerMethodHandlers):
             text = self.late_concatenation(left, right)
             if text is not None:
                 return text
+        if self.is_of_arrays(left, right):
+            return self.array_call(compute, (left, right))
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):
@@ -248,6 +250,8 @@ class OperatorHandlers(ContainerMethodHandlers):
             method, _ = self.lookup(type(value), f"__{name}__")
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})
+        elif self.is_array(value):
+            return self.array_call(UNARY[name], (value,))
         elif not (_is_simple(value) or is_a(value, np.generic)):
             self.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
         return UNARY[name](value)
@@ -278,7 +282,9 @@ class OperatorHandlers(ContainerMethodHandlers):
                 return bool(self.length(value))
         if is_a(value, (list, tuple, dict, set, frozenset, collections.deque)):
             return bool(self.length(value) > 0)
-        if hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
+        if is_a(value, np.ndarray):
+            self.array_is_used(value)
+        elif hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
             if not is_a(value, (np.generic, enum.Enum, range, datetime.timedelta, *DICT_VIEWS)):
                 self.stop("unknown_call", f"the truth value of a {cls.__name__}")
             self.read_content(value)
@@ -297,6 +303,9 @@ class OperatorHandlers(ContainerMethodHandlers):
             value = value if number is None else number
         if type(value) in (list, tuple, dict) and not specification and conversion != ord("a") and self.holds_open(value):
             return self.text_of_container(value)  # type: ignore[no-any-return]
+        if is_a(value, np.ndarray) and id(value) in self.left:
+            text = self.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
+            return text if not specification and conversion != ord("a") else format(concrete(text), specification)
         if is_open(value):
             return self.late_format(value, conversion, specification)  # type: ignore[no-any-return]
         if is_a(value, Tensor) and not specification and self._prints_as_usual(type(value)):
@@ -338,7 +347,7 @@ class OperatorHandlers(ContainerMethodHandlers):
 
 
 def _is_unsettled(value: Any) -> bool:
-    return is_open(value) or is_a(value, Tensor)
+    return is_open(value) or is_a(value, (Tensor, np.ndarray))
 
 
 def _is_of_sequences(method: Any) -> bool:

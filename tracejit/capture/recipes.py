@@ -52,19 +52,25 @@ class Recipes:
         self.lines: list[str] = []
         self.outputs: list[Tensor] = []
         self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
+        self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that leave
         self._texts: dict[int, str] = {}
 
     def define_late(self) -> None:
         """Put the definitions of numbers that are computed after the program before all that uses them."""
 
-        def array(late: Late) -> str:
+        def tensor(late: Late) -> str:
             if late.source is None:
                 self.recorder.stop("impure_call", "a call whose answer is kept")
                 return "None"
-            self.outputs.append(late.source)
-            return f"out{len(self.outputs) - 1}._array"
+            if late.shared and self.recorder.is_outside(late.source):
+                return self.source(late.source)
+            known = [i for i, output in enumerate(self.outputs) if output is late.source]
+            if not known:
+                known = [len(self.outputs)]
+                self.outputs.append(late.source)
+            return f"out{known[0]}"
 
-        self.lines[:0] = definitions(self.recorder.late, self.late, array)
+        self.lines[:0] = definitions(self.recorder.late, self.late, tensor)
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""
@@ -77,6 +83,8 @@ class Recipes:
             if is_late(value):
                 self.late.append(value)
             return str(value._text)
+        if is_a(value, np.ndarray):
+            return self._array(value)
         known = recorder.sources.get(id(value)) or self._texts.get(id(value))
         if known is not None:
             return known
@@ -116,6 +124,19 @@ class Recipes:
 
     def _frozenset(self, value: frozenset[Any], cls: type) -> str:
         return self._define(value, f"{self.recorder.constant(cls)}(({''.join(self.text(v) + ', ' for v in value)}))")
+
+    def _array(self, value: np.ndarray[Any, Any]) -> str:
+        recorder = self.recorder
+        known = recorder.sources.get(id(value)) or self._texts.get(id(value))
+        number = recorder.left.get(id(value))
+        if known is not None:
+            return known
+        if number is not None:
+            return self.text(number)
+        if not recorder.is_fixed(value) or not value.flags.writeable or any(np.shares_memory(value, v) for v in self.fixed):
+            recorder.stop("unbuildable", f"array of shape {list(value.shape)}")
+        self.fixed.append(value)
+        return self._define(value, f"{recorder.constant(value.copy(order='K'))}.copy(order='K')")
 
     def _method(self, value: types.MethodType, function: Any) -> str:
         if not self.recorder.is_outside(function):

@@ -312,6 +312,8 @@ class Recorder(Origins):
             return False
         if cls is FunctionType:  # made anew by each call of whoever has its definition
             return "<" in value.__qualname__
+        if cls is np.ndarray:
+            return True
         if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
             return bound_to(value) is not None
         if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
@@ -332,6 +334,14 @@ class Recorder(Origins):
             self.miss_if(f"type({variable}) is not {cls} or {self._differs(variable, value)}")
 
     # -- tensors
+    def outside_tensor(self, tensor: Tensor, expression: str) -> None:
+        """A tensor that each call makes by `expression`, before the program, of something from outside."""
+        variable = self.variable()
+        self.lines.append(f"{variable} = {expression}")
+        self.register(tensor, variable)
+        source = self.tensors[id(tensor)] = TensorSource(tensor, variable, False)
+        self.lines.append(source)
+
     def inspect(self, tensor: Any) -> None:
         """Python may have looked at the metadata of `tensor`."""
         source = self.tensors.get(id(tensor))

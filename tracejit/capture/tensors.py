@@ -28,6 +28,7 @@ from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand
+from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.public.random import default_generator
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
@@ -274,6 +275,24 @@ class RecordingInterpreter(Interpreter):
         if operand is None:
             return self.take_list(tensor).tolist()
         return recorder.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
+
+    def take_array(self, tensor: Tensor) -> Any:
+        array, recorder = state.base.take_array(tensor), self.recorder
+        if recorder.stopped:
+            return array
+        if self.value_of(tensor) is None:
+            recorder.stop("tensor_origin", "its array is used")
+            return array
+        return recorder.define_array(tensor, array)
+
+    def share_array(self, array: Any, canonical: Any) -> Any:
+        recorder = self.recorder
+        if recorder.stopped or not recorder.let_go_of(array):
+            recorder.stop("tensor_state", "a tensor on the memory of an array")
+            return state.base.share_array(array, canonical)
+        made = state.base.share_array(array, canonical)
+        self._append(REGISTRY["constant"], (), (), {"array": ArrayConstant(array.copy())}, made)
+        return made
 
     def kept(self, tensor: Tensor) -> Tensor | None:
         """A tensor of the recording's own, which holds what `tensor` holds now.  None for one of unknown origin: the recording stops."""

@@ -14,6 +14,8 @@ import re
 import string
 from typing import Any
 
+import numpy as np
+
 from tracejit.capture.leaving import Late, LeavingHandlers, is_late
 from tracejit.capture.policies import is_a
 from tracejit.capture.symbols import SymbolicNumber, concrete, plain
@@ -80,7 +82,9 @@ class TextHandlers(LeavingHandlers):
         if kinds is None:
             return None
         if len(kinds) == len(given):
-            given = tuple([self.for_percent(v, kind) if is_a(v, Tensor) else v for v, kind in zip(given, kinds, strict=True)])
+            given = tuple(
+                [self.for_percent(v, kind) if is_a(v, (Tensor, np.ndarray)) else v for v, kind in zip(given, kinds, strict=True)]
+            )
         if not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
             return None
         result = template % tuple(map(plain, given))

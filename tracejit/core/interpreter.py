@@ -64,8 +64,16 @@ class Interpreter:
         """The elements of a tensor as nested lists of Python's numbers."""
         return tensor._array.tolist()
 
+    def take_array(self, tensor: Any) -> Any:
+        """An array of NumPy that shares the memory of a tensor: a new one, whose shape is the caller's to change."""
+        return tensor._array.view()
+
+    def share_array(self, array: Any, canonical: Any) -> Any:
+        """A tensor on the memory of an array, whose dtype is `canonical` but maybe for its name: the eager interpreter makes it."""
+        return state.base.share_array(array, canonical)
+
     def take_list(self, tensor: Any) -> Any:
-        """Contents of a tensor leave the world of tensors as an array or text."""
+        """Contents of a tensor leave the world of tensors, to be copied."""
         return tensor._array
 
     def draw(self, generator: Any, op: Any, attributes: Mapping[str, Any], count: int) -> Any:

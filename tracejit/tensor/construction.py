@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.autograd.tape import Storage
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import FROM_NUMPY
@@ -61,8 +60,4 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     canonical = dtypes.from_numpy_dtype(array.dtype).numpy
     if not array.flags.writeable:
         raise ValueError("from_numpy(): the array is read-only, but tensors can be written to; pass array.copy()")
-    state.top.note("array shared", array)
-    plain = array.dtype is canonical and type(array) is ndarray
-    out = wrap(array.view() if plain else array.view(ndarray).view(canonical))  # the shape of `array` is the caller's to change
-    out._storage = Storage(exposed=True)
-    return out
+    return state.top.share_array(array, canonical)  # type: ignore[no-any-return]

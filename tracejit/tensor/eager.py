@@ -25,7 +25,7 @@ from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ops.movement.views import detach
-from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
+from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, tensor_on, wrap
 from tracejit.tensor.rebinding import rebound
 
 __all__ = ["EagerInterpreter", "overlaps_itself"]
@@ -57,6 +57,9 @@ def _constant(value: float, dtype: Any) -> Any:
 
 class EagerInterpreter(Interpreter):
     """Evaluates with NumPy at once, and puts a node on the tape where a gradient may be wanted."""
+
+    def share_array(self, array: Any, canonical: Any) -> Tensor:
+        return tensor_on(array, canonical)
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         if op.is_plain:  # elementwise, one output: one or two operands of one floating-point dtype are the hot path
