@@ -24,8 +24,8 @@ from tracejit.capture.symbols import SymbolicNumber, plain
 from tracejit.capture.texts import TextHandlers
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.tensor import Tensor
-from tracejit.tensor.base import shared_array
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
+from tracejit.tensor.sharing import shared_array
 
 __all__ = ["ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
 

@@ -28,7 +28,7 @@ from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import remark, shown
 from tracejit.tensor.size import Size
 
-__all__ = ["Size", "Tensor", "fill", "refresh", "share", "shared_array", "shield", "storage_of", "tensor_on", "wrap"]
+__all__ = ["Size", "Tensor", "fill", "refresh", "share", "shield", "storage_of", "wrap"]
 
 ndarray = np.ndarray
 
@@ -444,22 +444,6 @@ def storage_of(x: Tensor) -> Storage:
     if storage is None:
         storage = x._storage = Storage()
     return storage
-
-
-def shared_array(x: Tensor) -> np.ndarray[Any, Any]:
-    """What `x.numpy()` gives, whether gradients are required or not."""
-    storage_of(x).exposed = True
-    return x._array.view()
-
-
-def tensor_on(array: np.ndarray[Any, Any], canonical: np.dtype[Any]) -> Tensor:
-    """A tensor on the memory of an array; canonical: its dtype, in the order of bytes of the machine."""
-    plain = array.dtype is canonical and type(array) is ndarray
-    out = wrap(
-        array.view() if plain else array.view(np.ndarray).view(canonical)
-    )  # the shape of `array` is the caller's to change
-    out._storage = Storage(exposed=True)
-    return out
 
 
 def share(x: Tensor, y: Tensor) -> None:

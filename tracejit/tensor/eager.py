@@ -25,8 +25,9 @@ from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.promotion import promote, with_tensor
 from tracejit.ops.movement.views import detach
-from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, tensor_on, wrap
+from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
+from tracejit.tensor.sharing import tensor_on
 
 __all__ = ["EagerInterpreter", "overlaps_itself"]
 
