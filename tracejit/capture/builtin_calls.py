@@ -56,6 +56,8 @@ __all__ = ["BuiltinCallHandlers"]
 _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
 _UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
+_AS_OPERATORS: dict[Any, tuple[str, ...]] = {builtins.pow: ("**",), operator.pow: ("**",), builtins.divmod: ("//", "%")}
+"""Functions of two numbers that operators compute."""
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
 _VALUE_TYPES: tuple[type, ...] = (
     *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
@@ -64,8 +66,14 @@ _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "t
 """Methods of dates that ask for the time, the time zone or the locale."""
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
 """Methods of exceptions that do nothing but what they are for."""
-_KEPT = {"append": 0, "setdefault": 1, "__setitem__": 1, "update": 0}
-"""Methods that store an argument, at this position, or (update) their keywords."""
+_KEPT_BY_DICTIONARIES: dict[str, tuple[int, ...]] = {
+    "setdefault": (1,), "__setitem__": (1,), "update": (0,), "get": (1,), "pop": (1,), "__ior__": (0,),
+}  # fmt: skip
+_KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
+    "append": (0,), "appendleft": (0,), "extend": (0,), "extendleft": (0,), "insert": (1,), "__setitem__": (1,), "__iadd__": (0,),
+    "index": (0,), "count": (0,), "remove": (0,), "__contains__": (0,),
+}  # fmt: skip
+"""Methods that store arguments at these positions (update: its keywords, too), or compare them with what they have."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
@@ -141,8 +149,12 @@ class BuiltinCallHandlers(PrintingHandlers):
         """A function of numbers, left to the prologue; None where it is not."""
         try:
             known = function in COMPUTED_NUMBERS
-            if not known and len(arguments) == 1 and is_late(arguments[0]):
-                return self.late_predicate(function, arguments[0])
+            if (
+                len(arguments) == 1
+                and is_late(arguments[0])
+                and (answer := self.late_predicate(function, arguments[0])) is not None
+            ):
+                return answer
         except TypeError as error:
             if is_foreign(error):
                 raise
@@ -155,12 +167,19 @@ class BuiltinCallHandlers(PrintingHandlers):
             for argument in arguments:
                 concrete(argument)
             raise
+        if function in _AS_OPERATORS and len(arguments) == 2:
+            found = tuple([self.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
+            return found[0] if len(found) == 1 else self.made(found)
         if any(map(is_late, arguments)):
             return self.late_function(function, arguments, result)
+        texts = [a._text if is_symbolic(a) else self.number_text(a) for a in arguments]
+        text = f"{self.constant(function)}({', '.join(texts)})"
+        if type(result) is bool:
+            self.guard_outcome(text, result)
+            return result
         if type(result) not in (int, float) or result != result:
             return None
-        texts = [a._text if is_symbolic(a) else self.number_text(a) for a in arguments]
-        return self.define_number(f"{self.constant(function)}({', '.join(texts)})", result, check_type=True)
+        return self.define_number(text, result, check_type=True)
 
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
@@ -204,19 +223,15 @@ class BuiltinCallHandlers(PrintingHandlers):
         return self._value_method(function, arguments, keywords)
 
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
-        kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
-        into = self.for_place if name == "update" and kept >= 0 else self.settled
-        own = is_a(owner, (list, dict)) and not self.is_outside(owner)
-        late = own and is_a(owner, list)
-
-        def passed(place: int, value: Any) -> Any:
-            if place == kept:
-                return self.for_place(value)
-            stays = late or (own and place == _KEPT.get(name))
-            return value if stays and is_late(value) else self.settled(value, late=stays or name == "extend")
-
-        arguments = tuple([passed(i, a) for i, a in enumerate(arguments)])
+        """The arguments of a method of a container: a number that it stores, or compares with its items, may stay symbolic."""
+        if is_a(owner, set):
+            stays: Any = ()
+        elif is_a(owner, dict):
+            stays = _KEPT_BY_DICTIONARIES.get(name, ())
+        else:
+            stays = _KEPT_BY_SEQUENCES.get(name, ())
+        arguments = tuple([self.for_place(a) if i in stays else self.settled(a) for i, a in enumerate(arguments)])
+        into = self.for_place if name == "update" and stays else self.settled
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -382,7 +397,7 @@ class BuiltinCallHandlers(PrintingHandlers):
         return ObjectIdentity(value, self)
 
     def _hash(self, value: Any) -> int:
-        value = concrete(value)
+        value = self.as_key(value)
         if type(value) not in PRIMITIVE_TYPES:
             method = self.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:

@@ -155,6 +155,7 @@ class CallHandlers(TypeCallHandlers):
     def _parts_of_partial(self, function: Any) -> None:
         for name in ("func", "args", "keywords"):
             self.admitted(self.get_attribute(function, name))
+        self.read_content(function.args)
         self.read_content(function.keywords)
 
     def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -348,14 +349,12 @@ class CallHandlers(TypeCallHandlers):
             return type(number._value)
         if type(number._value) is cls:
             return number
+        try:
+            result = cls(number._value)
+        except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
+            concrete(number)
+            raise
         if is_late(number):
-            try:
-                result = cls(number._value)
-            except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
-                concrete(number)
-                raise
             late = self.late_function(cls, (number,), result)
             return cls(concrete(number)) if late is None else late
-        if cls is float:
-            return self.define_number(f"float({number._text})", float(number._value), check_type=False)
-        return int(concrete(number))
+        return self.define_number(f"{cls.__name__}({number._text})", result, check_type=False)

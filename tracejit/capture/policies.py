@@ -124,11 +124,11 @@ PURE_TYPES: frozenset[type] = frozenset(
 )  # fmt: skip
 COMPUTED_NUMBERS: frozenset[Any] = frozenset(
     {
-        math.sqrt, math.exp, math.log, math.cos, math.sin, math.tan, math.pow, math.floor, math.ceil, math.log2, math.log10, math.tanh,
-        math.expm1, math.log1p, math.atan, math.fabs, builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow,
+        builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow, builtins.divmod, operator.pow,
+        *(f for f in vars(math).values() if type(f) is types.BuiltinFunctionType and f not in (math.fsum, math.prod, math.dist)),
     }
 )  # fmt: skip
-"""Functions of numbers that the prologue can compute again."""
+"""Functions of numbers that the prologue can compute again, or whose answer it can ask for again."""
 
 FRAME_FUNCTIONS: frozenset[Any] = frozenset(
     {
