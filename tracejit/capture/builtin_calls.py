@@ -13,7 +13,6 @@ import collections
 import datetime
 import decimal
 import functools
-import itertools
 import math
 import operator
 import re
@@ -26,15 +25,15 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.contents import has_stable_hash
-from tracejit.capture.leaving import is_late
+from tracejit.capture.number_calls import NumberCallHandlers
 from tracejit.capture.policies import (
     BINARY,
     BUILTIN_CONTAINERS,
     CALLED_BACK,
     CALLED_BY_NAME,
-    COMPUTED_NUMBERS,
     IMPURE,
     IN_PLACE,
+    PASSING_ON,
     PREDICATES,
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
@@ -45,10 +44,8 @@ from tracejit.capture.policies import (
     is_a,
     is_user_instance,
 )
-from tracejit.capture.printing import PrintingHandlers
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
-from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
 
 __all__ = ["BuiltinCallHandlers"]
@@ -56,8 +53,6 @@ __all__ = ["BuiltinCallHandlers"]
 _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
 _UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
-_AS_OPERATORS: dict[Any, tuple[str, ...]] = {builtins.pow: ("**",), operator.pow: ("**",), builtins.divmod: ("//", "%")}
-"""Functions of two numbers that operators compute."""
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
 _VALUE_TYPES: tuple[type, ...] = (
     *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
@@ -77,11 +72,7 @@ _KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
-def _is_number(value: Any) -> bool:
-    return is_symbolic(value) or type(value) in (int, float, bool)
-
-
-class BuiltinCallHandlers(PrintingHandlers):
+class BuiltinCallHandlers(NumberCallHandlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -144,42 +135,6 @@ class BuiltinCallHandlers(PrintingHandlers):
         else:
             self.stop("unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()")
         return function(*arguments, **keywords)
-
-    def _computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """A function of numbers, left to the prologue; None where it is not."""
-        try:
-            known = function in COMPUTED_NUMBERS
-            if (
-                len(arguments) == 1
-                and is_late(arguments[0])
-                and (answer := self.late_predicate(function, arguments[0])) is not None
-            ):
-                return answer
-        except TypeError as error:
-            if is_foreign(error):
-                raise
-            return None
-        if not known or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
-            return None
-        try:
-            result = function(*map(plain, arguments))
-        except (ArithmeticError, ValueError, TypeError):  # the program may catch it: the numbers have decided where it goes on
-            for argument in arguments:
-                concrete(argument)
-            raise
-        if function in _AS_OPERATORS and len(arguments) == 2:
-            found = tuple([self.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
-            return found[0] if len(found) == 1 else self.made(found)
-        if any(map(is_late, arguments)):
-            return self.late_function(function, arguments, result)
-        texts = [a._text if is_symbolic(a) else self.number_text(a) for a in arguments]
-        text = f"{self.constant(function)}({', '.join(texts)})"
-        if type(result) is bool:
-            self.guard_outcome(text, result)
-            return result
-        if type(result) not in (int, float) or result != result:
-            return None
-        return self.define_number(text, result, check_type=True)
 
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
@@ -261,7 +216,7 @@ class BuiltinCallHandlers(PrintingHandlers):
             if not arguments or not is_a(arguments[0], type):
                 return function(*arguments, **keywords)  # it raises what is to be raised
             made = arguments[0]
-            arguments = (made, *(self.consumable(a) if cls in (tuple, frozenset) else a for a in arguments[1:]))
+            arguments = (made, *(self.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]))
             if cls is object or cls in (list, dict, set):
                 return self.made(function(*arguments, **keywords))
         for value in (*arguments, *keywords.values()):
@@ -271,6 +226,7 @@ class BuiltinCallHandlers(PrintingHandlers):
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
         called = self.guarded_predicate if function in PREDICATES else self.guarded_callback
+        called = self.passed_on if function in PASSING_ON else called
         places = CALLED_BACK.get(function, ())
         arguments = tuple(called(a) if i in places else a for i, a in enumerate(arguments))
         return arguments, {k: called(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
@@ -314,25 +270,6 @@ class BuiltinCallHandlers(PrintingHandlers):
             return self._numpy_scalars(lambda: function(*arguments, **keywords))
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
-    def _extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """max and min: keys and comparisons come in Python's order, between the elements."""
-        if len(arguments) > 1 and "default" in keywords:
-            return function(*arguments, **keywords)  # it raises what is to be raised
-        values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
-        key = keywords.get("key")
-        if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
-            return function(values, **keywords)
-        symbol = ">" if function is builtins.max else "<"
-        found = False
-        best = best_key = None
-        for value in values:
-            value_key = value if key is None else self.call(key, (value,), {})
-            if not found or self.truth(self.binary(symbol, value_key, best_key)):
-                found, best, best_key = True, value, value_key
-        if not found:
-            return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
-        return best
-
     # -- builtins with a handler of their own
     def _any(self, values: Any) -> bool:
         return any(self.truth(value) for value in self.iterate(values))
@@ -341,34 +278,6 @@ class BuiltinCallHandlers(PrintingHandlers):
         return all(self.truth(value) for value in self.iterate(values))
 
     # -- builtins with a handler of their own
-    def _sum(self, values: Any, start: Any = 0) -> Any:
-        if is_a(start, (str, bytes, bytearray)):
-            return sum(values, start)  # it raises what is to be raised
-        elements = iter(self.iterate(values))
-        numbers, rest = [], []
-        if _is_number(start):
-            for value in elements:
-                if not _is_number(value):
-                    rest.append(value)
-                    break
-                numbers.append(value)
-        total = self._sum_of_numbers(numbers, start) if numbers else start
-        for value in itertools.chain(rest, elements):
-            total = self.binary("+", total, value)
-        return total
-
-    def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
-        """Not one addition after the other: Python may carry the errors of floating-point additions along."""
-        result = sum(map(plain, numbers), plain(start))
-        if not any(map(is_symbolic, (start, *numbers))):
-            return result
-        if any(map(is_late, (start, *numbers))):
-            return self.late_sum([start, *numbers], result)
-        if type(result) not in (int, float) or result != result:
-            return sum(map(concrete, numbers), concrete(start))
-        first, *texts = [n._text if is_symbolic(n) else self.number_text(n) for n in (start, *numbers)]
-        return self.define_number(f"sum(({''.join(f'{text}, ' for text in texts)}), {first})", result, check_type=True)
-
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         name = concrete(name)
         try:

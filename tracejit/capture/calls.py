@@ -217,12 +217,20 @@ class CallHandlers(TypeCallHandlers):
             return value
         return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
 
+    def passed_on(self, value: Any) -> Any:
+        """The same for C code that looks at no results, and only passes them on."""
+        value = concrete(value)
+        return (lambda *arguments: self.call(value, arguments, {})) if callable(value) and not is_a(value, Tensor) else value
+
     # -- the library
     def call_library(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function of the library: its tensor work passes the door, and symbolic numbers look after themselves."""
         refusal = REFUSED_LIBRARY.get(function.__name__)
         if refusal is not None:
             self.stop(refusal, f"{function.__name__}()")
+        of_numbers = self.tensor_of_numbers(function, arguments, keywords)
+        if of_numbers is not None:
+            return of_numbers
         values = (*arguments, *keywords.values())
         if any(self._is_program_callable(v) for v in values) and is_a(function, FunctionType):
             return self.prepare(function)(*arguments, **keywords)
@@ -326,7 +334,7 @@ class CallHandlers(TypeCallHandlers):
                 keywords = {k: self.settled(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            given = tuple(self.consumable(a) if base in (tuple, frozenset) else a for a in arguments)
+            given = tuple(self.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
             for value in given:
                 self.read_content(value, deep=True)
             instance = self.made(self.native(lambda: create(cls, *given, **keywords)))

@@ -76,6 +76,12 @@ class ContainerMethodHandlers(ContainerHandlers):
             return self.elements(value)
         return self.iterate(value)
 
+    def settled_elements(self, value: Any) -> Any:
+        """An iterable for C code that makes something of its elements that cannot be changed, or looks at them."""
+        values = self.consumable(value)
+        known = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
+        return values if known else map(self.settled, values)
+
     def pairs(self, value: Any) -> Any:
         """A mapping, or an iterable of pairs, for C code that makes a dictionary of it."""
         value = concrete(value)

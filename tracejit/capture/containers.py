@@ -264,7 +264,9 @@ class ContainerHandlers(ContentHandlers):
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
         container = concrete(container)
-        if not (is_symbolic(element) and self._is_asked(container, element)):
+        if is_symbolic(element):
+            element = element if self._is_asked(container, element) else concrete(element)
+        elif type(container) not in _SEQUENCES:
             element = self.as_key(element)
         if is_a(container, Tensor):
             self.inspect(container)

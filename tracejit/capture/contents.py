@@ -160,6 +160,21 @@ class ContentHandlers(AttributeHandlers):
             item = self.stored.get((id(owner), key), base.__getitem__(owner, key))
             yield self.made((key, item)) if is_a(value, DICT_VIEWS[2]) else item
 
+    def backwards(self, value: Any) -> Any:
+        """An iterator over a list or tuple from its end."""
+        self.read_elements(value)
+        if not self.numbered.get(id(value)):
+            return reversed(value)
+        return (self.stored.get((id(value), index), value[index]) for index in self._places_from_the_end(value))
+
+    @staticmethod
+    def _places_from_the_end(value: Any) -> Iterator[int]:
+        """As Python finds them while the list is changed: at one beyond its end it is done."""
+        index = len(value) - 1
+        while 0 <= index < len(value):
+            yield index
+            index -= 1
+
     def viewed(self, value: Any) -> Any:
         """The dictionary from outside that a view shows; anything else as it is."""
         return self.views[id(value)][1] if is_a(value, DICT_VIEWS) and id(value) in self.views else value

@@ -46,6 +46,7 @@ __all__ = [
     "IMPURE",
     "INLINED_TYPES",
     "IN_PLACE",
+    "PASSING_ON",
     "PREDICATES",
     "PRIMITIVE_TYPES",
     "PURE_FUNCTIONS",
@@ -113,6 +114,8 @@ CALLED_BACK |= {itertools.accumulate: (1,), itertools.groupby: (1,)}
 """C functions and types that call what they are given at these positions; everything else that is callable they only pass on."""
 PREDICATES: frozenset[Any] = frozenset({builtins.filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile})
 """Those of them that ask for the truth of what they get back."""
+PASSING_ON: frozenset[Any] = frozenset({functools.reduce, builtins.map, itertools.starmap, itertools.accumulate})
+"""Those that ask for nothing of what they get back."""
 CALLED_BY_NAME: frozenset[str] = frozenset({"key", "func"})
 """The keywords of such arguments."""
 PURE_TYPES: frozenset[type] = frozenset(

@@ -437,6 +437,9 @@ class Recorder(Origins):
     def guarded_callback(self, value: Any) -> Any:
         raise NotImplementedError
 
+    def passed_on(self, value: Any) -> Any:
+        raise NotImplementedError
+
     def unwatched(self, action: Callable[[], Any]) -> Any:
         raise NotImplementedError
 

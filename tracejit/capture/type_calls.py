@@ -76,10 +76,11 @@ class TypeCallHandlers(BuiltinCallHandlers):
             arguments = (arguments[0], *map(self.pairs, arguments[1:]))
         elif issubclass(cls, dict) and cls is not collections.Counter:
             arguments = tuple(map(self.pairs, arguments))
-        elif cls is reversed and len(arguments) == 1 and type(arguments[0]) is tuple and not keywords:
-            return reversed(tuple(self.elements(arguments[0])))
+        elif cls is reversed and len(arguments) == 1 and type(arguments[0]) in (list, tuple) and not keywords:
+            return self.backwards(arguments[0])
         elif cls in _COLLECTIONS:
-            arguments = tuple(self.consumable(a) if _is_iterable(a) else a for a in arguments)
+            consumed = self.consumable if cls in _PASSING_ON else self.settled_elements
+            arguments = tuple(consumed(a) if _is_iterable(a) else a for a in arguments)
         else:
             if cls in (range, slice):
                 arguments = tuple(map(self.index, arguments))
