@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -171,3 +173,117 @@ def test_wrong_schedules_are_errors() -> None:
     with pytest.raises(ValueError, match="Tried to step"):
         for _ in range(3):
             one_cycle.step()
+
+
+# -- stepped inside a compiled training step
+PATHS = {
+    "multi_step": 3, "cosine": 2, "linear": 2, "constant": 2, "polynomial": 2, "restarts": 2, "cyclic": 2, "cyclic_exp": 2, "cyclic_own": 2,
+    "one_cycle": 2, "one_cycle_three": 3, "sequential": 6, "chained": 2, "plateau": 5,
+}  # fmt: skip
+"""One unless given.  Two for schedules that end, turn or begin again; one more for each milestone that is met, and for each schedule
+between them.  plateau: better, not better, rates that fall, of one group or of both, and rates that are too small to fall."""
+INSIDE: dict[str, Make] = {
+    **SCHEDULES,
+    "one_cycle": lambda s, o: s.OneCycleLR(o, max_lr=[0.1, 0.5], total_steps=40),
+    "one_cycle_three": lambda s, o: s.OneCycleLR(
+        o, 0.1, epochs=4, steps_per_epoch=10, three_phase=True, anneal_strategy="linear"
+    ),
+    "plateau": lambda s, o: s.ReduceLROnPlateau(o, patience=2, threshold=0.05),
+}
+
+
+class HalfCosine:
+    """What programs write themselves."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer, self.step_count, self.total = optimizer, 0, 40
+        self.base = [group["lr"] for group in optimizer.param_groups]
+
+    def step(self) -> None:
+        self.step_count += 1
+        warm = min(1.0, self.step_count / 5)
+        for base, group in zip(self.base, self.optimizer.param_groups, strict=True):
+            group["lr"] = base * warm * 0.5 * (1 + math.cos(math.pi * self.step_count / self.total))
+
+    def state_dict(self) -> Any:
+        return self.step_count
+
+
+class EveryFourth(HalfCosine):
+    """The third path is the first call, without weight decay."""
+
+    def step(self) -> None:
+        self.step_count += 1
+        if self.step_count % 4 == 0:
+            for group in self.optimizer.param_groups:
+                group["lr"] *= 0.9**2
+        whole, rest = divmod(self.step_count, 7)
+        self.optimizer.param_groups[0]["weight_decay"] = round(0.01 / (1 + whole + rest / 7), 4)
+
+
+class Warmup(HalfCosine):
+    def step(self) -> None:
+        self.step_count += 1
+        if self.step_count < 6:
+            scale = self.step_count / 6
+        else:
+            scale = max(0.1, self.step_count**-0.5)
+        for group, base in zip(self.optimizer.param_groups, self.base, strict=True):
+            group["lr"] = base * scale
+
+
+class Table(HalfCosine):
+    def step(self) -> None:
+        self.step_count += 1
+        passed = bisect.bisect_right([4, 11], self.step_count)
+        self.optimizer.param_groups[-1].update(lr=self.base[-1] * 0.5**passed)
+
+
+OF_PROGRAMS = {HalfCosine: 1, EveryFourth: 3, Warmup: 2, Table: 3}
+
+
+def trained(make: Make, optimizer: str, compiler: Callable[[Any], Any], with_loss: bool) -> tuple[list[Any], Any]:
+    tracejit.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    groups = [{"params": [*layer.parameters()], "lr": lr} for layer, lr in ((model[0], 0.01), (model[2], 0.02))]
+    stepper = getattr(optim, optimizer)(groups, lr=0.1, **OPTIMIZERS[optimizer])
+    schedule = make(lr_scheduler, stepper)
+
+    def step(x: Any, y: Any) -> Any:
+        stepper.zero_grad()
+        loss = ((model(x) - y) ** 2).sum()
+        loss.backward()
+        stepper.step()
+        schedule.step(*([loss] if with_loss else []))
+        return loss
+
+    called, seen = compiler(step), []
+    for _ in range(30):
+        called(tracejit.randn(6, 4), tracejit.randn(6, 2))
+        rates = [[repr(group[key]) for key in ("lr", "momentum", "betas") if key in group] for group in stepper.param_groups]
+        state = (
+            {k: repr(v) for k, v in schedule.state_dict().items() if k != "best"} if with_loss else repr(schedule.state_dict())
+        )
+        seen.append((rates, state, [p.detach().numpy().tobytes() for p in model.parameters()]))
+    return seen, called
+
+
+def check_inside(make: Make, optimizer: str, paths: int, with_loss: bool = False) -> None:
+    expected, _ = trained(make, optimizer, lambda step: step, with_loss)
+    found, compiled = trained(make, optimizer, tracejit.compile, with_loss)
+    for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert one == other, i
+    assert compiled.stats.traces <= paths, compiled.explain()
+    assert compiled.stats.compiled_calls >= 30 - paths
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_schedule_in_a_compiled_step_is_recorded_once_for_each_path(name: str, optimizer: str) -> None:
+    check_inside(INSIDE[name], optimizer, PATHS.get(name, 1), name == "plateau")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("schedule", OF_PROGRAMS)
+def test_schedules_that_programs_write_are_recorded_once_for_each_path(schedule: Any, optimizer: str) -> None:
+    check_inside(lambda _, stepper: schedule(stepper), optimizer, OF_PROGRAMS[schedule])

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.leaving import Late, is_late
+from tracejit.capture.late import Late, is_late
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.symbols import SymbolicNumber, plain
 from tracejit.capture.texts import TextHandlers

@@ -13,7 +13,6 @@ import collections
 import datetime
 import decimal
 import functools
-import itertools
 import math
 import operator
 import re
@@ -27,15 +26,15 @@ import numpy as np
 
 from tracejit.capture.arrays import is_calm, of_numpy
 from tracejit.capture.contents import has_stable_hash
-from tracejit.capture.leaving import is_late
+from tracejit.capture.number_calls import NumberCallHandlers
 from tracejit.capture.policies import (
     BINARY,
     BUILTIN_CONTAINERS,
     CALLED_BACK,
     CALLED_BY_NAME,
-    COMPUTED_NUMBERS,
     IMPURE,
     IN_PLACE,
+    PASSING_ON,
     PREDICATES,
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
@@ -46,10 +45,8 @@ from tracejit.capture.policies import (
     is_a,
     is_user_instance,
 )
-from tracejit.capture.printing import PrintingHandlers
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
-from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
 
 __all__ = ["BuiltinCallHandlers"]
@@ -65,16 +62,18 @@ _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "t
 """Methods of dates that ask for the time, the time zone or the locale."""
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
 """Methods of exceptions that do nothing but what they are for."""
-_KEPT = {"append": 0, "setdefault": 1, "__setitem__": 1, "update": 0}
-"""Methods that store an argument, at this position, or (update) their keywords."""
+_KEPT_BY_DICTIONARIES: dict[str, tuple[int, ...]] = {
+    "setdefault": (1,), "__setitem__": (1,), "update": (0,), "get": (1,), "pop": (1,), "__ior__": (0,),
+}  # fmt: skip
+_KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
+    "append": (0,), "appendleft": (0,), "extend": (0,), "extendleft": (0,), "insert": (1,), "__setitem__": (1,), "__iadd__": (0,),
+    "index": (0,), "count": (0,), "remove": (0,), "__contains__": (0,),
+}  # fmt: skip
+"""Methods that store arguments at these positions (update: its keywords, too), or compare them with what they have."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
-def _is_number(value: Any) -> bool:
-    return is_symbolic(value) or type(value) in (int, float, bool)
-
-
-class BuiltinCallHandlers(PrintingHandlers):
+class BuiltinCallHandlers(NumberCallHandlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -140,31 +139,6 @@ class BuiltinCallHandlers(PrintingHandlers):
             self.stop("unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()")
         return function(*arguments, **keywords)
 
-    def _computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """A function of numbers, left to the prologue; None where it is not."""
-        try:
-            known = function in COMPUTED_NUMBERS
-            if not known and len(arguments) == 1 and is_late(arguments[0]):
-                return self.late_predicate(function, arguments[0])
-        except TypeError as error:
-            if is_foreign(error):
-                raise
-            return None
-        if not known or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
-            return None
-        try:
-            result = function(*map(plain, arguments))
-        except (ArithmeticError, ValueError, TypeError):  # the program may catch it: the numbers have decided where it goes on
-            for argument in arguments:
-                concrete(argument)
-            raise
-        if any(map(is_late, arguments)):
-            return self.late_function(function, arguments, result)
-        if type(result) not in (int, float) or result != result:
-            return None
-        texts = [a._text if is_symbolic(a) else self.number_text(a) for a in arguments]
-        return self.define_number(f"{self.constant(function)}({', '.join(texts)})", result, check_type=True)
-
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
         owner = arguments[0]
@@ -207,19 +181,15 @@ class BuiltinCallHandlers(PrintingHandlers):
         return self._value_method(function, arguments, keywords)
 
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of a method of a container: a number that an outside list or dictionary gets may stay symbolic."""
-        kept = _KEPT.get(name, -1) if is_a(owner, (list, dict)) and self.is_outside(owner) else -1
-        into = self.for_place if name == "update" and kept >= 0 else self.settled
-        own = is_a(owner, (list, dict)) and not self.is_outside(owner)
-        late = own and is_a(owner, list)
-
-        def passed(place: int, value: Any) -> Any:
-            if place == kept:
-                return self.for_place(value)
-            stays = late or (own and place == _KEPT.get(name))
-            return value if stays and is_late(value) else self.settled(value, late=stays or name == "extend")
-
-        arguments = tuple([passed(i, a) for i, a in enumerate(arguments)])
+        """The arguments of a method of a container: a number that it stores, or compares with its items, may stay symbolic."""
+        if is_a(owner, set):
+            stays: Any = ()
+        elif is_a(owner, dict):
+            stays = _KEPT_BY_DICTIONARIES.get(name, ())
+        else:
+            stays = _KEPT_BY_SEQUENCES.get(name, ())
+        arguments = tuple([self.for_place(a) if i in stays else self.settled(a) for i, a in enumerate(arguments)])
+        into = self.for_place if name == "update" and stays else self.settled
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -249,7 +219,7 @@ class BuiltinCallHandlers(PrintingHandlers):
             if not arguments or not is_a(arguments[0], type):
                 return function(*arguments, **keywords)  # it raises what is to be raised
             made = arguments[0]
-            arguments = (made, *(self.consumable(a) if cls in (tuple, frozenset) else a for a in arguments[1:]))
+            arguments = (made, *(self.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]))
             if cls is object or cls in (list, dict, set):
                 return self.made(function(*arguments, **keywords))
         for value in (*arguments, *keywords.values()):
@@ -259,6 +229,7 @@ class BuiltinCallHandlers(PrintingHandlers):
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
         called = self.guarded_predicate if function in PREDICATES else self.guarded_callback
+        called = self.passed_on if function in PASSING_ON else called
         places = CALLED_BACK.get(function, ())
         arguments = tuple(called(a) if i in places else a for i, a in enumerate(arguments))
         return arguments, {k: called(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
@@ -300,29 +271,6 @@ class BuiltinCallHandlers(PrintingHandlers):
             return self._numpy_scalars(lambda: function(*arguments, **keywords))
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
-    def _extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """max and min: keys and comparisons come in Python's order, between the elements."""
-        if len(arguments) > 1 and "default" in keywords:
-            return function(*arguments, **keywords)  # it raises what is to be raised
-        values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
-        key = keywords.get("key")
-        if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
-            return function(values, **keywords)
-        if key is None and is_a(values, (list, tuple)) and any(map(is_late, values)) and all(map(_is_number, values)):
-            late = self.late_function(function, tuple(values), function(map(plain, values)))
-            if late is not None:
-                return late
-        symbol = ">" if function is builtins.max else "<"
-        found = False
-        best = best_key = None
-        for value in values:
-            value_key = value if key is None else self.call(key, (value,), {})
-            if not found or self.truth(self.binary(symbol, value_key, best_key)):
-                found, best, best_key = True, value, value_key
-        if not found:
-            return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
-        return best
-
     # -- builtins with a handler of their own
     def _any(self, values: Any) -> bool:
         return any(self.truth(value) for value in self.iterate(values))
@@ -330,34 +278,7 @@ class BuiltinCallHandlers(PrintingHandlers):
     def _all(self, values: Any) -> bool:
         return all(self.truth(value) for value in self.iterate(values))
 
-    def _sum(self, values: Any, start: Any = 0) -> Any:
-        if is_a(start, (str, bytes, bytearray)):
-            return sum(values, start)  # it raises what is to be raised
-        elements = iter(self.iterate(values))
-        numbers, rest = [], []
-        if _is_number(start):
-            for value in elements:
-                if not _is_number(value):
-                    rest.append(value)
-                    break
-                numbers.append(value)
-        total = self._sum_of_numbers(numbers, start) if numbers else start
-        for value in itertools.chain(rest, elements):
-            total = self.binary("+", total, value)
-        return total
-
-    def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
-        """Not one addition after the other: Python may carry the errors of floating-point additions along."""
-        result = sum(map(plain, numbers), plain(start))
-        if not any(map(is_symbolic, (start, *numbers))):
-            return result
-        if any(map(is_late, (start, *numbers))):
-            return self.late_sum([start, *numbers], result)
-        if type(result) not in (int, float) or result != result:
-            return sum(map(concrete, numbers), concrete(start))
-        first, *texts = [n._text if is_symbolic(n) else self.number_text(n) for n in (start, *numbers)]
-        return self.define_number(f"sum(({''.join(f'{text}, ' for text in texts)}), {first})", result, check_type=True)
-
+    # -- builtins with a handler of their own
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         name = concrete(name)
         try:
@@ -386,7 +307,7 @@ class BuiltinCallHandlers(PrintingHandlers):
         return ObjectIdentity(value, self)
 
     def _hash(self, value: Any) -> int:
-        value = concrete(value)
+        value = self.as_key(value)
         if type(value) not in PRIMITIVE_TYPES:
             method = self.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:

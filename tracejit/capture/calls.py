@@ -21,7 +21,7 @@ from tracejit.capture.arrays import makes_tensors, of_numpy
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
-from tracejit.capture.leaving import is_late
+from tracejit.capture.late import is_late
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
     C_CALLABLES,
@@ -164,6 +164,7 @@ class CallHandlers(TypeCallHandlers):
     def _parts_of_partial(self, function: Any) -> None:
         for name in ("func", "args", "keywords"):
             self.admitted(self.get_attribute(function, name))
+        self.read_content(function.args)
         self.read_content(function.keywords)
 
     def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -225,6 +226,11 @@ class CallHandlers(TypeCallHandlers):
             return value
         return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
 
+    def passed_on(self, value: Any) -> Any:
+        """The same for C code that looks at no results, and only passes them on."""
+        value = concrete(value)
+        return (lambda *arguments: self.call(value, arguments, {})) if callable(value) and not is_a(value, Tensor) else value
+
     # -- the library
     def call_library(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function of the library: its tensor work passes the door, and symbolic numbers look after themselves."""
@@ -233,6 +239,9 @@ class CallHandlers(TypeCallHandlers):
             self.stop(refusal, f"{function.__name__}()")
         if makes_tensors(function, arguments) and self.is_outside(arguments[0]) and keywords.keys() <= {"dtype", "requires_grad"}:
             return self.tensor_of_array(function, *map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+        of_numbers = self.tensor_of_numbers(function, arguments, keywords)
+        if of_numbers is not None:
+            return of_numbers
         values = (*arguments, *keywords.values())
         if any(self._is_program_callable(v) for v in values) and is_a(function, FunctionType):
             return self.prepare(function)(*arguments, **keywords)
@@ -338,7 +347,7 @@ class CallHandlers(TypeCallHandlers):
                 keywords = {k: self.settled(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            given = tuple(self.consumable(a) if base in (tuple, frozenset) else a for a in arguments)
+            given = tuple(self.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
             for value in given:
                 self.read_content(value, deep=True)
             instance = self.made(self.native(lambda: create(cls, *given, **keywords)))
@@ -361,14 +370,12 @@ class CallHandlers(TypeCallHandlers):
             return type(number._value)
         if type(number._value) is cls:
             return number
+        try:
+            result = cls(number._value)
+        except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
+            concrete(number)
+            raise
         if is_late(number):
-            try:
-                result = cls(number._value)
-            except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
-                concrete(number)
-                raise
             late = self.late_function(cls, (number,), result)
             return cls(concrete(number)) if late is None else late
-        if cls is float:
-            return self.define_number(f"float({number._text})", float(number._value), check_type=False)
-        return int(concrete(number))
+        return self.define_number(f"{cls.__name__}({number._text})", result, check_type=False)

@@ -16,7 +16,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import Recorder
-from tracejit.capture.symbols import concrete
+from tracejit.capture.symbols import concrete, is_symbolic
 
 __all__ = ["ContainerMethodHandlers"]
 
@@ -71,11 +71,16 @@ class ContainerMethodHandlers(ContainerHandlers):
     def consumable(self, value: Any) -> Any:
         """An iterable for C code."""
         value = concrete(value)
-        if is_a(value, (list, tuple, dict, set, frozenset, str, range)) and not is_user_instance(value):
-            self.read_content(value)
+        if is_a(value, (list, tuple, dict, set, frozenset)) and not is_user_instance(value):
             self.check_order(value)
-            return value
+            return self.elements(value)
         return self.iterate(value)
+
+    def settled_elements(self, value: Any) -> Any:
+        """An iterable for C code that makes something of its elements that cannot be changed, or looks at them."""
+        values = self.consumable(value)
+        known = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
+        return values if known else map(self.settled, values)
 
     def pairs(self, value: Any) -> Any:
         """A mapping, or an iterable of pairs, for C code that makes a dictionary of it."""
@@ -87,7 +92,7 @@ class ContainerMethodHandlers(ContainerHandlers):
     def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
         """sorted(elements, key=key, reverse=reverse): comparisons of anything but plain values go through the recorder."""
         keys = elements if key is None else [self.call(key, (element,), {}) for element in elements]
-        plain_keys = [self.settled(k) for k in keys]
+        plain_keys = [k if is_symbolic(k) else self.settled(k) for k in keys]
         if not all(type(k) in PRIMITIVE_TYPES for k in plain_keys):
             plain_keys = [_Ordered(self, k) for k in plain_keys]
         order = sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=concrete(reverse))
@@ -100,6 +105,13 @@ class ContainerMethodHandlers(ContainerHandlers):
             if self.plain_contains(arguments[0], owner):
                 return self.plain_item(owner, arguments[0])
             return arguments[1] if len(arguments) > 1 else None
+        if outside and is_a(owner, dict) and name in ("keys", "values", "items") and not (arguments or keywords):
+            self.read_elements(owner)
+            view = function()
+            self.views[id(view)] = view, owner
+            return view
+        if name == "copy" and outside and type(owner) in (list, dict) and not (arguments or keywords):
+            return list(self.elements(owner)) if type(owner) is list else dict(self.mapping(owner))
         if name == "__getitem__" and len(arguments) == 1 and not keywords:
             return self.plain_item(owner, arguments[0])
         if name == "__contains__" and len(arguments) == 1:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tracejit.capture.contents import CONTAINERS, DICT_TYPES, ContentHandlers, get_past, item_text, length_text, membership_text
 from tracejit.capture.effects import ItemStore, MethodCall
-from tracejit.capture.leaving import is_late
+from tracejit.capture.late import is_late
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -27,16 +27,19 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.symbols import ObjectIdentity, concrete, plain, released, stored
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain, released, stored
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
 
 _SEQUENCES = frozenset((list, tuple, collections.deque))
+_FEW = 32
+"""So many comparisons are guarded one by one."""
 _ADDING = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end", "__iadd__"}
 )
 """Methods that take nothing out, unless there is no room."""
+_EXTENDING = frozenset({"extend", "extendleft"})
 
 
 def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
@@ -62,10 +65,10 @@ class ContainerHandlers(ContentHandlers):
     def get_item(self, owner: Any, key: Any) -> Any:
         if is_a(owner, Tensor):
             self.inspect(owner)
-            return self.made(self.binary_native("__getitem__", owner, key))
+            return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
         if self.is_array(owner) and not self.is_outside(owner):
             return self.array_call(operator.getitem, (owner, key))
-        owner, key = concrete(owner), concrete(key)
+        owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
             if method is not None:
@@ -126,16 +129,27 @@ class ContainerHandlers(ContentHandlers):
                 self.stop("container", f"a {cls.__name__} that gets an item of its own")
         elif type(key) is int and cls is list and self._was_added(owner, key):
             return self.stored.get((id(owner), len(owner) + key), owner[key])
-        elif cls in (list, collections.deque) and type(key) is int and 0 <= key < self._reach(owner):
+        elif cls in _SEQUENCES and type(key) is int and -self._reach(owner) <= key < self._reach(owner):
+            if key < 0:
+                if cls is list and self._is_untouched(owner):
+                    return self.read(owner[key], f"{text}[{key}]", symbolic=True)
+                key += self.length(owner)
             place = (id(owner), key)
             if place in self.stored:
                 return self.stored[place]
             if place in self.written or id(owner) in self.content_known:
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
+        elif cls in (list, tuple) and type(key) is slice:
+            return self.made(cls(self.elements(owner))[key])
         self.read_content(owner)
         value = get_past(owner, key)
         return self.made(value) if type(key) is slice else value
+
+    def _is_untouched(self, owner: list[Any]) -> bool:
+        """Whether this run has not changed a list, and knows nothing of its length."""
+        known = id(owner) in self.content_known or id(owner) in self.originals
+        return not known and not any(place[0] == id(owner) for place in self.written)
 
     def _was_added(self, owner: list[Any], key: int) -> bool:
         """Whether an index counts from the end of a list to what this run has appended."""
@@ -151,7 +165,7 @@ class ContainerHandlers(ContentHandlers):
     def _reach(self, owner: Any) -> int:
         """How many items from the first one on are where they were when the call began, or where a store has been noted."""
         before = self.originals.get(id(owner))
-        return len(owner) if before is None else len(before) if is_a(owner, list) else 0
+        return len(owner) if before is None else len(before) if is_a(owner, list) and len(owner) >= len(before) else 0
 
     def _guard_absence(self, owner: Any, text: str, key_text: str) -> None:
         if id(owner) not in self.content_known and self.first_time("absent", text, key_text):
@@ -165,6 +179,7 @@ class ContainerHandlers(ContentHandlers):
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         if is_a(owner, Tensor):
             store, _ = self.lookup(type(owner), "__setitem__")
+            key, value = (part if is_symbolic(part) else self.as_key(part) for part in (key, value))
             self.read_content((key, value), deep=True)
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
@@ -172,7 +187,7 @@ class ContainerHandlers(ContentHandlers):
         if is_a(owner, np.ndarray) and not self.is_outside(owner):
             self.array_call(operator.setitem, (owner, key, value))
             return
-        owner, key = concrete(owner), concrete(key)
+        owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__setitem__")
             if method is not None:
@@ -191,7 +206,7 @@ class ContainerHandlers(ContentHandlers):
                 self.stop("container", f"a {cls.__name__}")
                 owner[key] = self.settled(value)
             else:
-                base.__setitem__(owner, key, value if is_late(value) else self.settled(value, late=True))
+                base.__setitem__(owner, key, value)
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
@@ -218,7 +233,7 @@ class ContainerHandlers(ContentHandlers):
             owner[released(key)] = self.settled(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
-        owner, key = concrete(owner), concrete(key)
+        owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__delitem__")
             if method is not None:
@@ -254,8 +269,10 @@ class ContainerHandlers(ContentHandlers):
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
         container = concrete(container)
-        if not (is_late(element) and type(container) in _SEQUENCES and not self.is_outside(container)):
-            element = concrete(element)
+        if is_symbolic(element):
+            element = element if self._is_asked(container, element) else concrete(element)
+        elif type(container) not in _SEQUENCES:
+            element = self.as_key(element)
         if is_a(container, Tensor):
             self.inspect(container)
             return element in container
@@ -271,8 +288,21 @@ class ContainerHandlers(ContentHandlers):
                 return element in container
         return self.plain_contains(element, container)
 
+    def _is_asked(self, container: Any, number: SymbolicNumber) -> bool:
+        """Whether a guard can ask if a symbolic number is in a container, without a guard on the number."""
+        if type(container) in _SEQUENCES:
+            return len(container) <= _FEW
+        written = self.numbered.get(id(container)) or any(place[0] == id(container) for place in self.written)
+        hashed = is_a(container, (dict, set, frozenset)) and self.is_outside(container) and not is_late(number)
+        return hashed and not written and id(container) not in self.originals
+
     def plain_contains(self, element: Any, container: Any) -> bool:
         """The `__contains__` of a built-in container, past that of a subclass."""
+        if is_symbolic(element) and type(container) not in _SEQUENCES:
+            base, text = builtin_base(type(container)), self.sources[id(container)]
+            found = bool(base.__contains__(container, plain(element)))
+            self.guard_outcome(membership_text(type(container), text, element._text), found)
+            return found
         if self.is_outside(container):
             base = builtin_base(type(container))
             key_text = self._key_text(element) if base in (set, frozenset, *DICT_TYPES) else None
@@ -322,7 +352,7 @@ class ContainerHandlers(ContentHandlers):
         if self.is_array(value) and not self.is_outside(value):
             return len(plain(value))
         if is_a(value, np.ndarray) and value.ndim:
-            return self.get_attribute(value, "shape")[0]
+            return self.get_item(self.get_attribute(value, "shape"), 0)
         value = concrete(value)
         if isinstance(value, enum.EnumMeta):
             return self.native(lambda: len(value))
@@ -345,7 +375,7 @@ class ContainerHandlers(ContentHandlers):
         """Whether comparing these, or what is in them, may be up to methods of the program."""
         return any(
             is_user_instance(v)
-            or is_late(v)
+            or is_symbolic(v)
             or (is_a(v, (list, tuple, dict)) and self._has_objects(*(v.values() if is_a(v, dict) else v)))
             for v in values
             if type(v) not in PRIMITIVE_TYPES and not is_a(v, Tensor)
@@ -353,7 +383,7 @@ class ContainerHandlers(ContentHandlers):
 
     def _equal(self, left: Any, right: Any) -> bool:
         """Whether a container takes two objects for the same."""
-        return plain(left) is plain(right) or self.truth(self.binary("==", left, right))
+        return left is right or self.truth(self.binary("==", left, right))
 
     def _place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
         """The first place of something equal; None if there is none."""
@@ -373,11 +403,14 @@ class ContainerHandlers(ContentHandlers):
 
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
-        place = (id(owner), len(owner))
+        length = len(owner)
+        if is_a(owner, collections.deque):  # whose items move
+            self._settle_places(owner)
         self.dropping(*_dropped(owner, name, arguments))
-        given = [list(map(stored, a)) if name == "extend" and type(a) is list else stored(a) for a in arguments]
+        given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
         self.note_method(MethodCall(owner, name, arguments))
-        if name == "append":
-            self._remember(place, *arguments)
+        if is_a(owner, list) and name in ("append", "extend"):
+            for place, value in enumerate(arguments if name == "append" else arguments[0], length):
+                self._remember((id(owner), place), value)
         return result

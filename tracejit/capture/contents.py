@@ -11,14 +11,16 @@ import decimal
 import enum
 import math
 import weakref
+from collections.abc import Iterator
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
-from tracejit.capture.leaving import is_late
+from tracejit.capture.effects import Place
 from tracejit.capture.policies import (
+    DICT_VIEWS,
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
     TRANSPARENT_TYPES,
@@ -100,6 +102,10 @@ def has_stable_hash(value: Any) -> bool:
 class ContentHandlers(AttributeHandlers):
     """Keys, whole contents, and values on their way into a place."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
+
     # -- keys
     def _key_text(self, key: Any) -> str | None:
         """An expression for a key of an outside dictionary; None where there is none."""
@@ -127,7 +133,61 @@ class ContentHandlers(AttributeHandlers):
         """Something may look at everything in `value`: guard it, order included; with `deep`, in nested containers too."""
         self._read_content(value, deep, set())
 
+    def read_elements(self, value: Any) -> None:
+        """The program goes through `value`: guard how many elements there are, and what they are but for numbers, which stay symbolic."""
+        if not self.stopped and self.is_outside(value) and id(value) not in self.content_known:
+            self._guard_content(value, type(value), symbolic=True)
+
+    def elements(self, value: Any) -> Any:
+        """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
+        owner = self.viewed(value)
+        if is_a(owner, (set, frozenset)):
+            self.read_content(owner)
+            return value
+        self.read_elements(owner)
+        if not self.numbered.get(id(owner)) or (is_a(value, dict) and owner is value) or is_a(value, DICT_VIEWS[0]):
+            return value
+        return self._with_numbers(value, owner)
+
+    def _with_numbers(self, value: Any, owner: Any) -> Iterator[Any]:
+        """The elements of a container with symbolic numbers, or of a view of such a dictionary, while the program may change it."""
+        base = builtin_base(type(owner))
+        if not is_a(owner, dict):
+            for index, item in enumerate(base.__iter__(owner)):
+                yield self.stored.get((id(owner), index), item)
+            return
+        for key in base.__iter__(owner):
+            item = self.stored.get((id(owner), key), base.__getitem__(owner, key))
+            yield self.made((key, item)) if is_a(value, DICT_VIEWS[2]) else item
+
+    def backwards(self, value: Any) -> Any:
+        """An iterator over a list or tuple from its end."""
+        self.read_elements(value)
+        if not self.numbered.get(id(value)):
+            return reversed(value)
+        return (self.stored.get((id(value), index), value[index]) for index in self._places_from_the_end(value))
+
+    @staticmethod
+    def _places_from_the_end(value: Any) -> Iterator[int]:
+        """As Python finds them while the list is changed: at one beyond its end it is done."""
+        index = len(value) - 1
+        while 0 <= index < len(value):
+            yield index
+            index -= 1
+
+    def viewed(self, value: Any) -> Any:
+        """The dictionary from outside that a view shows; anything else as it is."""
+        return self.views[id(value)][1] if is_a(value, DICT_VIEWS) and id(value) in self.views else value
+
+    def as_key(self, key: Any) -> Any:
+        """A key or an index: numbers in it decide which item it is."""
+        key = self.settled(key)
+        if is_a(key, tuple):
+            self.read_content(key, deep=True)
+        return key
+
     def _read_content(self, value: Any, deep: bool, seen: set[int]) -> None:
+        value = self.viewed(value)
         if self.stopped or is_symbolic(value) or id(value) in seen:
             return
         cls = type(value)
@@ -150,10 +210,15 @@ class ContentHandlers(AttributeHandlers):
                 self._read_content(item, True, seen)
 
     def _settle_places(self, container: Any) -> None:
-        for place in [p for p in self.stored if p[0] == id(container)]:
-            concrete(self.stored.pop(place))
+        for place in self.numbered.pop(id(container), ()):
+            self.settled(self.stored.pop(place))
 
-    def _guard_content(self, value: Any, cls: type) -> None:
+    def _read_element(self, value: Any, place: Place, expression: str, symbolic: bool) -> None:
+        """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
+        if place not in self.written:
+            self._remember(place, self.read(value, expression, symbolic=symbolic))
+
+    def _guard_content(self, value: Any, cls: type, symbolic: bool = False) -> None:
         if is_a(value, CONTAINERS):
             self._check_grown(value)
             self.content_known.add(id(value))
@@ -164,7 +229,7 @@ class ContentHandlers(AttributeHandlers):
                 self.miss_if(f"{text}.maxlen != {value.maxlen}")
             self.miss_if(f"{length_text(cls, text)} != {len(content)}")
             if is_a(value, dict):
-                self._guard_dict(value, content, text)
+                self._guard_dict(value, content, text, symbolic)
             elif is_a(value, (set, frozenset)):
                 if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
                     self.stop("container", "a set of objects")
@@ -177,8 +242,7 @@ class ContentHandlers(AttributeHandlers):
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
             else:
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    if (id(value), i) not in self.written:
-                        self.read(item, item_text(cls, text, str(i)))
+                    self._read_element(item, (id(value), i), item_text(cls, text, str(i)), symbolic)
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
@@ -204,7 +268,7 @@ class ContentHandlers(AttributeHandlers):
         if is_a(value, list) or value.maxlen != len(self.originals[id(value)]):
             self.stop("read_after_change", f"a {type(value).__name__}")
 
-    def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str) -> None:
+    def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str, symbolic: bool) -> None:
         texts = {key: self._key_text(key) for key in dict.__iter__(content)}
         if None in texts.values():
             texts = self._object_keys(value, content, text)
@@ -216,9 +280,8 @@ class ContentHandlers(AttributeHandlers):
         if not all(type(k) is str for k in texts):
             self.miss_if(f"list(map(type, {elements_text(type(value), text)})) != {self.constant([type(k) for k in texts])}")
         for key, key_text in texts.items():
-            place = (id(value), key)
-            if place not in self.written:
-                self.read(dict.__getitem__(content, key), item_text(type(value), text, str(key_text)))
+            item = dict.__getitem__(content, key)
+            self._read_element(item, (id(value), key), item_text(type(value), text, str(key_text)), symbolic)
 
     def _object_keys(self, value: Any, content: dict[Any, Any], text: str) -> dict[Any, str | None]:
         """Expressions of keys that are found by their identity, and of which only their place is known."""
@@ -235,37 +298,35 @@ class ContentHandlers(AttributeHandlers):
         if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
             self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
-    def settled(self, value: Any, late: bool = False) -> Any:
-        """`value` for C code, or to be kept anywhere but in a variable: symbolic numbers in it, and in local containers in it, replaced by
-        guarded plain ones.  late: but for numbers that leave the program."""
+    def settled(self, value: Any) -> Any:
+        """`value` for C code: symbolic numbers in it, and in containers of this run in it, replaced by guarded plain ones."""
         if is_symbolic(value):
             return concrete(value)
-        return self._settled(value, set(), late) if type(value) in (tuple, list, dict) else value
+        return value if type(value) in PRIMITIVE_TYPES else self._settled(value, set())
 
-    def _settled(self, value: Any, seen: set[int], late: bool = False) -> Any:
+    def _settled(self, value: Any, seen: set[int]) -> Any:
         cls = type(value)
         if cls is SymbolicNumber:
-            return value if late and is_late(value) else concrete(value)
-        if cls not in (tuple, list, dict) or self.is_outside(value) or id(value) in seen:
+            return concrete(value)
+        if not is_a(value, CONTAINERS) or self.is_outside(value) or id(value) in seen:
             return value
         seen.add(id(value))
         if cls is tuple:
-            new = tuple([self._settled(v, seen, late) for v in value])
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else self._known_as_made(new)
-        for key, item in enumerate(value) if cls is list else value.items():
-            if (other := self._settled(item, seen, late)) is not item:
-                value[key] = other
+            new = tuple([self._settled(v, seen) for v in value])
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else self.made(new)
+        if is_a(value, (list, dict, collections.deque)):
+            base = builtin_base(cls)
+            for key, item in list(base.items(value)) if is_a(value, dict) else enumerate(base.__iter__(value)):
+                if (other := self._settled(item, seen)) is not item:
+                    base.__setitem__(value, key, other)
         return value
 
     def for_place(self, value: Any) -> Any:
-        """`value`, to be stored in a place: a symbolic number stays one, also one that leaves the program in a list, tuple or dictionary
-        that this run made."""
-        if is_symbolic(value):
-            return value
+        """`value`, to be stored in a place: a symbolic number stays one, also in a container that this run made."""
         if self._holds_identity(value, set()):
             self.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
             return released(value, self.is_outside)
-        return self.settled(value, late=True)
+        return value
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
         """Whether there is an id() in a container that this run made."""

@@ -151,6 +151,7 @@ class EffectHandlers(ArrayHandlers):
         self.effects: list[Effect] = []
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
+        self.numbered: dict[int, dict[Place, None]] = {}  # the places in `stored`, by what they are in
         self.content_known: set[int] = set()  # containers whose whole content is guarded
         self.originals: dict[
             int, Any
@@ -191,7 +192,7 @@ class EffectHandlers(ArrayHandlers):
     def release(self) -> None:
         """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
         self.settle_effects()
-        for held in (self.keep, self.effects, self.originals, self.stored, self.namespace):
+        for held in (self.keep, self.effects, self.originals, self.stored, self.numbered, self.namespace):
             held.clear()
 
     def note_call(self, effect: FunctionCall) -> None:
@@ -221,8 +222,9 @@ class EffectHandlers(ArrayHandlers):
     def _remember(self, place: Place, value: Any) -> None:
         if holds_numbers(value):
             self.stored[place] = value
-        else:
-            self.stored.pop(place, None)
+            self.numbered.setdefault(place[0], {})[place] = None
+        elif place in self.stored:
+            del self.stored[place], self.numbered[place[0]][place]
 
     # -- attributes
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:

@@ -278,17 +278,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def returned(self, node: ast.expr) -> ast.expr:
-        """The value of a return statement.  Displays in it may be all that there is of a result."""
-        if self.is_generator:  # whose result is an attribute of an exception
-            return self.element(node)
-        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(e, ast.Starred) for e in node.elts):
-            node.elts = [self.returned(e) for e in node.elts]
-        elif isinstance(node, ast.Dict) and None not in node.keys:
-            node.keys = [self.settled(key) for key in node.keys if key is not None]
-            node.values = [self.returned(value) for value in node.values]
-        else:
-            return self.visit(node)  # type: ignore[no-any-return]
-        return self.place(self.handler("resulting", node), node)
+        """The value of a return statement; that of a generator becomes an attribute of an exception."""
+        return self.element(node) if self.is_generator else self.visit(node)
 
     def visit_Yield(self, node: ast.Yield) -> ast.expr:
         node.value = self.element(node.value) if node.value else None

@@ -27,7 +27,7 @@ from tracejit.capture.entry import (
     WrittenInput,
     distinct_lines,
 )
-from tracejit.capture.leaving import is_late
+from tracejit.capture.late import is_late
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import ABSENT, TensorSource

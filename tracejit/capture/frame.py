@@ -13,7 +13,6 @@ import threading
 from types import CellType
 from typing import Any
 
-from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
 from tracejit.capture.symbols import STAND_INS, SuperProxy, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
@@ -249,15 +248,10 @@ class Frame:
         settle_closure(value)
         return value
 
-    def resulting(self, value: Any) -> Any:
-        """The value of a display that is returned."""
-        recorder = active()
-        return released(value) if recorder is None else recorder.resulting(value)
-
     def gathered(self, value: Any) -> Any:
         """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
         recorder = active()
-        return released(value) if recorder is None else recorder.gathered(value)
+        return released(value) if recorder is None else recorder.made(value)
 
     def class_body(self, name: str, around: Any) -> None:
         """The body of a class statement runs as it is; around: a function that has the cells around it in its closure."""
@@ -284,11 +278,8 @@ class Frame:
         return stored(value) if recorder is None else recorder.settled(value)
 
     def element(self, value: Any) -> Any:
-        """What a list, tuple or dictionary of the program gets, or a generator gives."""
-        recorder = active()
-        if recorder is None:
-            return stored(value)
-        return value if is_late(value) else recorder.settled(value, late=True)
+        """What a list, tuple or dictionary of the program gets, or a generator gives: a stand-in of a number while it is recorded."""
+        return stored(value) if active() is None else value
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()

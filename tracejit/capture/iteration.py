@@ -15,7 +15,7 @@ import numpy as np
 
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.operators import OperatorHandlers
-from tracejit.capture.policies import DICT_VIEWS, is_a, is_library_module, is_user_instance
+from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.recorder import Said
 from tracejit.capture.symbols import concrete
 from tracejit.capture.tracebacks import without_handlers
@@ -39,10 +39,10 @@ class IterationHandlers(OperatorHandlers):
             return self.made(self.native(lambda: list(value))) if value.ndim else value
         if is_a(value, np.ndarray) and not self.is_outside(value):
             return self.iterate(self.made(self.array_elements(value)), depth) if value.ndim else value
-        if is_a(value, _CONTAINERS) and not self._has_own_iterator(value):
-            self.read_content(value)
+        if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or self.viewed(value) is not value:
             self.check_order(value)
-            return self._unpacked(value, depth) if depth else value
+            values = self.elements(value)
+            return self._unpacked(values, depth) if depth else values
         if not (hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")):
             return value  # Python raises what is to be raised
         iterator = self.iterator(value)
@@ -89,9 +89,9 @@ class IterationHandlers(OperatorHandlers):
         if is_a(value, Tensor):
             return iter(self.iterate(value))
         if is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
-            self.read_content(value)
             self.check_order(value)
-        elif not is_a(value, (str, range, bytes)) and self._is_foreign(value):
+            return iter(self.elements(value))
+        if not is_a(value, (str, range, bytes)) and self._is_foreign(value):
             self.stop("external_iterator", f"a {type(value).__name__}")
         return iter(value)
 
@@ -138,20 +138,20 @@ class IterationHandlers(OperatorHandlers):
         if depth <= 0 or is_a(value, (str, bytes, range)):
             return value
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
-            self.read_content(value)
+            values = self.elements(value)
             if depth > 1:
-                for element in value:
-                    if is_a(element, (list, tuple)):
-                        self.unpack(element, depth - 1)
-            return value
+                values = [self.unpack(v, depth - 1) if is_a(v, (list, tuple)) else v for v in values]
+            return values if is_a(values, (list, tuple)) else tuple(values)
         return self.iterate(value, depth - 1)
 
     def mapping(self, value: Any) -> Any:
         """A mapping for `**value`."""
         value = concrete(value)
         if is_a(value, dict) and not is_user_instance(value):
-            self.read_content(value)
-            return value
+            self.read_elements(value)
+            if not self.numbered.get(id(value)):
+                return value
+            return {key: self.stored.get((id(value), key), item) for key, item in builtin_base(type(value)).items(value)}
         if not hasattr(type(value), "keys"):
             return value  # Python raises what is to be raised
         keys = self.call(self.get_attribute(value, "keys"), (), {})

@@ -9,8 +9,8 @@ A clock that is read is such a number as well, but no exit can ask for it.  One 
 something, is read in the prologue; the others after the program.  So what lies between two readings is the tensor work of the call
 as a whole, and how long that has taken decides nothing: where it would, the recording stops.
 
-Invariants: what is computed after the program cannot raise, because exits have seen to it, but for a division by the time between two
-readings; a definition only uses numbers defined before.
+Invariant: what is computed after the program cannot raise, because exits have seen to it, but for a division by the time between two
+readings.
 """
 
 from __future__ import annotations
@@ -18,34 +18,40 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from tracejit.capture.late import Access, Late, Program, is_late
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recorder import Recorder
-from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, plain
-from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
+from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown
 
-__all__ = ["Late", "LeavingHandlers", "definitions", "is_late"]
+__all__ = ["LeavingHandlers"]
 
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", math.isinf: "isinf"}
 _DIVISIONS = frozenset(["/", "//", "%"])
-_EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS
-"""Operators that raise nothing but for a divisor of 0."""
+_SHIFTS = frozenset(["<<", ">>"])
+_EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS | _SHIFTS
+"""Operators that raise nothing but for a divisor of 0, and for a shift by less."""
 _DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
     math.sqrt: ((">=", 0.0),), math.log: ((">", 0.0),), math.log2: ((">", 0.0),), math.log10: ((">", 0.0),), math.log1p: ((">", -1.0),),
     math.exp: (("<", 700.0),), math.expm1: (("<", 700.0),), math.cos: (("<", math.inf), (">", -math.inf)),
     math.sin: (("<", math.inf), (">", -math.inf)), math.tan: (("<", math.inf), (">", -math.inf)),
     math.floor: (("<", math.inf), (">", -math.inf)), math.ceil: (("<", math.inf), (">", -math.inf)),
-    builtins.int: (("<", math.inf), (">", -math.inf)), math.tanh: (), math.atan: (), math.fabs: (), builtins.abs: (), builtins.float: (),
+    builtins.int: (("<", math.inf), (">", -math.inf)), math.trunc: (("<", math.inf), (">", -math.inf)),
+    math.sinh: (("<", 700.0), (">", -700.0)), math.cosh: (("<", 700.0), (">", -700.0)), math.exp2: (("<", 1000.0),),
+    math.asin: (("<=", 1.0), (">=", -1.0)), math.acos: (("<=", 1.0), (">=", -1.0)), math.asinh: (), math.erf: (), math.erfc: (),
+    math.degrees: (("<", 1e300), (">", -1e300)), math.radians: (), math.cbrt: (), math.tanh: (), math.atan: (), math.fabs: (),
+    builtins.abs: (), builtins.float: (),
     builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
 }  # fmt: skip
 """What an argument must fulfil so that the function does not raise (`round` asks for more); of one that does not, the value is guarded."""
@@ -53,61 +59,17 @@ _WORD = 62
 """Integers of so many bits, and a sign, are computed by the program without overflow."""
 _FLOATS = 900
 """Integers of so many bits become floating-point numbers without one."""
+_LENGTHS = (63, 200, 400)
+"""What the length of an integer from outside is guarded to be within."""
 _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
 _CHOOSING = (builtins.min, builtins.max)
+_TO_INTEGERS: dict[Any, str] = {
+    builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "round",
+}  # fmt: skip
+"""Functions that make integers of floats, and the operation that finds them."""
+_VARIABLE = re.compile(r"\bv\d+\b")
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
-
-
-Access = Callable[[str], str]
-"""From the expression of a tensor to that of what Python takes out of it."""
-
-
-class Program(Protocol):
-    """What is asked of the interpreter of the recording."""
-
-    nodes: list[Any]
-
-    def kept(self, tensor: Any) -> Any: ...
-
-    def bind(self, op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any: ...
-    def take(self, tensor: Any) -> Any: ...
-    def take_number(self, tensor: Any) -> Any: ...
-
-
-@dataclass(slots=True, eq=False)
-class Late:
-    """How a value is computed after the program: by `text` from `parts`, or by `access` from `source`, a tensor.
-
-    make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
-    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
-    has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
-    it from an array, -1 for anything else."""
-
-    text: str
-    parts: tuple[Any, ...] = ()
-    make: Callable[[], Any] = lambda: None
-    bits: int = 0
-    source: Any = None
-    shared: bool = False
-    position: int = -1
-    access: Access | None = None
-    tensor: Any = None
-    made: bool = False
-    readings: frozenset[Late] = frozenset()
-    of_program: bool = False
-    placed: bool = False
-
-    def in_program(self) -> Any:
-        """The tensor, made when it is first asked for."""
-        if not self.made:
-            self.tensor, self.made = self.make(), True
-        return self.tensor
-
-
-def is_late(value: Any) -> bool:
-    """Whether `value` is a number that is known only after the program."""
-    return type(value) is SymbolicNumber and value._late is not None
 
 
 class LeavingHandlers(Recorder):
@@ -169,6 +131,8 @@ class LeavingHandlers(Recorder):
 
     def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
         """left <symbol> right, of which one at least is late, and which has come to `value`."""
+        if symbol == "**":
+            return self._late_power(left, right, value)
         bits = None if type(value) is str else self._bits_of(symbol, left, right, value)
         if symbol not in _EXACT or type(value) not in (int, float) or bits is None:
             concrete(left), concrete(right)
@@ -177,6 +141,37 @@ class LeavingHandlers(Recorder):
             self._not_zero(right)
         text = f"{self._number_text(left)} {symbol} {self._number_text(right)}"
         return self._defined(Late(text, (left, right), lambda: self._arithmetic(symbol, left, right, value, bits), bits), value)
+
+    def _late_power(self, left: Any, right: Any, value: Any) -> Any:
+        """left ** right, where exits see to it that it raises nothing, and comes to a number of this type."""
+        base, exponent = plain(left), plain(right)
+        asked: list[tuple[Any, str, float]] | None = None
+        bits = 0
+        if type(value) not in (int, float):
+            pass
+        elif type(right) in (int, float) and type(base) is float:
+            if abs(exponent) <= 900:
+                most = 10.0 ** (300.0 / max(abs(exponent), 1.0))
+                low = 0.0 if type(exponent) is float else -most
+                if exponent < 0:
+                    asked = [(left, ">", 1 / most)] if base > 0 else [(left, "<", -1 / most)]
+                    low = max(low, -most)
+                else:
+                    asked = [(left, "<", most), (left, ">", low)]
+        elif type(right) is int and 0 <= right <= _FLOATS and type(base) is int:
+            length = self._length(left)
+            bits = _LONGEST if length is None else length * max(right, 1)
+            asked = [] if bits <= _FLOATS else None
+        elif type(left) in (int, float) and left > 0 and (type(left) is float or type(exponent) is float):
+            most = 900.0 // max(abs(math.log2(left)), 1.0)
+            asked = [(right, "<", most), (right, ">", -most)]
+        if asked is None or not all(COMPARISONS[symbol](plain(number), bound) for number, symbol, bound in asked):
+            concrete(left), concrete(right)
+            return value
+        for number, symbol, bound in asked:
+            self.late_outcome(symbol, number, bound, True)
+        text = f"{self._number_text(left)} ** {self._number_text(right)}"
+        return self._defined(Late(text, (left, right), lambda: None, bits), value)
 
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         """A function of numbers of which one at least is late; None where it has to be called with their values."""
@@ -195,11 +190,14 @@ class LeavingHandlers(Recorder):
         whole = type(plain(arguments[0])) is int  # which is never infinite
         whole = whole or (is_late(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
         asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
+        shortened = function in _TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**_WORD
+        if shortened:
+            asked = [("<", 2.0**_WORD), (">", -(2.0**_WORD))]
         if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
             return None
         for symbol, bound in asked:
             self.late_outcome(symbol, arguments[0], bound, True)
-        bits = _LONGEST if float in kinds else max(n for n in lengths if n is not None)
+        bits = _WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
         number = arguments[0]
         return self._defined(Late(text, arguments, lambda: self._conversion(function, number), bits), value)
@@ -236,17 +234,24 @@ class LeavingHandlers(Recorder):
             bits: int = value._late.bits
             return bits if bits <= _FLOATS else None
         number = plain(value)
-        if type(number) not in (int, bool) or number.bit_length() > 63:
+        if type(number) not in (int, bool):
             return None
-        if type(value) is SymbolicNumber:
-            self.miss_if(f"not {-(2**63)} <= {value._text} < {2**63}")
-            return 63
-        return int(number.bit_length())
+        length = int(number.bit_length())
+        if type(value) is not SymbolicNumber:
+            return length if length <= _FLOATS else None
+        most = next((most for most in _LENGTHS if length <= most), None)
+        if most is not None:
+            self.miss_if(f"not {-(2**most)} <= {value._text} < {2**most}")
+        return most
 
     def _bits_of(self, symbol: str, left: Any, right: Any, value: Any) -> int | None:
         a, b = self._length(left), self._length(right)
         if a is None or b is None:
             return None
+        if symbol in _SHIFTS:
+            if type(right) is not int or not 0 <= right <= _FLOATS:
+                return None
+            a, b = (a + right, 0) if symbol == "<<" else (a, 0)
         bits = a + b if symbol == "*" else max(a, b) + 1
         return bits if bits <= _FLOATS else None
 
@@ -307,10 +312,24 @@ class LeavingHandlers(Recorder):
             self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
             return
         operands = self._comparable(left, right)
-        if operands is None:
-            concrete(left), concrete(right)
+        if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
+            left, right = self._early(left), self._early(right)
+            if is_symbolic(left) or is_symbolic(right):
+                self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
             return
         self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
+
+    def _early(self, number: Any) -> Any:
+        """A late number as one of the prologue's, or a plain one: what it has of the program is guarded by its value."""
+        if not is_late(number):
+            return number
+        late: Late = number._late
+        parts = {part._text: self._early(part) for part in late.parts if is_late(part)}
+        open_parts = [part for part in (*parts.values(), *late.parts) if is_symbolic(part) and not is_late(part)]
+        if not open_parts or type(number._value) not in (int, float):
+            return concrete(number)
+        text = _VARIABLE.sub(lambda found: self._number_text(parts[found[0]]) if found[0] in parts else found[0], late.text)
+        return self.define_number(text, number._value, check_type=True)
 
     def late_predicate(self, function: Any, number: Any) -> bool | None:
         """math.isfinite and its like of a late number; None for other functions."""
@@ -388,6 +407,11 @@ class LeavingHandlers(Recorder):
             return None
         if type(plain(number)) is float and function in _UNARY:
             return self._computed(_UNARY[function], tensor)
+        if function in _TO_INTEGERS and number._late is not None and type(plain(number)) is float:
+            if abs(plain(number)) >= 2.0**_WORD:
+                return None
+            whole = self._computed(_TO_INTEGERS[function], tensor)
+            return self.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
         return self._as_float(tensor) if function is builtins.float else None
 
     def _as_float(self, x: Any) -> Any:
@@ -423,18 +447,3 @@ def _as_like(late: Any, other: Any) -> Any:
     if type(plain(late)) is float:
         return float(number) if type(other) is int and abs(number) <= 2**53 else None
     return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None
-
-
-def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], tensor: Callable[[Late], str]) -> list[str]:
-    """The lines that define the late numbers `needed`, and what they are made of; `numbers` are all, in the order of their definition.
-    tensor: the expression of the tensor that a value is taken from."""
-    wanted = {number._text for number in needed}
-    lines: list[str] = []
-    for number in reversed(list(numbers)):
-        if number._text in wanted:
-            late: Late = number._late
-            wanted.update(part._text for part in late.parts if is_late(part))
-            if late.placed:
-                continue
-            lines.append(f"{number._text} = {late.text or (late.access or str)(tensor(late))}")
-    return lines[::-1]

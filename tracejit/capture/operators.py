@@ -90,6 +90,11 @@ class OperatorHandlers(ContainerMethodHandlers):
                 return result
         if in_place and is_a(left, (list, dict, set, collections.deque)) and self.is_outside(left):
             return self._in_place_container(symbol, left, right)
+        if type(left) in (list, tuple) and type(right) is type(left) and (symbol == "+" or symbol in SWAPPED):
+            if symbol == "+":
+                return self.made(type(left)([*self.elements(left), *self.elements(right)]))
+            if self._has_objects(left, right):
+                return self._compare_sequences(symbol, left, right)
         left, right = self.settled(left), self.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
@@ -107,11 +112,9 @@ class OperatorHandlers(ContainerMethodHandlers):
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
         """Lists or tuples with objects of the program: the first elements that differ decide."""
-        self.read_content(left)
-        self.read_content(right)
-        if is_a(left, list) and len(left) != len(right) and symbol in ("==", "!="):
+        if is_a(left, list) and self.length(left) != self.length(right) and symbol in ("==", "!="):
             return symbol == "!="
-        for one, other in zip(left, right, strict=False):
+        for one, other in zip(self.elements(left), self.elements(right), strict=False):
             if not self._equal(one, other):
                 return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
         return BINARY[symbol](len(left), len(right))

@@ -12,14 +12,12 @@ import datetime
 import decimal
 import enum
 import re
-import sys
 from collections.abc import Mapping
 from types import CodeType, GeneratorType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
 
-from tracejit.capture.convert import is_instrumented
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
 from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.core.dtypes import DType
@@ -44,16 +42,6 @@ _PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT
 def _is_shared(value: Any) -> bool:
     """Whether Python has one such object, whoever makes one."""
     return (type(value) is tuple or type(value) is frozenset) and not value
-
-
-def _is_outermost() -> bool:
-    """Whether the instrumented code that calls a handler was not called by other instrumented code."""
-    frame: Any = sys._getframe(2)
-    found = 0
-    while frame is not None and found < 2:
-        found += is_instrumented(frame.f_code)
-        frame = frame.f_back
-    return found < 2
 
 
 class Origins:
@@ -83,21 +71,8 @@ class Origins:
         return value
 
     def made(self, value: Any) -> Any:
-        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it, without numbers of the
-        prologue in containers: only variables, and what Python gathers for a starred name, hold those.  They may hold numbers
-        that leave the program."""
-        return value if type(value) is SymbolicNumber else self._known_as_made(self.settled(value, late=True))
-
-    def gathered(self, value: Any) -> Any:
-        """Python has made the tuple, list or dictionary `value` for a starred name; returns it."""
-        return self._known_as_made(value)
-
-    def resulting(self, value: Any) -> Any:
-        """Python has made a tuple, list or dictionary that a function returns; returns it.  Nobody but the recording sees what the
-        outermost function returns before the numbers in it are plain."""
-        return self.gathered(value) if _is_outermost() else self.made(value)
-
-    def _known_as_made(self, value: Any) -> Any:
+        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it.  Containers may hold
+        symbolic numbers, until something that is no code of the program looks into them, or the recording is over."""
         cls = type(value)
         if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
             return value
@@ -107,11 +82,11 @@ class Origins:
         if is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for element in builtin_base(cls).__iter__(value):
                 if is_a(element, CONTAINER_TYPES):
-                    self._known_as_made(element)
+                    self.made(element)
         elif is_a(value, dict):
             for element in dict.values(value):
                 if is_a(element, CONTAINER_TYPES):
-                    self._known_as_made(element)
+                    self.made(element)
         return value
 
     def is_made(self, value: Any) -> bool:
@@ -157,7 +132,4 @@ class Origins:
         raise NotImplementedError
 
     def constant(self, value: Any) -> str:
-        raise NotImplementedError
-
-    def settled(self, value: Any, late: bool = False) -> Any:
         raise NotImplementedError

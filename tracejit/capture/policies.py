@@ -45,6 +45,7 @@ __all__ = [
     "IMPURE",
     "INLINED_TYPES",
     "IN_PLACE",
+    "PASSING_ON",
     "PREDICATES",
     "PRIMITIVE_TYPES",
     "PURE_FUNCTIONS",
@@ -112,6 +113,8 @@ CALLED_BACK |= {itertools.accumulate: (1,), itertools.groupby: (1,)}
 """C functions and types that call what they are given at these positions; everything else that is callable they only pass on."""
 PREDICATES: frozenset[Any] = frozenset({builtins.filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile})
 """Those of them that ask for the truth of what they get back."""
+PASSING_ON: frozenset[Any] = frozenset({functools.reduce, builtins.map, itertools.starmap, itertools.accumulate})
+"""Those that ask for nothing of what they get back."""
 CALLED_BY_NAME: frozenset[str] = frozenset({"key", "func"})
 """The keywords of such arguments."""
 PURE_TYPES: frozenset[type] = frozenset(
@@ -123,11 +126,11 @@ PURE_TYPES: frozenset[type] = frozenset(
 )  # fmt: skip
 COMPUTED_NUMBERS: frozenset[Any] = frozenset(
     {
-        math.sqrt, math.exp, math.log, math.cos, math.sin, math.tan, math.pow, math.floor, math.ceil, math.log2, math.log10, math.tanh,
-        math.expm1, math.log1p, math.atan, math.fabs, builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow,
+        builtins.abs, builtins.min, builtins.max, builtins.round, builtins.pow, builtins.divmod, operator.pow,
+        *(f for f in vars(math).values() if type(f) is types.BuiltinFunctionType and f not in (math.fsum, math.prod, math.dist)),
     }
 )  # fmt: skip
-"""Functions of numbers that the prologue can compute again."""
+"""Functions of numbers that the prologue can compute again, or whose answer it can ask for again."""
 
 FRAME_FUNCTIONS: frozenset[Any] = frozenset(
     {

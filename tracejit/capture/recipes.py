@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import EffectHandlers
-from tracejit.capture.leaving import Late, definitions, is_late
+from tracejit.capture.late import Late, definitions, is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,

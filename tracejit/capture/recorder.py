@@ -251,7 +251,7 @@ class Recorder(Origins):
         if expression in self._expressions:
             number = self._symbolic.get(expression)
             if number is None:
-                return value
+                return value if symbolic else self._looked_through(value)
             return number if symbolic else concrete(number)
         self._expressions.add(expression)
         cls = type(value)
@@ -264,7 +264,7 @@ class Recorder(Origins):
         if known is not None:
             if known != expression:
                 self.miss_if(f"{expression} is not {known}")
-            return value
+            return value if symbolic else self._looked_through(value)
         if self.is_made(value):  # a place was written to in a way that nobody noticed
             self.stop("read_after_change", expression)
             return value
@@ -292,6 +292,13 @@ class Recorder(Origins):
             self.miss_if(f"type({variable}) is not {self.constant(cls)}")
             if cls not in (tuple, frozenset, slice, MethodType, functools.partial):
                 self.paths.append(variable)
+        if symbolic and is_a(value, tuple):
+            self.read_elements(value)
+            return value
+        return self._looked_through(value)
+
+    def _looked_through(self, value: Any) -> Any:
+        """`value`, which something may look at that no handler sees."""
         if is_a(value, (tuple, frozenset)):
             self.read_content(value)
         return value
@@ -431,10 +438,19 @@ class Recorder(Origins):
     def read_content(self, value: Any, *, deep: bool = False) -> None:
         raise NotImplementedError
 
+    def read_elements(self, value: Any) -> None:
+        raise NotImplementedError
+
     def for_place(self, value: Any) -> Any:
         raise NotImplementedError
 
+    def settled(self, value: Any) -> Any:
+        raise NotImplementedError
+
     def guarded_callback(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def passed_on(self, value: Any) -> Any:
         raise NotImplementedError
 
     def unwatched(self, action: Callable[[], Any]) -> Any:

@@ -38,6 +38,7 @@ _IN_ORDER = frozenset(
     }
 )  # fmt: skip
 """Functions of a list that is in order, or a heap."""
+_BISECTING = (bisect.bisect_left, bisect.bisect_right)
 _WARNING = sys.version_info >= (3, 13)
 _EXPRESSIONS: dict[Any, int] = {
     **dict.fromkeys((re.match, re.fullmatch, re.search, re.findall, re.finditer), 3),
@@ -82,6 +83,8 @@ class StandardCallHandlers(IterationHandlers):
 
     def _in_order(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function of heapq or bisect; their comparisons are those of plain values."""
+        if function in _BISECTING and len(arguments) == 2 and not keywords and is_symbolic(arguments[1]):
+            return self._bisected(function, *arguments)
         arguments, keywords = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
         for value in (*arguments, *keywords.values()):
             self.read_content(value, deep=True)
@@ -95,6 +98,19 @@ class StandardCallHandlers(IterationHandlers):
         if self.is_outside(owner) and (len(before) != len(after) or any(map(operator.is_not, before, after))):
             self._change(owner, "__setitem__", slice(None), self.made(after))
         return self.admitted(result)
+
+    def _bisected(self, function: Any, values: Any, number: Any) -> int:
+        """bisect of a number that another call has another one of: each comparison is asked."""
+        low, high = 0, self.length(values)
+        while low < high:
+            middle = (low + high) // 2
+            item = self.get_item(values, middle)
+            if function is bisect.bisect_left:
+                goes_on = self.truth(self.binary("<", item, number))
+            else:
+                goes_on = not self.truth(self.binary("<", number, item))
+            low, high = (middle + 1, high) if goes_on else (low, middle)
+        return low
 
     def _count_elements(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What Counter.update does."""

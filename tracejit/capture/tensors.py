@@ -17,7 +17,7 @@ import numpy as np
 
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import EffectHandlers, GradStore
-from tracejit.capture.leaving import is_late
+from tracejit.capture.late import is_late
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.aval import Aval, ScalarAval
@@ -164,7 +164,10 @@ class RecordingInterpreter(Interpreter):
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         operands = tuple(map(settled, operands))
         if any(map(is_late, operands)):
-            operands = self._with_late(op, tuple([recorder.before(x) if is_late(x) else x for x in operands]))
+            operands = tuple([recorder.before(x) if is_late(x) else x for x in operands])
+            if op.name == "full" and is_late(operands[0]) and (made := self._full_of_late(operands[0], attributes)) is not None:
+                return made
+            operands = self._with_late(op, operands)
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, with_tensor(op, operands))
             reduced = op.reduced(operands)
@@ -199,11 +202,26 @@ class RecordingInterpreter(Interpreter):
     def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
         elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers."""
-        dtypes = {FROM_NUMPY[x._array.dtype] for x in operands if isinstance(x, Tensor)}
+        promoted = operands[1:] if "condition first" in op.traits else operands
+        dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}
         dtype = dtypes.pop() if len(dtypes) == 1 else None
-        if not (op.is_plain and op.ufunc) or dtype not in (float32, float64):
+        if not ((op.is_plain and op.ufunc) or "condition first" in op.traits) or dtype not in (float32, float64):
             return tuple([concrete(x) if is_late(x) else x for x in operands])
         return tuple([self.recorder.as_operand(x, dtype) if is_late(x) else x for x in operands])
+
+    def _full_of_late(self, number: Any, attributes: Mapping[str, Any]) -> Any:
+        """A tensor full of a number that is known only after the program; None where its value has to be guarded."""
+        dtype = attributes["dtype"]
+        value = None
+        if dtype in (float32, float64):
+            value = self.recorder.as_operand(number, dtype)
+        elif dtype is int64 and type(number._value) is int:
+            value = number._late.in_program()
+            value = None if value is None else self.bind(REGISTRY["reshape"], (value,), {"shape": ()})
+        if not isinstance(value, Tensor):
+            return None
+        value = self.bind(REGISTRY["expand"], (value,), {"shape": attributes["shape"]}) if attributes["shape"] else value
+        return self.bind(REGISTRY["clone"], (value,), {})
 
     def _failed(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
         """An operation has raised.  The program may catch it and go on: later calls come here only if what failed does so by the metadata

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.leaving import Late, LeavingHandlers, is_late
+from tracejit.capture.late import Late, is_late
+from tracejit.capture.leaving import LeavingHandlers
 from tracejit.capture.policies import is_a
 from tracejit.capture.symbols import SymbolicNumber, concrete, plain
 from tracejit.tensor import Tensor

@@ -22,6 +22,10 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
     int: ("__int__", "__index__"), float: ("__float__", "__index__"), complex: ("__complex__", "__float__", "__index__"),
     bytes: ("__bytes__",),
 }  # fmt: skip
+_PASSING_ON: frozenset[type] = frozenset(
+    {list, tuple, enumerate, zip, reversed, collections.deque, dict, collections.OrderedDict, collections.defaultdict}
+)
+"""Types that look at nothing in what they are given but for keys."""
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter})
 
 
@@ -56,8 +60,9 @@ class TypeCallHandlers(BuiltinCallHandlers):
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
                 arguments = (arguments[0], map(self.truth, arguments[1]))
             return cls(*arguments, **keywords)
-        arguments = tuple(self.settled(a) for a in arguments)
-        keywords = {k: self.settled(v) for k, v in keywords.items()}
+        arguments = tuple(map(concrete if cls in _PASSING_ON else self.settled, arguments))
+        if not issubclass(cls, dict):
+            keywords = {k: self.settled(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
             found = [(name, self.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
             name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))
@@ -71,8 +76,11 @@ class TypeCallHandlers(BuiltinCallHandlers):
             arguments = (arguments[0], *map(self.pairs, arguments[1:]))
         elif issubclass(cls, dict) and cls is not collections.Counter:
             arguments = tuple(map(self.pairs, arguments))
+        elif cls is reversed and len(arguments) == 1 and type(arguments[0]) in (list, tuple) and not keywords:
+            return self.backwards(arguments[0])
         elif cls in _COLLECTIONS:
-            arguments = tuple(self.consumable(a) if _is_iterable(a) else a for a in arguments)
+            consumed = self.consumable if cls in _PASSING_ON else self.settled_elements
+            arguments = tuple(consumed(a) if _is_iterable(a) else a for a in arguments)
         else:
             if cls in (range, slice):
                 arguments = tuple(map(self.index, arguments))

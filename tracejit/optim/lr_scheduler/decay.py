@@ -71,8 +71,10 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
-        due = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
-        return [rate * self.gamma if due else rate for rate in self._present()]
+        if self.last_epoch == 0:
+            return self._present()
+        due = 1 - math.ceil(min(self.last_epoch % self.step_size, 1))  # no branch: a recorded step is one path
+        return [rate * self.gamma**due for rate in self._present()]
 
     def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]

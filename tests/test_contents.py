@@ -1,0 +1,585 @@
+"""Numbers from outside wherever they live, and numbers that leave the program wherever they go: operands, guarded only once they steer."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import functools
+import itertools
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracejit as T
+
+CASES: dict[str, tuple[Callable[..., Any], int]] = {}
+CALLS = 12
+
+
+def case(paths: int = 1) -> Callable[..., Any]:
+    def register(make: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[make.__name__] = (make, paths)
+        return make
+
+    return register
+
+
+def x(*values: float) -> Any:
+    return T.tensor([float(v) for v in values])
+
+
+class Box:
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+@case()
+def counter_in_a_list():
+    c = [0]
+
+    def f(a):
+        c[0] += 1
+        return a * c[0]
+
+    return (f, lambda: c)
+
+
+@case()
+def counters_in_nested():
+    c = {"a": [0, {"b": 1.5}]}
+
+    def f(a):
+        c["a"][0] += 2
+        c["a"][1]["b"] *= 1.1
+        return a * c["a"][0] + c["a"][1]["b"]
+
+    return (f, lambda: c)
+
+
+@case()
+def namespace():
+    n = types.SimpleNamespace(t=0, lr=1.0)
+
+    def f(a):
+        n.t += 1
+        n.lr = 0.5 * (1 + math.cos(math.pi * n.t / 20))
+        return a * n.lr
+
+    return (f, lambda: (n.t, n.lr))
+
+
+@case()
+def counter_class():
+    c = collections.Counter()
+
+    def f(a):
+        c["n"] += 1
+        c["loss"] += a[0].item()
+        return a * c["n"]
+
+    f(x(1))
+    return (f, lambda: dict(c))
+
+
+@case()
+def default_dict():
+    c = collections.defaultdict(float)
+    c["s"] = 0.0
+
+    def f(a):
+        c["s"] += a.sum().item()
+        return c["s"] / 2
+
+    return (f, lambda: dict(c))
+
+
+@case()
+def deque_append():
+    d = collections.deque([1.0, 2.0, 3.0], maxlen=3)
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        d.append(s[0] * 2.0)
+        return a
+
+    return (f, lambda: list(d))
+
+
+@case()
+def cell():
+    t = 0
+
+    def f(a):
+        nonlocal t
+        t += 1
+        return a * (1 - 0.9**t)
+
+    return (f, lambda: t)
+
+
+@case()
+def iterate_list():
+    w = [1.0, 2.0, 3.0]
+
+    def f(a):
+        for i in range(3):
+            w[i] *= 1.1
+        s = 0.0
+        for v in w:
+            s += v
+        return (a * s, sum(w), max(w) > 0)
+
+    return (f, lambda: w)
+
+
+@case()
+def iterate_list_only_outside_changes():
+    w = [1.0, 2.0, 3.0]
+
+    def f(a):
+        return sum(v * v for v in w) * a
+
+    def go(f, i):
+        w[1] = float(i)
+        return f(x(i))
+
+    return (f, lambda: w, go)
+
+
+@case()
+def dict_items():
+    w = {"a": 1.0, "b": 2.0}
+
+    def f(a):
+        out = {k: v * 2 for k, v in w.items()}
+        return (a * sum(w.values()), out)
+
+    def go(f, i):
+        w["a"] = float(i)
+        return f(x(i))
+
+    return (f, lambda: w, go)
+
+
+@case()
+def dict_items_changed_while_viewed():
+    w = {"a": 1.0, "b": 2.0}
+
+    def f(a):
+        vs = w.values()
+        w["a"] += 1
+        t = sum(vs)
+        w["b"] = t
+        return (a * t, sum(vs), [*vs], dict(w), list(w.items()))
+
+    return (f, lambda: w)
+
+
+@case()
+def tuple_unpack():
+    b = Box(p=(0.9, 0.99))
+
+    def f(a):
+        m, v = b.p
+        b.p = (m * 0.9, v)
+        return a * m + v
+
+    return (f, lambda: b.p)
+
+
+@case()
+def betas():
+    g = {"betas": (0.9, 0.999)}
+
+    def f(a):
+        b1, b2 = g["betas"]
+        g["betas"] = (b1 - 0.01, *g["betas"][1:])
+        return a * b1 + b2
+
+    return (f, lambda: g)
+
+
+@case()
+def star_args():
+    w = [1.0, 2.0]
+
+    def h(p, q):
+        return p * 10 + q
+
+    def f(a):
+        w[0] += 1
+        return a * h(*w)
+
+    return (f, lambda: w)
+
+
+@case()
+def kwargs():
+    w = {"p": 1.0, "q": 2.0}
+
+    def h(p, q):
+        return p * 10 + q
+
+    def f(a):
+        w["p"] += 1
+        return a * h(**w)
+
+    return (f, lambda: w)
+
+
+@case()
+def zips():
+    w = [1.0, 2.0]
+    v = (3.0, 4.0)
+
+    def f(a):
+        w[1] += 1
+        return (
+            a * sum((p * q for p, q in zip(w, v, strict=True))),
+            [i * p for i, p in enumerate(w)],
+            list(map(math.sqrt, w)),
+            list(reversed(w)),
+            w[::-1],
+            w[-1],
+            w[:],
+        )
+
+    return (f, lambda: w)
+
+
+@case()
+def divmods():
+    s = [7]
+
+    def f(a):
+        s[0] += 3
+        q, r = divmod(s[0], 1000)
+        return (
+            a * q + r,
+            s[0] // 2,
+            s[0] % 1000,
+            s[0] ** 2,
+            2 ** s[0],
+            round(s[0] / 3, 2),
+            min(s[0], 1000000000.0),
+            max(s[0], -1),
+            abs(-s[0]),
+            int(s[0] / 2),
+            int(s[0] * 1.5) * 10**20,
+            float(s[0]),
+            pow(s[0], 2),
+            math.hypot(s[0], 1),
+            math.isfinite(s[0] * 1.0),
+        )
+
+    return (f, lambda: s)
+
+
+@case(2)
+def every_k():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        return a * 2 if s[0] % 3 == 0 else a + s[0]
+
+    return (f, lambda: s)
+
+
+@case(2)
+def warmup():
+    s = Box(t=0)
+
+    def f(a):
+        s.t += 1
+        lr = s.t / 5 if s.t < 5 else 0.5 * (1 + math.cos(math.pi * s.t / 20))
+        return a * lr
+
+    return (f, lambda: s.t)
+
+
+@case(4)
+def bisects():
+    s = Box(t=0, m=[3, 6])
+
+    def f(a):
+        s.t += 1
+        return a * 0.1 ** bisect.bisect_right(s.m, s.t)
+
+    return (f, lambda: s.t)
+
+
+@case(3)
+def in_list():
+    s = Box(t=0)
+
+    def f(a):
+        s.t += 1
+        return a * 2 if s.t in [3, 5] else a
+
+    return (f, lambda: s.t)
+
+
+@case(3)
+def in_set():
+    s = Box(t=0, m={3, 5})
+
+    def f(a):
+        s.t += 1
+        return a * 2 if s.t in s.m else a * s.t
+
+    return (f, lambda: s.t)
+
+
+@case(3)
+def in_outside_dict():
+    s = Box(t=0, m={3: 1, 5: 2})
+
+    def f(a):
+        s.t += 1
+        return a * s.m[s.t] if s.t in s.m else a * s.t
+
+    return (f, lambda: s.t)
+
+
+@case(3)
+def late_int_in_list():
+
+    def f(a):
+        return a * 2 if int(a[0].item()) in (1, 2) else a
+
+    return (f, None)
+
+
+@case()
+def own_list_of_numbers():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        r = [s[0] * i for i in range(3)]
+        r.append(s[0])
+        r.insert(0, s[0] + 5)
+        r.extend([s[0], 1])
+        r[1] = s[0] * 9
+        d = {"k": s[0], "l": r}
+        d.update(z=s[0])
+        d.setdefault("y", s[0])
+        return (a * sum(r), r, d, d.get("k"))
+
+    return (f, lambda: s)
+
+
+@case()
+def sorted_numbers():
+    w = [3.0, 1.0, 2.0]
+
+    def f(a):
+        w[0] += 0.01
+        return (sorted(w), min(w), max(w), a * sorted(w)[-1])
+
+    return (f, lambda: w)
+
+
+@case()
+def micro():
+    s = {"n": 0, "loss": 0.0}
+
+    def f(a):
+        s["n"] += 1
+        s["loss"] += a.mean().item() / 4
+        return a / 4
+
+    return (f, lambda: s)
+
+
+@case()
+def outside_extend_then_read():
+    L = []
+
+    def f(a):
+        L.extend([a[0].item(), a[0].item() * 2])
+        return (a * L[-1], L[-2])
+
+    return (f, lambda: L)
+
+
+@case()
+def outside_append_prologue_then_read():
+    L = []
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        L.append(s[0] * 1.5)
+        return a * L[-1]
+
+    return (f, lambda: L)
+
+
+@case()
+def last_item():
+    L = [1.0]
+
+    def f(a):
+        v = L[-1] * 1.5
+        L.append(v)
+        return a * v
+
+    return (f, lambda: L)
+
+
+@case()
+def tensor_of_number():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        return (a * T.tensor(s[0] * 1.0), T.tensor([s[0] * 1.0, 2.0]), T.full((2,), s[0] * 1.0), T.zeros(2).fill_(s[0]))
+
+    return (f, lambda: s)
+
+
+@case()
+def tensor_of_late():
+
+    def f(a):
+        v = a.sum().item()
+        y = T.zeros(3)
+        y[0] = v
+        y[1:] = v + 1
+        return (
+            T.tensor(v),
+            T.tensor([v, 2 * v]),
+            T.full((2,), v),
+            T.zeros(2).fill_(v),
+            y,
+            a.clamp(max=v),
+            T.where(a > 0, a, v),
+            a.masked_fill(a > 1, v),
+        )
+
+    return (f, None)
+
+
+@case()
+def set_item_number():
+    s = [0.0]
+
+    def f(a):
+        s[0] += 1.5
+        y = a.clone()
+        y[0] = s[0]
+        y[1] = 2 * s[0]
+        return y
+
+    return (f, lambda: s)
+
+
+@case()
+def late_pow():
+
+    def f(a):
+        v = a[0].item()
+        return (v**2, v**0.5, v ** (-1), 2**v, (v + 1) ** 3, (-v) ** (-3))
+
+    return (f, None)
+
+
+@case()
+def late_ints():
+
+    def f(a):
+        n = int(a[0].item())
+        return (n * 10**20, n**2, n // 2, n % 3, divmod(n, 3), -n, abs(n), round(a[0].item()), 2.0**n, n + 0.5)
+
+    return (f, None)
+
+
+@case()
+def numbers_compared():
+
+    def f(a):
+        v = a[0].item()
+        w = a[1].item()
+        return (v < w + 100, v == w + 200, [v] == [w + 200], (v, w) < (1000000000.0, 0), v in [1000000000.0, 2000000000.0])
+
+    return (f, None)
+
+
+@case()
+def copies():
+    w = [1.0, 2.0]
+    d = {"a": 1.0}
+
+    def f(a):
+        w[0] += 1
+        d["a"] += 1
+        return (list(w), w.copy(), tuple(w), dict(d), d.copy(), {**d}, [*w], w + [1], a)
+
+    return (f, lambda: (w, d))
+
+
+@case()
+def functools_reduce():
+    w = [1.0, 2.0]
+
+    def f(a):
+        w[0] += 1
+        return (a * functools.reduce(lambda p, q: p * q, w), list(itertools.accumulate(w)), list(itertools.chain(w, w)))
+
+    return (f, lambda: w)
+
+
+@case()
+def objects_in_a_list():
+    bs = [Box(v=1.0, n=0), Box(v=2.0, n=3)]
+
+    def f(a):
+        t = 0.0
+        for b in bs:
+            b.n += 1
+            b.v *= 0.9
+            t += b.v * b.n
+        return a * t
+
+    return (f, lambda: [(b.v, b.n) for b in bs])
+
+
+@case()
+def running_stats():
+    m = Box(count=0, mean=0.0, m2=0.0)
+
+    def f(a):
+        v = a.mean().item()
+        m.count += 1
+        d = v - m.mean
+        m.mean += d / m.count
+        m.m2 += d * (v - m.mean)
+        return (m.mean, m.m2 / m.count)
+
+    return (f, lambda: (m.count, m.mean, m.m2))
+
+
+def answers(make: Callable[..., Any], compiler: Callable[..., Any]) -> tuple[list[Any], Any]:
+    fn, observe, *act = make()
+    called = compiler(fn)
+    found = []
+    for i in range(CALLS):
+        result = act[0](called, i) if act else called(x(i + 1, 2 * i))
+        found.append((repr(result), repr(observe()) if observe else None))
+    return found, called
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_are_operands_wherever_they_live(name: str) -> None:
+    make, paths = CASES[name]
+    expected, _ = answers(make, lambda fn: fn)
+    found, compiled = answers(make, T.compile)
+    assert found == expected
+    assert compiled.stats.traces <= paths, compiled.explain()
+    assert compiled.stats.compiled_calls >= CALLS - paths

@@ -1,0 +1,78 @@
+"""What a late number is: how a value is computed that is known only when the program has run.  leaving.py says what becomes of them.
+
+Invariant: a definition only uses numbers defined before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tracejit.capture.symbols import SymbolicNumber
+
+__all__ = ["Access", "Late", "Program", "definitions", "is_late"]
+
+Access = Callable[[str], str]
+"""From the expression of a tensor to that of what Python takes out of it."""
+
+
+class Program(Protocol):
+    """What is asked of the interpreter of the recording."""
+
+    nodes: list[Any]
+
+    def kept(self, tensor: Any) -> Any: ...
+
+    def bind(self, op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any: ...
+    def take(self, tensor: Any) -> Any: ...
+    def take_number(self, tensor: Any) -> Any: ...
+
+
+@dataclass(slots=True, eq=False)
+class Late:
+    """How a value is computed after the program: by `text` from `parts`, or by `access` from `source`, a tensor.
+
+    make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
+    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
+    has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
+    it from an array, -1 for anything else."""
+
+    text: str
+    parts: tuple[Any, ...] = ()
+    make: Callable[[], Any] = lambda: None
+    bits: int = 0
+    source: Any = None
+    shared: bool = False
+    position: int = -1
+    access: Access | None = None
+    tensor: Any = None
+    made: bool = False
+    readings: frozenset[Late] = frozenset()
+    of_program: bool = False
+    placed: bool = False
+
+    def in_program(self) -> Any:
+        """The tensor, made when it is first asked for."""
+        if not self.made:
+            self.tensor, self.made = self.make(), True
+        return self.tensor
+
+
+def is_late(value: Any) -> bool:
+    """Whether `value` is a number that is known only after the program."""
+    return type(value) is SymbolicNumber and value._late is not None
+
+
+def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], tensor: Callable[[Late], str]) -> list[str]:
+    """The lines that define the late numbers `needed`, and what they are made of; `numbers` are all, in the order of their definition.
+    tensor: the expression of the tensor that a value is taken from."""
+    wanted = {number._text for number in needed}
+    lines: list[str] = []
+    for number in reversed(list(numbers)):
+        if number._text in wanted:
+            late: Late = number._late
+            wanted.update(part._text for part in late.parts if is_late(part))
+            if late.placed:
+                continue
+            lines.append(f"{number._text} = {late.text or (late.access or str)(tensor(late))}")
+    return lines[::-1]

@@ -1,0 +1,27 @@
+"""Tensors and arrays of NumPy that share their memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd.tape import Storage
+from tracejit.tensor.base import Tensor, storage_of, wrap
+
+__all__ = ["shared_array", "tensor_on"]
+
+
+def shared_array(x: Tensor) -> np.ndarray[Any, Any]:
+    """What `x.numpy()` gives, whether gradients are required or not."""
+    storage_of(x).exposed = True
+    return x._array.view()
+
+
+def tensor_on(array: np.ndarray[Any, Any], canonical: np.dtype[Any]) -> Tensor:
+    """A tensor on the memory of an array; canonical: its dtype, in the order of bytes of the machine."""
+    plain = array.dtype is canonical and type(array) is np.ndarray
+    own = array.view() if plain else array.view(np.ndarray).view(canonical)  # the shape of `array` is the caller's to change
+    out = wrap(own)
+    out._storage = Storage(exposed=True)
+    return out
