@@ -68,7 +68,7 @@ def adversarial_example():
     return attack, on_batches(), None
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def projected_attack_of_some_steps():
     model = mlp()
 

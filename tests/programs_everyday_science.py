@@ -208,7 +208,7 @@ def running_statistics_of_observations():
     return normalise, on_inputs(), lambda: vars(rms)
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def temporal_difference_with_a_target_network():
     q, target = mlp(16, 8, 2), mlp(16, 8, 2)
     target.load_state_dict(q.state_dict())

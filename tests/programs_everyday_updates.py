@@ -11,7 +11,7 @@ import tracejit as T
 nn, F = T.nn, T.nn.functional
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def weights_through_data():
     w, b = T.zeros(16, 5, requires_grad=True), T.zeros(5, requires_grad=True)
     lr = 0.1
@@ -29,7 +29,7 @@ def weights_through_data():
     return step, on_batches(), lambda: (w.detach(), b.detach())
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def data_is_assigned():
     model = mlp()
 
@@ -44,7 +44,7 @@ def data_is_assigned():
     return step, on_batches(), state(model)
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def data_add_in_place():
     model = mlp()
 

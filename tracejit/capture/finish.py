@@ -73,6 +73,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         recorder.stop("tensor_state", "a tensor from .data that leaves the call")
     goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
+    _check_data(recorder, interpreter, inputs, written, goes_on)
     if goes_on:
         for fact in written:
             tensor = interpreter.inputs[inputs[fact.index]]
@@ -223,11 +224,14 @@ def _tensor_inputs(
 
 def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> list[WrittenInput]:
     roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
+    writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
+    counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
     written = []
     for index, value in enumerate(inputs):
         if value in roots:
             tensor = interpreter.inputs[value]
-            written.append(WrittenInput(index, interpreter.values[id(tensor)], tensor.requires_grad, tensor.is_leaf))
+            version = interpreter.values[id(tensor)]
+            written.append(WrittenInput(index, version, tensor.requires_grad, tensor.is_leaf, value in counted))
     return written
 
 
@@ -238,6 +242,17 @@ def _check_tape(recorder: CallHandlers, interpreter: RecordingInterpreter, views
             root, chain = views.root(node.outputs[0])
             if root in inputs and all(view.op.name != "detach" for view in chain):
                 recorder.stop("differentiable_write", f"a tensor of shape {list(interpreter.inputs[root].shape)}")
+
+
+def _check_data(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput], goes_on: bool
+) -> None:
+    """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was."""
+    if goes_on and interpreter.uncounted:
+        recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
+    for tensor in interpreter.rebound:
+        if (goes_on and tensor.requires_grad) or any(interpreter.inputs[inputs[fact.index]] is tensor for fact in written):
+            recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 
 def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views) -> None:
