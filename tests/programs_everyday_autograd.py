@@ -104,7 +104,7 @@ def gradient_of_the_input_for_attribution():
     return saliency, on_batches(), None
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def residual_of_a_differential_equation():
     net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
     optimizer = T.optim.Adam(net.parameters(), lr=1e-2)
@@ -233,7 +233,7 @@ def straight_through_by_detach():
     return quantize, on_inputs(), None
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def checkpointed_blocks():
     blocks = nn.ModuleList([mlp(16, 8, 16) for _ in range(3)])
     optimizer = T.optim.SGD(blocks.parameters(), lr=0.01)

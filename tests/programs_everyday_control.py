@@ -157,7 +157,7 @@ def mode_as_a_context_manager():
     return evaluate, on_inputs(), lambda: [m.training for m in model.modules()]
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def context_manager_of_ones_own():
     class Frozen:
         def __init__(self, module):

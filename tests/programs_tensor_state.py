@@ -709,7 +709,7 @@ def data_and_contents_written():
             w.add_(a)
         w.data.mul_(0.5)
 
-    return fn, [lambda f: (f(x(1, 2)), w._version), lambda f: (f(x(3, 4)), w._version)], lambda: (w, w._version)
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: w
 
 
 @program(reason="tensor_state")
@@ -804,3 +804,95 @@ def data_of_a_tensor_of_the_call_assigned():
         return delta.detach()
 
     return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
+
+
+@program()
+def argument_asked_for_its_gradient():
+    def fn(a):
+        a.requires_grad_()
+        (g,) = T.autograd.grad((a**3).sum(), a, create_graph=True)
+        g.sum().backward()
+        return g.detach(), a.grad
+
+    known = x(1, 2)
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(known)], lambda: (known, known.grad)
+
+
+@program()
+def parameter_frozen_for_a_while():
+    w, v = leaf(1, 2), leaf(3, 4)
+
+    def fn(a):
+        before = (w * a).sum()
+        w.requires_grad_(False)
+        during = (w * v * a).sum()
+        w.requires_grad = True
+        return before + during + (w * w).sum()
+
+    def call(f):
+        w.grad = v.grad = None
+        f(x(1, 2)).backward()
+        return w.grad, v.grad
+
+    return fn, [call, call], lambda: (w, v)
+
+
+@program()
+def frozen_and_changed_in_the_meantime():
+    w = leaf(1, 2)
+
+    def fn(a):
+        w.requires_grad_(False)
+        w.mul_(a)
+        w.requires_grad_(True)
+        w.grad = None
+        (w * w).sum().backward()
+        return (w * 2).sum().item()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(0.5, 2))], lambda: (w, w.grad)
+
+
+@program()
+def gradients_wanted_for_a_while():
+    w = x(1, 2)
+
+    def fn(a):
+        w.requires_grad_()
+        (g,) = T.autograd.grad((w * w * a).sum(), w)
+        w.requires_grad_(False)
+        return w * a, g
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(0.5, 2))], lambda: w
+
+
+@program()
+def parameters_stay_frozen():
+    w, v = leaf(1, 2), leaf(3, 4)
+
+    def fn(a):
+        w.requires_grad_(False)
+        return (w * v * a).sum()
+
+    def call(f):
+        v.grad = None
+        f(x(1, 2)).backward()
+        return w.grad, v.grad
+
+    def thawed(f):
+        w.requires_grad_()
+        return call(f)
+
+    return fn, [call, thawed, call], lambda: (w, v)
+
+
+@program(reason="tensor_state")
+def argument_asked_for_its_gradient_by_a_pass_that_follows():
+    def fn(a):
+        return (a.requires_grad_() ** 2).sum()
+
+    def call(f):
+        a = x(1, 2)
+        f(a).backward()
+        return a.grad
+
+    return fn, [call, call], None

@@ -50,6 +50,9 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     for effect in list(recorder.effects):
         statement = effect.statement(recipes)  # may add lines that build its value
         recipes.lines.append(statement)
+    for tensor, _, _ in interpreter.switched.values():
+        if tensor._requires_grad != recorder.tensors[id(tensor)].requires_grad:
+            recipes.lines.append(f"{recipes.source(tensor)}.requires_grad_({tensor._requires_grad})")
     text = recipes.text(result)
     recipes.define_late()
     grad_enabled, autocast = modes
@@ -59,7 +62,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         recipes.lines.append(f"state.autocast = {recorder.constant(state.autocast)}")
     views = _Views(interpreter.nodes)
     inputs = list(interpreter.inputs)
-    written = _written_inputs(interpreter, views, inputs)
+    written = _written_inputs(recorder, interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
     _check_tape(recorder, interpreter, views, inputs)
     _check_targets(recorder, interpreter, views)
@@ -74,6 +77,9 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
     _check_data(recorder, interpreter, inputs, written, goes_on)
+    for _, _, value in interpreter.switched.values() if goes_on else ():
+        if value in interpreter.requires_grad and value not in inputs:
+            recorder.stop("tensor_state", "requires_grad_() of an outside tensor, before a backward pass that follows the call,")
     if goes_on:
         for fact in written:
             tensor = interpreter.inputs[inputs[fact.index]]
@@ -137,7 +143,8 @@ def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) 
     """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
     found: dict[int, str] = {}
     for source in recorder.tensors.values():
-        if not (interpreter.backward_ran and source.used and source.requires_grad):
+        requires = source.requires_grad or id(source.tensor) in interpreter.switched
+        if not (interpreter.backward_ran and source.used and requires):
             continue
         if source.is_leaf:
             found[id(source)], hooks = f"{source.variable}._hooks", source.tensor._hooks
@@ -222,7 +229,9 @@ def _tensor_inputs(
     return tuple(made)
 
 
-def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> list[WrittenInput]:
+def _written_inputs(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]
+) -> list[WrittenInput]:
     roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
     writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
@@ -231,7 +240,9 @@ def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: li
         if value in roots:
             tensor = interpreter.inputs[value]
             version = interpreter.values[id(tensor)]
-            written.append(WrittenInput(index, version, tensor.requires_grad, tensor.is_leaf, value in counted))
+            switched = id(tensor) in interpreter.switched
+            requires = recorder.tensors[id(tensor)].requires_grad if switched else tensor.requires_grad
+            written.append(WrittenInput(index, version, requires, tensor.is_leaf, value in counted))
     return written
 
 

@@ -77,6 +77,9 @@ class RecordingInterpreter(Interpreter):
         """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
         self._guard = REGISTRY["guard"]
         self.uncounted: set[int] = set()  # versions of which the tensors do not know: what was written through .data
+        self.switched: dict[
+            int, tuple[Tensor, int, int]
+        ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
         self.rebound: list[Tensor] = []  # outside tensors whose .data was assigned
         self.backward_ran = False  # then hooks on leaves would have to run ...
         self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
@@ -123,6 +126,20 @@ class RecordingInterpreter(Interpreter):
             self.requires_grad.add(self.values[id(tensor)])
         else:
             self.requires_grad.discard(self.values[id(tensor)])
+
+    def _switch(self, tensor: Tensor) -> None:
+        """An outside leaf begins, or ends, to require grad: a value of its own, until it is as it was."""
+        recorder, before = self.recorder, self.value_of(tensor)
+        assert before is not None
+        recorder.inspect(tensor)
+        recorder.keep.append(tensor)
+        former = self.switched.get(id(tensor))
+        if former is not None and former[2] == before:
+            self.values[id(tensor)] = former[1]
+            self.switched[id(tensor)] = tensor, before, former[1]
+            return
+        self._become_leaf(tensor, not tensor._requires_grad)
+        self.switched[id(tensor)] = tensor, before, self.values[id(tensor)]
 
     def _assign_data(self, tensor: Tensor, data: Any) -> None:
         """`tensor` is about to be bound to the memory of `data`: a leaf that is detached from it, and has its memory."""
@@ -387,11 +404,13 @@ class RecordingInterpreter(Interpreter):
             recorder.stop("own_backward", details[0])
         elif (
             event == "requires_grad changed"
-            and id(details[0]) in self.values
-            and id(details[0]) not in recorder.tensors
             and details[0]._base is None
+            and (id(details[0]) in recorder.tensors or id(details[0]) in self.values)
         ):
             tensor = details[0]
+            if id(tensor) in recorder.tensors:
+                self._switch(tensor)
+                return
             recorder.keep.append(tensor)
             self._become_leaf(tensor, not tensor._requires_grad)
         else:
