@@ -6,7 +6,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
-from everyday_programs import batch, everyday, inputs, mlp, on_inputs, state
+from everyday_programs import batch, everyday, inputs, mlp, on_batches, on_inputs, state
 
 import tracejit as T
 
@@ -193,3 +193,37 @@ def options_by_keyword():
             return self.fc(x) * args.gain + args.bias
 
     return Net(gain=2.0, bias=0.1), [lambda f, i=i: f(inputs(i), 1.0, inputs(i + 1), bias=0.2) for i in range(8)], None
+
+
+@everyday()
+def compiled_modules_in_a_sequence(compile):
+    body = compile(nn.Linear(16, 8))
+    model = nn.Sequential(body, nn.ReLU(), compile(nn.Linear(8, 5)))
+    optimizer = T.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return step, on_batches(), lambda: [p.detach() for p in model.parameters()]
+
+
+@everyday()
+def module_compiled_in_place():
+    model = mlp()
+    model[0].compile()
+    model.compile()
+    optimizer = T.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step, on_batches(), state(model)
