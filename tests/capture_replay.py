@@ -14,6 +14,7 @@ from tracejit.capture.session import is_recording
 from tracejit.core.interpreter import bind, state
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal
+from tracejit.tensor.base import storage_of
 
 
 class Exit:
@@ -38,6 +39,8 @@ def caller(recording):
                 return Exit()
         values = dict(zip([f.value for f in recording.tensor_inputs], tensors, strict=True))
         values.update(zip([f.value for f in recording.scalar_inputs], scalars, strict=True))
+        uncounted = [storage_of(tensors[w.index]) for w in recording.written_inputs if not w.counted]
+        versions = [(storage, storage.version, storage.written) for storage in uncounted]
         before = [(tensors[w.index], tensors[w.index]._array.copy()) for w in recording.written_inputs]
         mode = state.grad_enabled
         try:
@@ -65,6 +68,8 @@ def caller(recording):
                         result.requires_grad_()
         finally:
             state.grad_enabled = mode
+        for storage, version, written in versions:  # what was written through .data
+            storage.version, storage.written = version, written
         outputs = []
         for fact in recording.outputs:
             tensor = values[fact.value]

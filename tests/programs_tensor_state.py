@@ -650,3 +650,249 @@ def call_of_modules_replaced():
         ),
         None,
     )
+
+
+def leaf(*values):
+    return x(*values).requires_grad_()
+
+
+@program()
+def data_written_through():
+    w = leaf(1, 2)
+
+    def fn(a):
+        w.data -= 0.1 * a
+        w.data.mul_(2)
+        w.data[0] = 3
+        return w.data.sum().item()
+
+    return fn, [lambda f: (f(x(1, 2)), w._version), lambda f: (f(x(3, 4)), w._version)], lambda: (w, w._version)
+
+
+@program()
+def data_written_between_forward_and_backward_outside():
+    w = leaf(1, 2)
+
+    def fn(a):
+        w.data -= 0.1 * a
+
+    def call(f):
+        loss = (w * w).sum()
+        f(x(1, 2))
+        w.grad = None
+        loss.backward()
+        return w.grad
+
+    return fn, [call, call], lambda: w
+
+
+@program()
+def data_written_before_a_backward_pass_inside():
+    w = leaf(1, 2)
+
+    def fn(a):
+        loss = (w * w * a).sum()
+        w.data.mul_(3)
+        w.grad = None
+        loss.backward()
+        return w.grad
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: w
+
+
+@program()
+def data_and_contents_written():
+    w = leaf(1, 2)
+
+    def fn(a):
+        with T.no_grad():
+            w.add_(a)
+        w.data.mul_(0.5)
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: w
+
+
+@program(reason="tensor_state")
+def data_written_before_a_backward_pass_that_follows():
+    w = leaf(1, 2)
+
+    def fn(a):
+        loss = (w * w * a).sum()
+        w.data.mul_(3)
+        return loss
+
+    def call(f):
+        w.grad = None
+        f(x(1, 2)).backward()
+        return w.grad
+
+    return fn, [call, call], lambda: w
+
+
+@program()
+def data_assigned_and_used_again():
+    w = leaf(1, 2)
+
+    def fn(a):
+        w.data = w.data - 0.1 * a
+        w.grad = None
+        (w * w).sum().backward()
+        w.data = w.data + w.grad
+        return (w * 2).sum().item()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: (w, w.grad)
+
+
+@program()
+def data_assigned_leaves_the_old_memory_to_others():
+    w = leaf(1, 2)
+    old = w.detach()
+
+    def fn(a):
+        w.data = w.data * a
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: (w, old)
+
+
+@program()
+def data_of_another_tensor_assigned():
+    w, other = leaf(1, 2), x(5, 6)
+
+    def fn(a):
+        other.add_(a)
+        w.data = other
+        return (w * 2).sum().item()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: (w.data.add_(1), f(x(3, 4)))], lambda: (w, other)
+
+
+@program(reason="tensor_state")
+def data_of_another_layout_assigned():
+    w = T.arange(4.0).reshape(2, 2).requires_grad_()
+
+    def fn(a):
+        w.data = (w.data * a).t()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: w
+
+
+@program(reason="tensor_state")
+def data_assigned_before_a_backward_pass_that_follows():
+    w = leaf(1, 2)
+
+    def fn(a):
+        w.data = w.data * a
+        return (w * w).sum()
+
+    def call(f):
+        w.grad = None
+        f(x(1, 2)).backward()
+        return w.grad
+
+    return fn, [call, call], lambda: w
+
+
+@program()
+def data_of_a_tensor_of_the_call_assigned():
+    def fn(a):
+        delta = T.zeros_like(a, requires_grad=True)
+        for _ in range(2):
+            ((a + delta) ** 2).sum().backward()
+            delta.data = (delta - 0.1 * delta.grad).clamp(-1, 1)
+            delta.data += 0.5
+            delta.grad.zero_()
+        return delta.detach()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
+
+
+@program()
+def argument_asked_for_its_gradient():
+    def fn(a):
+        a.requires_grad_()
+        (g,) = T.autograd.grad((a**3).sum(), a, create_graph=True)
+        g.sum().backward()
+        return g.detach(), a.grad
+
+    known = x(1, 2)
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(known)], lambda: (known, known.grad)
+
+
+@program()
+def parameter_frozen_for_a_while():
+    w, v = leaf(1, 2), leaf(3, 4)
+
+    def fn(a):
+        before = (w * a).sum()
+        w.requires_grad_(False)
+        during = (w * v * a).sum()
+        w.requires_grad = True
+        return before + during + (w * w).sum()
+
+    def call(f):
+        w.grad = v.grad = None
+        f(x(1, 2)).backward()
+        return w.grad, v.grad
+
+    return fn, [call, call], lambda: (w, v)
+
+
+@program()
+def frozen_and_changed_in_the_meantime():
+    w = leaf(1, 2)
+
+    def fn(a):
+        w.requires_grad_(False)
+        w.mul_(a)
+        w.requires_grad_(True)
+        w.grad = None
+        (w * w).sum().backward()
+        return (w * 2).sum().item()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(0.5, 2))], lambda: (w, w.grad)
+
+
+@program()
+def gradients_wanted_for_a_while():
+    w = x(1, 2)
+
+    def fn(a):
+        w.requires_grad_()
+        (g,) = T.autograd.grad((w * w * a).sum(), w)
+        w.requires_grad_(False)
+        return w * a, g
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(0.5, 2))], lambda: w
+
+
+@program()
+def parameters_stay_frozen():
+    w, v = leaf(1, 2), leaf(3, 4)
+
+    def fn(a):
+        w.requires_grad_(False)
+        return (w * v * a).sum()
+
+    def call(f):
+        v.grad = None
+        f(x(1, 2)).backward()
+        return w.grad, v.grad
+
+    def thawed(f):
+        w.requires_grad_()
+        return call(f)
+
+    return fn, [call, thawed, call], lambda: (w, v)
+
+
+@program(reason="tensor_state")
+def argument_asked_for_its_gradient_by_a_pass_that_follows():
+    def fn(a):
+        return (a.requires_grad_() ** 2).sum()
+
+    def call(f):
+        a = x(1, 2)
+        f(a).backward()
+        return a.grad
+
+    return fn, [call, call], None

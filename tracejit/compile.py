@@ -29,7 +29,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
-from types import MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 from tracejit.capture.entry import MISS, Exit, Recording
@@ -39,6 +39,7 @@ from tracejit.capture.tensors import Watch
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
 from tracejit.core.aside import aside
+from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.locks import Ticket, Turn
 from tracejit.executable import Executable, UnsupportedProgram
@@ -66,6 +67,7 @@ else:
 
 _recording = Turn()
 _EAGER = state.base
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 compared: list[Callable[[CompiledFunction[Any, Any], tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
 """What makes the calls in the place of `CompiledFunction.serve` while compiled calls are compared with eager ones (shadow.py)."""
 
@@ -388,6 +390,12 @@ class CompiledFunction(_Partial[P, R]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For `isinstance`: a compiled Module, or other object, stands where one is asked for."""
+        function = self.__dict__.get("__wrapped__")
+        return type(self) if function is None or isinstance(function, _FUNCTIONS) else function.__class__
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "__wrapped__" not in self.__dict__:
             raise AttributeError(name)
@@ -473,3 +481,4 @@ def compile(
 
 
 declare_inlined(CompiledFunction)
+installed.append(compile)

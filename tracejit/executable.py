@@ -190,7 +190,8 @@ class Executable:
         results = self._run_lines(arrays, runs, scalars, lines, environment)
         lines.append("counter[0] += 1")
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
-        written = sorted([position[target] for target, _ in self.graph.writes])
+        uncounted = {facts.index for facts in recording.written_inputs if not facts.counted}
+        written = sorted({position[target] for target, _ in self.graph.writes} - uncounted)
         if written:
             environment["mark_written"] = marks()
             lines += [f"mark_written({part})" for part in runs.split(written, "written", "{0}._storage or fresh({0})")]

@@ -38,11 +38,11 @@ from tracejit.capture.policies import (
     PREDICATES,
     PRIMITIVE_TYPES,
     PURE_FUNCTIONS,
-    SHAREABLE,
     UNARY,
     bound_to,
     builtin_base,
     is_a,
+    is_shareable,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
@@ -301,7 +301,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
         self.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
-        if is_symbolic(value) or is_a(value, (*PRIMITIVE_TYPES, *SHAREABLE)):  # guards do not tell which object it is
+        if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not tell which it is
             self.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
             return id(plain(value))
         return ObjectIdentity(value, self)

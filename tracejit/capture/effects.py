@@ -23,6 +23,7 @@ from tracejit.capture.symbols import holds_numbers, released, stored
 __all__ = [
     "AttributeStore",
     "CellStore",
+    "DataStore",
     "Effect",
     "EffectHandlers",
     "FunctionCall",
@@ -108,6 +109,17 @@ class GradStore:
 
     def statement(self, values: ValueText) -> str:
         return f"{values.source(self.tensor)}._grad = {values.text(self.value)}"
+
+
+@dataclass(slots=True)
+class DataStore:
+    """tensor.data is assigned: it is bound to the memory of another tensor."""
+
+    tensor: Any
+    value: Any
+
+    def statement(self, values: ValueText) -> str:
+        return f"share({values.source(self.tensor)}, {values.text(self.value)})"
 
 
 @dataclass(slots=True)

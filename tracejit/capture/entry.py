@@ -112,12 +112,15 @@ class TensorOutput:
 
 @dataclass(frozen=True, slots=True)
 class WrittenInput:
-    """Tensor input number `index` was written in place; `value` is its last version, the flags its state afterwards."""
+    """Tensor input number `index` was written in place; `value` is its last version, the flags its state afterwards.
+
+    counted: whether tensors know of it; `.data` writes to memory whose versions stay as they are."""
 
     index: int
     value: int
     requires_grad: bool
     is_leaf: bool
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

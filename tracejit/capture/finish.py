@@ -51,6 +51,9 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     for effect in list(recorder.effects):
         statement = effect.statement(recipes)  # may add lines that build its value
         recipes.lines.append(statement)
+    for tensor, _, _ in interpreter.switched.values():
+        if tensor._requires_grad != recorder.tensors[id(tensor)].requires_grad:
+            recipes.lines.append(f"{recipes.source(tensor)}.requires_grad_({tensor._requires_grad})")
     text = recipes.text(result)
     recipes.define_late()
     grad_enabled, autocast = modes
@@ -60,7 +63,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         recipes.lines.append(f"state.autocast = {recorder.constant(state.autocast)}")
     views = _Views(interpreter.nodes)
     inputs = list(interpreter.inputs)
-    written = _written_inputs(interpreter, views, inputs)
+    written = _written_inputs(recorder, interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
     _check_tape(recorder, interpreter, views, inputs)
     _check_targets(recorder, interpreter, views)
@@ -75,6 +78,10 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         recorder.stop("tensor_state", "a tensor from .data that leaves the call")
     goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
+    _check_data(recorder, interpreter, inputs, written, goes_on)
+    for _, _, value in interpreter.switched.values() if goes_on else ():
+        if value in interpreter.requires_grad and value not in inputs:
+            recorder.stop("tensor_state", "requires_grad_() of an outside tensor, before a backward pass that follows the call,")
     if goes_on:
         for fact in written:
             tensor = interpreter.inputs[inputs[fact.index]]
@@ -138,7 +145,8 @@ def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) 
     """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
     found: dict[int, str] = {}
     for source in recorder.tensors.values():
-        if not (interpreter.backward_ran and source.used and source.requires_grad):
+        requires = source.requires_grad or id(source.tensor) in interpreter.switched
+        if not (interpreter.backward_ran and source.used and requires):
             continue
         if source.is_leaf:
             found[id(source)], hooks = f"{source.variable}._hooks", source.tensor._hooks
@@ -223,13 +231,20 @@ def _tensor_inputs(
     return tuple(made)
 
 
-def _written_inputs(interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> list[WrittenInput]:
+def _written_inputs(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]
+) -> list[WrittenInput]:
     roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
+    writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
+    counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
     written = []
     for index, value in enumerate(inputs):
         if value in roots:
             tensor = interpreter.inputs[value]
-            written.append(WrittenInput(index, interpreter.values[id(tensor)], tensor.requires_grad, tensor.is_leaf))
+            version = interpreter.values[id(tensor)]
+            switched = id(tensor) in interpreter.switched
+            requires = recorder.tensors[id(tensor)].requires_grad if switched else tensor.requires_grad
+            written.append(WrittenInput(index, version, requires, tensor.is_leaf, value in counted))
     return written
 
 
@@ -240,6 +255,17 @@ def _check_tape(recorder: CallHandlers, interpreter: RecordingInterpreter, views
             root, chain = views.root(node.outputs[0])
             if root in inputs and all(view.op.name != "detach" for view in chain):
                 recorder.stop("differentiable_write", f"a tensor of shape {list(interpreter.inputs[root].shape)}")
+
+
+def _check_data(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput], goes_on: bool
+) -> None:
+    """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was."""
+    if goes_on and interpreter.uncounted:
+        recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
+    for tensor in interpreter.rebound:
+        if (goes_on and tensor.requires_grad) or any(interpreter.inputs[inputs[fact.index]] is tensor for fact in written):
+            recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 
 def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views) -> None:

@@ -24,7 +24,6 @@ from tracejit.capture.policies import (
     DICT_VIEWS,
     IN_PLACE,
     PRIMITIVE_TYPES,
-    SHAREABLE,
     SPECIAL_NAMES,
     SWAPPED,
     TRANSPARENT_TYPES,
@@ -32,6 +31,7 @@ from tracejit.capture.policies import (
     is_a,
     is_library_module,
     is_python_class,
+    is_shareable,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
@@ -136,7 +136,7 @@ class OperatorHandlers(ContainerMethodHandlers):
             self.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
         texts = self.sources.get(id(left)), self.sources.get(id(right))
-        if None not in texts and (is_a(left, SHAREABLE) or is_a(right, SHAREABLE)):  # guards tell other objects apart anyway
+        if None not in texts and (is_shareable(left) or is_shareable(right)):  # guards tell other objects apart anyway
             self.miss_if(f"({texts[0]} is {texts[1]}) is not {same}")
         return same is (symbol == "is")
 

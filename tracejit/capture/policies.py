@@ -52,7 +52,6 @@ __all__ = [
     "PURE_TYPES",
     "READING_METHODS",
     "REFUSED_LIBRARY",
-    "SHAREABLE",
     "SPECIAL_NAMES",
     "SWAPPED",
     "TRANSPARENT_TYPES",
@@ -67,6 +66,7 @@ __all__ = [
     "is_heap_type",
     "is_library_module",
     "is_python_class",
+    "is_shareable",
     "is_user_instance",
     "storing_base",
 ]  # fmt: skip
@@ -83,8 +83,7 @@ C_CALLABLES: tuple[type, ...] = (
 IDENTITY_TYPES: tuple[type, ...] = (
     *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
 )  # fmt: skip
-SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
-"""Types of outside objects that guards do not tell apart from each other."""
+_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
 BUILTIN_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSPARENT_TYPES: frozenset[type] = frozenset(
@@ -249,6 +248,11 @@ def _of_c(value: Any, cls: type) -> bool:
 def is_a(value: object, classes: type | tuple[type, ...]) -> bool:
     """isinstance by the type alone: it asks no `__class__`, which may be code of the program."""
     return issubclass(type(value), classes)
+
+
+def is_shareable(value: object) -> bool:
+    """Whether guards do not tell an outside object from others of its type."""
+    return is_a(value, _SHAREABLE) and type(value) not in INLINED_TYPES
 
 
 def instance_dictionary(value: object) -> dict[str, Any] | None:

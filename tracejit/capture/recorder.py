@@ -45,6 +45,7 @@ from tracejit.capture.symbols import SymbolicNumber, concrete, released, settle_
 from tracejit.core.dtypes import default_dtype
 from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
+from tracejit.tensor.base import share
 
 __all__ = ["ABSENT", "Recorder", "Said", "TensorSource", "user_line"]
 
@@ -122,7 +123,7 @@ class Recorder(Origins):
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
-            "defaultdict": collections.defaultdict, "deque": collections.deque,
+            "defaultdict": collections.defaultdict, "deque": collections.deque, "share": share,
         }  # fmt: skip
         self.lines: list[str | TensorSource] = []
         self.tensors: dict[int, TensorSource] = {}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.effects import EffectHandlers, GradStore
+from tracejit.capture.effects import DataStore, EffectHandlers, GradStore
 from tracejit.capture.late import is_late
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
@@ -32,6 +32,7 @@ from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.public.random import default_generator
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
+from tracejit.tensor.contents import is_data_of
 
 __all__ = ["RecordingInterpreter", "Watch"]
 
@@ -78,6 +79,11 @@ class RecordingInterpreter(Interpreter):
         self.restoring = starmap(setattr, compress(self._patched, kept))
         """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
         self._guard = REGISTRY["guard"]
+        self.uncounted: set[int] = set()  # versions of which the tensors do not know: what was written through .data
+        self.switched: dict[
+            int, tuple[Tensor, int, int]
+        ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
+        self.rebound: list[Tensor] = []  # outside tensors whose .data was assigned
         self.backward_ran = False  # then hooks on leaves would have to run ...
         self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
         self.last_backward = 0  # how many nodes were there when the last backward pass began
@@ -123,6 +129,54 @@ class RecordingInterpreter(Interpreter):
             self.requires_grad.add(self.values[id(tensor)])
         else:
             self.requires_grad.discard(self.values[id(tensor)])
+
+    def _switch(self, tensor: Tensor) -> None:
+        """An outside leaf begins, or ends, to require grad: a value of its own, until it is as it was."""
+        recorder, before = self.recorder, self.value_of(tensor)
+        assert before is not None
+        recorder.inspect(tensor)
+        recorder.keep.append(tensor)
+        former = self.switched.get(id(tensor))
+        if former is not None and former[2] == before:
+            self.values[id(tensor)] = former[1]
+            self.switched[id(tensor)] = tensor, before, former[1]
+            return
+        self._become_leaf(tensor, not tensor._requires_grad)
+        self.switched[id(tensor)] = tensor, before, self.values[id(tensor)]
+
+    def _assign_data(self, tensor: Tensor, data: Any) -> None:
+        """`tensor` is about to be bound to the memory of `data`: a leaf that is detached from it, and has its memory."""
+        recorder, before = self.recorder, tensor._array
+        value = self.value_of(data) if isinstance(data, Tensor) else None
+        outside = id(tensor) in recorder.tensors
+        if value is None or not (outside or id(tensor) in self.values):
+            recorder.stop("tensor_origin", "data that are assigned")
+            return
+        if is_data_of(data, tensor) and self._root(value) == self._root(self.value_of(tensor)):
+            return
+        same = (data._array.shape, data._array.strides, data._array.dtype) == (before.shape, before.strides, before.dtype)
+        if not (same and tensor.is_leaf and tensor._base is None and type(data._storage) is not DataStorage):
+            recorder.stop(
+                "tensor_state", f".data = a tensor of shape {list(data._array.shape)}, for one of shape {list(before.shape)},"
+            )
+            return
+        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        recorder.keep.append(tensor)
+        if outside:
+            self.rebound.append(tensor)
+            recorder.note_store((id(tensor), "data"), DataStore(tensor, data))
+
+    def _root(self, value: int | None) -> int | None:
+        """The value that owns the memory of this one."""
+        for node in reversed(self.nodes):
+            if value in self.inputs:
+                break
+            if value in node.outputs:
+                if node.op.kind not in (Kind.VIEW, Kind.WRITE):
+                    break
+                assert isinstance(node.operands[0], int)
+                value = node.operands[0]
+        return value
 
     def _scalar(self, number: SymbolicNumber, bounds: tuple[int, int]) -> Operand:
         """A number as an operand of an operation that takes integers within `bounds`; one outside them is guarded by its value."""
@@ -180,8 +234,6 @@ class RecordingInterpreter(Interpreter):
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
-        if op.effect is Effect.IN_PLACE and isinstance(operands[0], Tensor) and type(operands[0]._storage) is DataStorage:
-            recorder.stop("tensor_state", "a write through .data")  # of which versions, and so saved values, know nothing
         recorder.native_depth += 1
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
@@ -249,6 +301,8 @@ class RecordingInterpreter(Interpreter):
         self.nodes.append(node)
         if self._watch is not None:
             self._watch(node, outputs)
+        if op.effect is Effect.IN_PLACE and type(outputs[0]._storage) is DataStorage:
+            self.uncounted.add(node.outputs[0])
         if op.effect is Effect.IN_PLACE and outputs[0]._base is not None:
             base_node = outputs[0]._base._node
             if base_node is not None:
@@ -400,15 +454,19 @@ class RecordingInterpreter(Interpreter):
             for node in through:
                 if node.sequence < self.first_sequence:
                     recorder.stop("outside_graph", node.name())
+        elif event == "data assigned":
+            self._assign_data(*details)
         elif event == "own backward":
             recorder.stop("own_backward", details[0])
         elif (
             event == "requires_grad changed"
-            and id(details[0]) in self.values
-            and id(details[0]) not in recorder.tensors
             and details[0]._base is None
+            and (id(details[0]) in recorder.tensors or id(details[0]) in self.values)
         ):
             tensor = details[0]
+            if id(tensor) in recorder.tensors:
+                self._switch(tensor)
+                return
             recorder.keep.append(tensor)
             self._become_leaf(tensor, not tensor._requires_grad)
         else:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from tracejit.core.compiler import installed
 from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
@@ -78,6 +79,10 @@ class Module(Conversions, StateDicts):
         if self._hooks:
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile forward() of this module, in place: `compile(forward, *args, **kwargs)` is called from now on, between the hooks."""
+        self.forward = installed[0](self.forward, *args, **kwargs)  # type: ignore[method-assign]
 
     # ---- hooks ------------------------------------------------------------------------------------------------------
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -283,7 +288,7 @@ class Module(Conversions, StateDicts):
         """The submodule at a dotted name.  Raises AttributeError where there is none."""
         module: Any = self
         for name in target.split(".") if target else []:
-            found = module.__dict__.get(name)
+            found = dict(module._own_modules()).get(name)
             if not isinstance(found, Module):
                 raise AttributeError(f"{module.__class__.__name__} has no submodule `{name}` (in {target!r})")
             module = found
@@ -297,25 +302,25 @@ class Module(Conversions, StateDicts):
         if not isinstance(module, Module):
             raise ValueError(f"`module` is not an nn.Module, found {module.__class__.__name__}")
         parent = self.get_submodule(path)
-        if strict and not isinstance(parent.__dict__.get(name), Module):
+        if strict and name not in dict(parent._own_modules()):
             raise AttributeError(f"{parent.__class__.__name__} has no submodule `{name}` (in {target!r})")
         parent.add_module(name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted name.  Raises AttributeError where there is none."""
         path, _, name = target.rpartition(".")
-        found = self.get_submodule(path).__dict__.get(name)
-        if not isinstance(found, Parameter):
+        found: Any = dict(self.get_submodule(path)._own_parameters()).get(name)
+        if found is None:
             raise AttributeError(f"`{target}` is not a Parameter")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted name.  Raises AttributeError where there is none."""
         path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if name not in (module._buffer_names or {}):
+        found = dict(self.get_submodule(path)._own_buffers()).get(name)
+        if found is None:
             raise AttributeError(f"`{target}` is not a buffer")
-        return module.__dict__[name]  # type: ignore[no-any-return]
+        return found
 
     # ---- changing all of it -----------------------------------------------------------------------------------------
     def apply(self: M, fn: Callable[[Module], Any]) -> M:

@@ -23,7 +23,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
-from tracejit.tensor.contents import contents, number_in
+from tracejit.tensor.contents import contents, is_data_of, number_in
 from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import remark, shown
 from tracejit.tensor.size import Size
@@ -188,8 +188,9 @@ class Tensor:
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        state.top.note("data assigned", self)
-        share(self, value)
+        state.top.note("data assigned", self, value)
+        if not is_data_of(value, self):  # as after `x.data -= 1`
+            share(self, value)
 
     @property
     def T(self) -> Tensor:  # noqa: N802

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.autograd.tape import DataStorage
 from tracejit.core import dtypes
 from tracejit.core.dtypes import FROM_NUMPY, DType
 from tracejit.core.floating import quietly
@@ -15,7 +16,7 @@ from tracejit.core.numbers import plain_number
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 
-__all__ = ["contents", "number_in", "to_array"]
+__all__ = ["contents", "is_data_of", "number_in", "to_array"]
 
 ndarray = np.ndarray
 
@@ -144,6 +145,14 @@ def _ragged(data: Any, error: ValueError) -> Exception:
         return next((found for x in member if (found := fault(x, depth + 1)) is not None), None)
 
     return fault(data, 0) or ValueError(f"{expected}, got {data.__class__.__name__}: {error}")
+
+
+def is_data_of(x: Any, y: Any) -> bool:
+    """Whether `x` is the memory of the tensor `y` as `y.data` gives it."""
+    if type(getattr(x, "_storage", None)) is not DataStorage or y._base is not None:
+        return False
+    a, b = x._array, y._array
+    return (a.shape, a.strides, a.dtype, a.ctypes.data) == (b.shape, b.strides, b.dtype, b.ctypes.data)
 
 
 def number_in(name: str, tensor: Any) -> Any:

@@ -1,0 +1,14 @@
+"""Where compile.py leaves `compile` for the layers, which import nothing of the compiler.
+
+It must not know what a compiled function is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["installed"]
+
+installed: list[Callable[..., Any]] = []
+"""`compile`, once the package has been imported."""
