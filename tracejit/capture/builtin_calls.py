@@ -214,7 +214,7 @@ class BuiltinCallHandlers(PrintingHandlers):
             if place == kept:
                 return self.for_place(value)
             stays = late or (own and place == _KEPT.get(name))
-            return value if stays and is_late(value) else self.settled(value, late=stays or name == "extend")
+            return value if stays and is_symbolic(value) else self.settled(value, late=stays or name == "extend")
 
         arguments = tuple([passed(i, a) for i, a in enumerate(arguments)])
         return arguments, {k: into(v) for k, v in keywords.items()}
@@ -382,7 +382,7 @@ class BuiltinCallHandlers(PrintingHandlers):
         return ObjectIdentity(value, self)
 
     def _hash(self, value: Any) -> int:
-        value = concrete(value)
+        value = self.settled(value)
         if type(value) not in PRIMITIVE_TYPES:
             method = self.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:

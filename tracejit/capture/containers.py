@@ -17,7 +17,6 @@ import numpy as np
 
 from tracejit.capture.contents import CONTAINERS, DICT_TYPES, ContentHandlers, get_past, item_text, length_text, membership_text
 from tracejit.capture.effects import ItemStore, MethodCall
-from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -27,7 +26,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.symbols import ObjectIdentity, concrete, plain, released, stored
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain, released, stored
 from tracejit.tensor import Tensor
 
 __all__ = ["ContainerHandlers"]
@@ -186,7 +185,7 @@ class ContainerHandlers(ContentHandlers):
                 self.stop("container", f"a {cls.__name__}")
                 owner[key] = self.settled(value)
             else:
-                base.__setitem__(owner, key, value if is_late(value) else self.settled(value, late=True))
+                base.__setitem__(owner, key, value if is_symbolic(value) else self.settled(value, late=True))
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
@@ -249,7 +248,7 @@ class ContainerHandlers(ContentHandlers):
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
         container = concrete(container)
-        if not (is_late(element) and type(container) in _SEQUENCES and not self.is_outside(container)):
+        if not (is_symbolic(element) and type(container) in _SEQUENCES and not self.is_outside(container)):
             element = concrete(element)
         if is_a(container, Tensor):
             self.inspect(container)
@@ -336,7 +335,7 @@ class ContainerHandlers(ContentHandlers):
         """Whether comparing these, or what is in them, may be up to methods of the program."""
         return any(
             is_user_instance(v)
-            or is_late(v)
+            or is_symbolic(v)
             or (is_a(v, (list, tuple, dict)) and self._has_objects(*(v.values() if is_a(v, dict) else v)))
             for v in values
             if type(v) not in PRIMITIVE_TYPES and not is_a(v, Tensor)

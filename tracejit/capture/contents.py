@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
-from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
@@ -242,7 +241,7 @@ class ContentHandlers(AttributeHandlers):
     def _settled(self, value: Any, seen: set[int], late: bool = False) -> Any:
         cls = type(value)
         if cls is SymbolicNumber:
-            return value if late and is_late(value) else concrete(value)
+            return value if late else concrete(value)
         if cls not in (tuple, list, dict) or self.is_outside(value) or id(value) in seen:
             return value
         seen.add(id(value))

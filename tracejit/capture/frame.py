@@ -13,9 +13,8 @@ import threading
 from types import CellType
 from typing import Any
 
-from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import STAND_INS, SuperProxy, released, settle_closure, stored
+from tracejit.capture.symbols import STAND_INS, SuperProxy, is_symbolic, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
@@ -288,7 +287,7 @@ class Frame:
         recorder = active()
         if recorder is None:
             return stored(value)
-        return value if is_late(value) else recorder.settled(value, late=True)
+        return value if is_symbolic(value) else recorder.settled(value, late=True)
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()
