@@ -95,6 +95,9 @@ class BuiltinCallHandlers(NumberCallHandlers):
         if is_a(owner, Tensor):
             self.inspect_all((owner, *arguments))
             return self.made(self.native(lambda: function(*arguments, **keywords)))
+        drawn = self.drawn_by(function, arguments, keywords)
+        if drawn is not None:
+            return drawn
         standard = self.standard_call(function)
         if standard is not None:
             return standard(self, function, arguments, keywords)

@@ -381,6 +381,9 @@ class Recorder(Origins):
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         raise NotImplementedError
 
+    def generator_method(self, owner: Any, name: str) -> Any:
+        raise NotImplementedError
+
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
         raise NotImplementedError
 
