@@ -46,7 +46,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
-from tracejit.tensor import Tensor
+from tracejit.tensor import Size, Tensor
 
 __all__ = ["BuiltinCallHandlers"]
 
@@ -254,7 +254,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
             method = self.method(arguments[0], _UNARY_METHODS[function])
             if method is not None:
                 return self.call(method, arguments, keywords)
-        if function in _PROTOCOLS and any(map(is_user_instance, arguments)):
+        if function in _PROTOCOLS and any(is_user_instance(a) for a in arguments if type(a) is not Size):
             self.stop("unknown_call", f"{function.__name__}() of an object")
         if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
             self.stop("impure_call", f"{function.__name__}() by the decimal context")
