@@ -108,6 +108,8 @@ class BuiltinCallHandlers(NumberCallHandlers):
                 return text
         if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
             return self.container_method(function, owner, arguments, keywords)
+        if function in _COMPARING:
+            return self._call_pure(function, arguments, keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -389,6 +391,8 @@ _PROTOCOLS = frozenset(
     }
 )  # fmt: skip
 """Functions that ask special methods of their arguments."""
+_COMPARING = frozenset({builtins.sorted, builtins.max, builtins.min, functools.reduce})
+"""Functions that look at elements only by what they call: numbers in what they are given may stay symbolic."""
 _UNARY_METHODS = {
     builtins.abs: "__abs__", builtins.round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__",
 }  # fmt: skip
