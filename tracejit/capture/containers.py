@@ -130,6 +130,8 @@ class ContainerHandlers(ContentHandlers):
         elif type(key) is int and cls is list and self._was_added(owner, key):
             return self.stored.get((id(owner), len(owner) + key), owner[key])
         elif cls in _SEQUENCES and type(key) is int and -self._reach(owner) <= key < self._reach(owner):
+            if cls is collections.deque and id(owner) in self.originals:
+                self.read_elements(owner)
             if key < 0:
                 if cls is list and self._is_untouched(owner):
                     return self.read(owner[key], f"{text}[{key}]", symbolic=True)
@@ -401,11 +403,29 @@ class ContainerHandlers(ContentHandlers):
         said: Any = Said.by("__index__", self.call(method, (key,), {}))
         return operator.index(said)
 
+    def _moving(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A method moves the items of a deque from outside.  Numbers in it, and among its arguments, stay symbolic where it is append()."""
+        if name != "append" or any(place[0] == id(owner) for place in self.written):
+            self._settle_places(owner)
+            self.settled(self.appended.pop(id(owner), []))
+            return tuple(map(self.settled, arguments))
+        if id(owner) not in self.content_known:
+            self.appended.setdefault(id(owner), []).append(arguments[0])
+            return arguments
+        up = int(len(owner) == owner.maxlen)
+        items = {place[1]: self.stored[place] for place in self.numbered.get(id(owner), ())}
+        for index in items:
+            self._remember((id(owner), index), None)
+        for index, item in [*items.items(), (len(owner), arguments[0])]:
+            if index >= up:
+                self._remember((id(owner), index - up), item)
+        return arguments
+
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
         length = len(owner)
-        if is_a(owner, collections.deque):  # whose items move
-            self._settle_places(owner)
+        if is_a(owner, collections.deque):
+            arguments = self._moving(owner, name, arguments)
         self.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)

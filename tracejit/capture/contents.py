@@ -104,6 +104,7 @@ class ContentHandlers(AttributeHandlers):
 
     def __init__(self) -> None:
         super().__init__()
+        self.appended: dict[int, list[Any]] = {}  # id of a deque from outside -> what nothing but append() has put there
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
 
     # -- keys
@@ -241,8 +242,13 @@ class ContentHandlers(AttributeHandlers):
                 types = self.constant(list(map(type, content)))
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
             else:
+                added = self.appended.pop(id(value), [])  # to a deque that is full: the others have moved up
+                moved = id(value) in self.originals and is_a(value, collections.deque)
+                symbolic = symbolic and (not moved or bool(added))
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    self._read_element(item, (id(value), i), item_text(cls, text, str(i)), symbolic)
+                    self._read_element(item, (id(value), i - len(added)), item_text(cls, text, str(i)), symbolic)
+                for i, item in enumerate(added, len(content) - len(added)):
+                    self._remember((id(value), i), item)
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
