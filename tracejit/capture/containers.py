@@ -109,6 +109,9 @@ class ContainerHandlers(ContentHandlers):
         base = builtin_base(cls)
         if type(key) is ObjectIdentity:
             self.stop("object_identity", "an item at id()")
+        if cls is collections.deque and id(owner) in self.originals and type(key) is int:
+            self.read_elements(owner)
+            return self.stored.get((id(owner), key % len(owner) if -len(owner) <= key < len(owner) else key), owner[key])
         if base in DICT_TYPES:
             key_text = self._key_text(key)
             if key_text is not None:
@@ -130,8 +133,6 @@ class ContainerHandlers(ContentHandlers):
         elif type(key) is int and cls is list and self._was_added(owner, key):
             return self.stored.get((id(owner), len(owner) + key), owner[key])
         elif cls in _SEQUENCES and type(key) is int and -self._reach(owner) <= key < self._reach(owner):
-            if cls is collections.deque and id(owner) in self.originals:
-                self.read_elements(owner)
             if key < 0:
                 if cls is list and self._is_untouched(owner):
                     return self.read(owner[key], f"{text}[{key}]", symbolic=True)
