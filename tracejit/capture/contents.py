@@ -280,11 +280,10 @@ class ContentHandlers(AttributeHandlers):
 
     def remember_items(self, container: Any, items: Iterable[Any]) -> None:
         """What later reads find in a list or deque."""
-        for place in list(self.numbered.get(id(container), ())):
+        for place in self.numbered.pop(id(container), ()):
             self.stored.pop(place)
-        self.numbered.pop(id(container), None)
-        for place, item in enumerate(items):
-            self._remember((id(container), place), item)
+        for index, item in enumerate(items):
+            self._remember((id(container), index), item)
 
     def _check_grown(self, value: Any) -> None:
         """Stop where a list is looked at that has got new elements: its guards would not hold for the next call."""
