@@ -141,3 +141,96 @@ def defaultdict_of_state():
         return a * s["step"] + p
 
     return fn, [lambda f: f(x(1, 2))] * 5, lambda: list(state.values())
+
+
+def kept(container, change):
+    """Calls of a function that changes a container from outside with a number of the call, and what is in it then."""
+    return (lambda a: change(container, a.sum().item())), [lambda f, i=i: f(x(i, 2)) for i in range(4)], lambda: list(container)
+
+
+@program()
+def list_cleared_and_filled_with_numbers():
+    def change(xs, v):
+        xs.clear()
+        xs.extend([v, 3])
+        xs.append(2 * v)
+        return xs[-1], xs[0], sum(xs), max(xs), len(xs)
+
+    return kept([0.0, 0.0, 0.0], change)
+
+
+@program()
+def end_of_a_list_that_grows_by_numbers():
+    def change(xs, v):
+        xs.extend([v, v + 1])
+        return xs[-1], xs[-2]
+
+    return kept([1.0], change)
+
+
+@program()
+def list_assigned_as_a_whole():
+    def change(xs, v):
+        xs[0] = v
+        xs[:] = [value + 1 for value in xs]
+        xs[1:] = (xs[0], 5)
+        return xs[0], xs[1], xs[-1], sum(xs)
+
+    return kept([0.0, 1.0], change)
+
+
+@program()
+def list_whose_items_move():
+    def change(xs, v):
+        xs[0] = v
+        first = xs.pop(0)
+        xs.insert(1, v * 2)
+        xs.reverse()
+        del xs[0]
+        xs.append(first)
+        return xs[0], xs[-1], first, sum(xs)
+
+    return kept([0.0, 1.0, 2.0], change)
+
+
+@program()
+def full_deque_that_gets_numbers():
+    def change(window, v):
+        window.append(v)
+        window.append(v * 2)
+        return window[-1], window[0], sum(window) / len(window), max(window), list(window)
+
+    return kept(collections.deque([0.0] * 3, maxlen=3), change)
+
+
+@program()
+def deque_read_before_and_after_it_gets_numbers():
+    def change(window, v):
+        before = sum(window)
+        window.append(v)
+        window.appendleft(7.0)
+        window.rotate(1)
+        gone = window.popleft()
+        window.append(2.0)
+        return before, gone, window[0], window[-1], sum(window)
+
+    return kept(collections.deque([0.0] * 3, maxlen=3), change)
+
+
+@program(reason="read_after_change")
+def deque_with_an_item_replaced_before_it_moves():
+    def change(window, v):
+        window[1] = v
+        window.append(1.0)
+        return window[0], sum(window)
+
+    return kept(collections.deque([0.0] * 3, maxlen=3), change)
+
+
+@program()
+def deque_of_pairs():
+    def change(window, v):
+        window.append((v, 2))
+        return window[-1][0], sum(value for value, _ in window)
+
+    return kept(collections.deque([(0.0, 1)] * 3, maxlen=3), change)

@@ -114,7 +114,7 @@ def global_counter():
     return forward, on_inputs(), lambda: STEP
 
 
-@everyday(again=8)
+@everyday()
 def changing_float_made_a_tensor():
     model, anneal = mlp(), {"beta": 0.0}
 
@@ -126,7 +126,7 @@ def changing_float_made_a_tensor():
     return forward, on_inputs(), lambda: anneal
 
 
-@everyday(again=8)
+@everyday()
 def last_losses_in_a_deque():
     model, window = mlp(), collections.deque([0.0] * 4, maxlen=4)
 
@@ -137,7 +137,7 @@ def last_losses_in_a_deque():
     return evaluate, on_batches(), lambda: list(window)
 
 
-@everyday(again=8)
+@everyday(again=4)
 def mean_of_a_growing_list():
     model, losses = mlp(), []
 
@@ -164,7 +164,7 @@ def best_of_a_heap():
     return best, [lambda f, i=i: f([inputs(i + k) for k in range(5)]) for i in range(8)], None
 
 
-@everyday(recordings=3, again=8)
+@everyday(recordings=3)
 def rate_by_bisection():
     model, steps, milestones = mlp(), [0], [3, 6]
 
@@ -271,7 +271,7 @@ def ring_buffer():
     return observe, on_inputs(), lambda: (buffer.data, buffer.pos)
 
 
-@everyday(again=10)
+@everyday(again=9)
 def memory_as_a_deque_of_transitions():
     transition = collections.namedtuple("Transition", ("state", "action", "reward"))
     memory = collections.deque([transition(inputs(90 + i, 16), i % 2, 0.5 * i) for i in range(6)], maxlen=6)
@@ -337,7 +337,7 @@ def results_sorted_by_loss():
     return rank, on_batches(), None
 
 
-@everyday(again=8)
+@everyday()
 def dictionary_read_after_it_was_changed():
     model, metrics = mlp(), {"loss": 0.0, "steps": 0}
 
@@ -364,7 +364,7 @@ def list_rebuilt_and_read():
     return advance, on_inputs(), lambda: carried
 
 
-@everyday(again=8)
+@everyday()
 def nested_batches():
     model = mlp()
 

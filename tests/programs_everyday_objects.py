@@ -11,7 +11,7 @@ import tracejit as T
 nn, F = T.nn, T.nn.functional
 
 
-@everyday(again=8)
+@everyday()
 def trainer_object():
     class Trainer:
         def __init__(self, model, **options):
@@ -100,7 +100,7 @@ def copies_made_inside():
     return forward, on_inputs(), lambda: settings
 
 
-@everyday(again=4)
+@everyday()
 def text_made_of_many_things():
     model = mlp()
 

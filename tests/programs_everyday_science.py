@@ -159,7 +159,7 @@ def power_iteration():
     return iterate, on_inputs(8, 8), lambda: v
 
 
-@everyday(again=8)
+@everyday()
 def perceptron_online():
     w, mistakes = T.zeros(16), [0]
 
@@ -187,7 +187,7 @@ def hebbian_learning():
     return store, on_inputs(), lambda: w
 
 
-@everyday(again=8)
+@everyday()
 def running_statistics_of_observations():
     class RunningMeanStd:
         def __init__(self, shape):
@@ -245,7 +245,7 @@ def soft_update_by_state_dictionaries():
     return update, [lambda f, i=i: f(T.tensor(0.01 * i)) for i in range(8)], state(target)
 
 
-@everyday(again=8)
+@everyday()
 def policy_gradient():
     policy = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2), nn.Softmax(dim=-1))
     optimizer = T.optim.Adam(policy.parameters(), lr=1e-2)

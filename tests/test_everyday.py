@@ -78,5 +78,5 @@ def test_an_everyday_program_is_the_eager_one_and_is_replayed(name, way):
 def test_compilers_that_do_not_compile_are_told_apart(fake):
     for name, (_, recordings, eager, again) in EVERYDAY.items():
         if recordings == 1 and eager is None and again is None:
-            with pytest.raises(AssertionError):
+            with pytest.raises((AssertionError, TypeError)):  # the latter where a Module is asked for
                 compared(name, fake)

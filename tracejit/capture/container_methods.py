@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from tracejit.capture.containers import ContainerHandlers
+from tracejit.capture.containers import MOVING, ContainerHandlers
 from tracejit.capture.contents import DICT_TYPES
 from tracejit.capture.policies import (
     CHANGING_METHODS,
@@ -176,6 +176,9 @@ class ContainerMethodHandlers(ContainerHandlers):
         elif name in ("extend", "update") and count == 1:
             arguments = (self.made(list(self.consumable(arguments[0]))),)
             self.note_change(owner)
+        elif is_a(owner, (list, collections.deque)) and name in MOVING:
+            self.read_elements(owner)
+            arguments = (self.as_key(arguments[0]), *arguments[1:]) if arguments and name in ("insert", "pop") else arguments
         else:
             self.read_content(owner)
             for argument in arguments:

@@ -39,7 +39,7 @@ _ADDING = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end", "__iadd__"}
 )
 """Methods that take nothing out, unless there is no room."""
-_EXTENDING = frozenset({"extend", "extendleft"})
+_EXTENDING = frozenset({"extend", "extendleft", "__setitem__"})
 
 
 def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
@@ -56,6 +56,14 @@ def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
     if is_a(owner, dict):
         return [*dict.keys(owner), *dict.values(owner)]
     return list(builtin_base(type(owner)).__iter__(owner))
+
+
+MOVING = frozenset(
+    {
+        "append", "appendleft", "extend", "pop", "popleft", "rotate", "reverse", "clear", "insert", "__delitem__", "__setitem__",
+    }
+)  # fmt: skip
+"""Methods of a list or deque that only move its items, take some out and put others in."""
 
 
 class ContainerHandlers(ContentHandlers):
@@ -109,9 +117,6 @@ class ContainerHandlers(ContentHandlers):
         base = builtin_base(cls)
         if type(key) is ObjectIdentity:
             self.stop("object_identity", "an item at id()")
-        if cls is collections.deque and id(owner) in self.originals and type(key) is int:
-            self.read_elements(owner)
-            return self.stored.get((id(owner), key % len(owner) if -len(owner) <= key < len(owner) else key), owner[key])
         if base in DICT_TYPES:
             key_text = self._key_text(key)
             if key_text is not None:
@@ -143,6 +148,10 @@ class ContainerHandlers(ContentHandlers):
             if place in self.written or id(owner) in self.content_known:
                 return owner[key]
             return self.read(owner[key], f"{text}[{key}]", symbolic=True)
+        elif cls in (list, collections.deque) and type(key) is int:
+            self.read_elements(owner)
+            value = owner[key]
+            return self.stored.get((id(owner), key % len(owner)), value)
         elif cls in (list, tuple) and type(key) is slice:
             return self.made(cls(self.elements(owner))[key])
         self.read_content(owner)
@@ -226,8 +235,8 @@ class ContainerHandlers(ContentHandlers):
             owner[index] = stored(value)
             self.note_store((id(owner), index), ItemStore(owner, index, value))
         elif cls is list and type(key) in (int, slice):
-            self.read_content(owner)
-            value = self.settled(value)
+            self.read_elements(owner)
+            value = self.for_place(value)
             if type(key) is slice and hasattr(type(value), "__iter__"):
                 value = self.made(list(self.iterate(value)))
             self._change(owner, "__setitem__", key, value)
@@ -258,7 +267,7 @@ class ContainerHandlers(ContentHandlers):
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
             if cls is list and type(key) in (int, slice):
-                self.read_content(owner)
+                self.read_elements(owner)
                 self._change(owner, "__delitem__", key)
                 return
         if not hasattr(base, "__delitem__"):
@@ -404,34 +413,31 @@ class ContainerHandlers(ContentHandlers):
         said: Any = Said.by("__index__", self.call(method, (key,), {}))
         return operator.index(said)
 
-    def _moving(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A method moves the items of a deque from outside.  Numbers in it, and among its arguments, stay symbolic where it is append()."""
-        if name != "append" or any(place[0] == id(owner) for place in self.written):
-            self._settle_places(owner)
-            self.settled(self.appended.pop(id(owner), []))
-            return tuple(map(self.settled, arguments))
-        if id(owner) not in self.content_known:
-            self.appended.setdefault(id(owner), []).append(arguments[0])
-            return arguments
-        up = int(len(owner) == owner.maxlen)
-        items = {place[1]: self.stored[place] for place in self.numbered.get(id(owner), ())}
-        for index in items:
-            self._remember((id(owner), index), None)
-        for index, item in [*items.items(), (len(owner), arguments[0])]:
-            if index >= up:
-                self._remember((id(owner), index - up), item)
-        return arguments
+    def _movable(self, owner: Any, name: str) -> Any:
+        """The items of a list or deque from outside with symbolic numbers in their places, to do with as with itself; None where what is
+        in it is not known, or guarded."""
+        base = builtin_base(type(owner))
+        if base not in (list, collections.deque):
+            return None
+        if id(owner) not in self.content_known or name not in MOVING:
+            if base is collections.deque:
+                self._settle_places(owner)
+            return None
+        items = [self.stored.get((id(owner), i), item) for i, item in enumerate(base.__iter__(owner))]
+        return items if base is list else collections.deque(items, owner.maxlen)
 
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
         length = len(owner)
-        if is_a(owner, collections.deque):
-            arguments = self._moving(owner, name, arguments)
+        moved = self._movable(owner, name)
         self.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
         self.note_method(MethodCall(owner, name, arguments))
-        if is_a(owner, list) and name in ("append", "extend"):
+        if moved is not None:
+            result = getattr(moved, name)(*arguments)
+            self.remember_items(owner, moved)
+        elif is_a(owner, list) and name in ("append", "extend"):
             for place, value in enumerate(arguments if name == "append" else arguments[0], length):
                 self._remember((id(owner), place), value)
         return result

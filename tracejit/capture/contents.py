@@ -11,14 +11,14 @@ import decimal
 import enum
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
-from tracejit.capture.effects import Place
+from tracejit.capture.effects import MethodCall, Place
 from tracejit.capture.policies import (
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -104,7 +104,6 @@ class ContentHandlers(AttributeHandlers):
 
     def __init__(self) -> None:
         super().__init__()
-        self.appended: dict[int, list[Any]] = {}  # id of a deque from outside -> what nothing but append() has put there
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
 
     # -- keys
@@ -229,7 +228,9 @@ class ContentHandlers(AttributeHandlers):
             if is_a(value, collections.deque):
                 self.miss_if(f"{text}.maxlen != {value.maxlen}")
             self.miss_if(f"{length_text(cls, text)} != {len(content)}")
-            if is_a(value, dict):
+            if is_a(value, collections.deque) and id(value) in self.originals:
+                self._guard_moved(value, cls, content, symbolic)
+            elif is_a(value, dict):
                 self._guard_dict(value, content, text, symbolic)
             elif is_a(value, (set, frozenset)):
                 if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
@@ -242,13 +243,8 @@ class ContentHandlers(AttributeHandlers):
                 types = self.constant(list(map(type, content)))
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
             else:
-                added = self.appended.pop(id(value), [])  # to a deque that is full: the others have moved up
-                moved = id(value) in self.originals and is_a(value, collections.deque)
-                symbolic = symbolic and (not moved or bool(added))
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    self._read_element(item, (id(value), i - len(added)), item_text(cls, text, str(i)), symbolic)
-                for i, item in enumerate(added, len(content) - len(added)):
-                    self._remember((id(value), i), item)
+                    self._read_element(item, (id(value), i), item_text(cls, text, str(i)), symbolic)
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
@@ -266,6 +262,28 @@ class ContentHandlers(AttributeHandlers):
             or is_a(value, (int, float, str, bytes, FunctionType))
         ):  # fmt: skip
             self.stop("container", f"a {cls.__module__}.{cls.__name__}")
+
+    def _guard_moved(self, value: Any, cls: type, content: list[Any], symbolic: bool) -> None:
+        """A deque that this run has added to: its items are where the methods that were called have moved them."""
+        moves = [effect for effect in self.effects if type(effect) is MethodCall and effect.container is value]
+        if any(place[0] == id(value) for place in self.written):
+            self.stop("read_after_change", f"a {cls.__name__}")
+            return
+        text = self.sources[id(value)]
+        items = [self.read(item, item_text(cls, text, str(i)), symbolic=symbolic) for i, item in enumerate(content)]
+        moved = collections.deque(items, value.maxlen)
+        for move in moves:
+            getattr(moved, move.method)(*move.arguments)
+        self.remember_items(value, moved)
+        if not symbolic:
+            self._settle_places(value)
+
+    def remember_items(self, container: Any, items: Iterable[Any]) -> None:
+        """What later reads find in a list or deque."""
+        for place in self.numbered.pop(id(container), ()):
+            self.stored.pop(place)
+        for index, item in enumerate(items):
+            self._remember((id(container), index), item)
 
     def _check_grown(self, value: Any) -> None:
         """Stop where a list is looked at that has got new elements: its guards would not hold for the next call."""
