@@ -132,9 +132,10 @@ class CompiledFunction(_Partial[P, R]):
         work = aside(entry.translate)
         error = work.error
         if error is None:
-            entry.machine = work.value
-            if entry is self._front and self._paths[0] is entry.run:
-                self._paths[FRONT] = work.value
+            before, paths = entry.run, self._paths
+            entry.become(*work.value)
+            if paths[0] is before:
+                paths[0], paths[FRONT] = entry.run, entry.machine
         elif isinstance(error, Untranslatable):
             entry.interpreted_for = f"what cannot be translated is {error}"
         else:

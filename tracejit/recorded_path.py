@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from tracejit.capture.entry import Recording
+from tracejit.capture.entry import Body, Recording, cell_of
 from tracejit.codegen import python_api
 from tracejit.config import config
 from tracejit.core.aval import Aval
@@ -22,6 +23,7 @@ from tracejit.report.debug import DebugLog
 __all__ = ["FIRST_WAIT", "Entry"]
 
 _TABLES = (list, tuple, int, float, complex, str, bytes)
+_FEW = 200  # guards that machine code looks at in a few microseconds
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
@@ -65,9 +67,21 @@ class Entry:
         self.worth = 2 * len(recording.graph.nodes) if recording.graph is not None else 0  # of a served call (settling.py)
         self._effort: int | None = None
 
-    def translate(self) -> Any:
-        """What serves calls of positional arguments in machine code.  Raises Untranslatable."""
-        return machine_entry(self.recording, self.body, self.run)
+    def translate(self) -> tuple[Recording, Body, Any, Any]:
+        """(recording, body, entry, what serves calls of positional arguments in machine code).  Raises Untranslatable.
+
+        Where objects from outside are other ones in each call (a new one as an argument), a few guards of them cost less than looking
+        for what has changed."""
+        recording, body, run = self.recording, self.body, self.run
+        cell = cell_of(run)
+        if cell is not None and cell.hardly_pays and recording.structure is not None and len(recording.structure.checks) <= _FEW:
+            recording, body = replace(recording, structure=None), self.executable.body(structured=False)
+            run = recording.build_entry(body)
+        return recording, body, run, machine_entry(recording, body, run)
+
+    def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> None:
+        """Serve calls by what `translate` has made."""
+        self.recording, self.body, self.run, self.machine = recording, body, run, machine
 
     @property
     def uses(self) -> int:

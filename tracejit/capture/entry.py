@@ -37,6 +37,7 @@ __all__ = [
     "TensorOutput",
     "WrittenInput",
     "calling",
+    "cell_of",
     "distinct_lines",
 ]  # fmt: skip
 
@@ -203,6 +204,12 @@ class Recording:
         lines += [f"    {line}" for line in rest]
         text = "\n".join(lines) + "\n"
         return _Weak(self.weak).changed(text) if self.weak else text
+
+
+def cell_of(entry: Entry) -> Cell | None:
+    """The cell of what `Recording.build_entry` has made, if it has one."""
+    refresh = getattr(entry, "__globals__", {}).get("refresh")
+    return None if refresh is None else refresh.__self__
 
 
 class _Weak(ast.NodeTransformer):
