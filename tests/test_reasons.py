@@ -58,6 +58,28 @@ def test_a_reason_names_the_users_line():
     assert result.tolist() == [2.0]
 
 
+def decorated(function):
+    return function
+
+
+def test_a_reason_names_the_line_of_a_decorated_function():
+    @decorated
+    @decorated
+    def two(a):
+        time.sleep(0)
+        return a
+
+    @T.compile(
+        dynamic=True,
+    )
+    def long(a):
+        return a, time.sleep(0)
+
+    for function, lines in ((two, 3), (long.__wrapped__, 4)):
+        reason, _ = reason_of(function, T.ones(1))
+        assert reason.where == f"{__file__}:{function.__code__.co_firstlineno + lines}"
+
+
 def test_the_run_goes_on_correctly_after_a_reason():
     class Box:
         n = 1
