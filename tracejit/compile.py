@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
@@ -46,8 +45,9 @@ from tracejit.dispatch import dispatching, leaving, nothing_recorded
 from tracejit.executable import Executable, UnsupportedProgram
 from tracejit.hot_entry import FRONT, UNSERVED, dispatcher
 from tracejit.recorded_path import FIRST_WAIT, Entry
-from tracejit.report.debug import DebugLog, eager_reason
+from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.partings import Partings
 from tracejit.report.stats import Stats
 from tracejit.settling import Settling
 
@@ -68,15 +68,6 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
-
-
-def _report_defect(name: str, what: str, error: BaseException) -> None:
-    """A call goes on although something failed that speeds up later ones.  Raises the error where the library verifies itself."""
-    if config.verify:
-        raise error
-    warnings.warn(
-        f"tracejit could not {what} {name} and does without it; please report this: {error!r}", RuntimeWarning, stacklevel=5
-    )
 
 
 class CompiledFunction(_Partial[P, R]):
@@ -101,6 +92,7 @@ class CompiledFunction(_Partial[P, R]):
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
+        self._partings = Partings()
         self._fullgraph = False  # whether a recording that came to nothing is an error
         self._backend: str | None = None  # of its programs; None: the configuration's
         self.stats = Stats(self._settling)
@@ -140,7 +132,7 @@ class CompiledFunction(_Partial[P, R]):
             entry.interpreted_for = f"what cannot be translated is {error}"
         else:
             entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
-            _report_defect(self._name(), "translate the Python around", error)
+            report_defect(self._name(), "translate the Python around", error)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
         """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
@@ -201,7 +193,7 @@ class CompiledFunction(_Partial[P, R]):
                 entry.uses_seen = entry.uses
             if dropped:
                 settling.looked(True)
-            if calls := settling.period():
+            if (calls := settling.period()) and not self._fullgraph:
                 self._leave_alone(calls)
         finally:
             ticket.over = True
@@ -257,7 +249,8 @@ class CompiledFunction(_Partial[P, R]):
                 recording, result = record(self.__wrapped__, args, kwargs)
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
-                self._pause(self._settling.raised())
+                if not self._fullgraph:
+                    self._pause(self._settling.raised())
                 raise
             self._install(recording, tried, exited, number)
         finally:
@@ -268,11 +261,13 @@ class CompiledFunction(_Partial[P, R]):
         """Whether the call that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
         if self._settling.waits() or (exited is not None and exited.stays_eager(number)):
             return False
-        if calls := self._settling.waits_for_kin():
+        if not self._fullgraph and (calls := self._settling.waits_for_kin()):
             self._leave_alone(calls)
             return False
         if self._has_room():
             return True
+        if self._fullgraph:
+            self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
         if exited is not None and not exited.lost[0]:  # all entries were asked
             exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
         return False
@@ -319,6 +314,8 @@ class CompiledFunction(_Partial[P, R]):
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
+        if self._fullgraph and recording.outside:
+            self._refuse(recording.outside[0])
         entries = self._entries
         work = aside(lambda: self._made(recording, entries))
         error = work.error
@@ -328,7 +325,7 @@ class CompiledFunction(_Partial[P, R]):
                 return
             # The call itself went well, and its effects are made: the result is not given up.
             self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
-            _report_defect(self._name(), "compile", error)
+            report_defect(self._name(), "compile", error)
             return
         entry, is_new = work.value
         if not is_new:
@@ -339,6 +336,7 @@ class CompiledFunction(_Partial[P, R]):
             else:
                 self._refuse(make("unstable_guards", self._name()))
             return
+        self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in entries])
         stats, paths = self.stats, self._paths
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
@@ -366,7 +364,7 @@ class CompiledFunction(_Partial[P, R]):
         if not self._fullgraph:
             self._pause(self._settling.failed(lasting))
         if self._fullgraph and reason.code != "raised":
-            raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call cannot be replayed: {reason}")
+            raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call is not one program: {reason}")
 
     def _note(self, reason: Reason) -> None:
         if len(self._reasons) < 64:
@@ -384,9 +382,8 @@ class CompiledFunction(_Partial[P, R]):
 
     def explain(self) -> str:
         """What happened to the calls of this function, in text: entries, programs, reasons."""
-        return explain_function(
-            self._name(), self.stats, [(e.recording, e.executable, e.calls()) for e in self._entries], self._reasons
-        )
+        parting = self._partings.foremost()
+        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries)
 
     def graph(self, index: int = -1) -> str:
         """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
@@ -401,6 +398,7 @@ class CompiledFunction(_Partial[P, R]):
         self._entries = ()
         self._put_in_front(None)
         self._reasons = {}
+        self._partings.clear()
         self._settling.clear()
         self.stats.reset()
 
@@ -472,7 +470,9 @@ def compile(
     The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
     results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.
 
-    fullgraph: a call that cannot be replayed raises FullGraphError, with the reason, after it was made.
+    fullgraph: a call that is not one program raises FullGraphError, with the reason and the line: one that cannot be replayed, or in which
+    something is done beside the program (print), after it was made; one for which there is no room among the recorded paths, before.
+    Operations are in the program wherever they are computed, and so are numbers that leave it (`.item()`), and stores.
     dynamic, mode, options: accepted, as in PyTorch; they change nothing, for paths are made for the sizes that come.
     backend: "llvm", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
     disable: the function itself is returned.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
+from tracejit.capture.facts import shown
 from tracejit.capture.leaving import is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
@@ -28,6 +29,7 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
+from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
@@ -160,6 +162,7 @@ class ContentHandlers(AttributeHandlers):
             if is_a(value, collections.deque):
                 self.miss_if(f"{text}.maxlen != {value.maxlen}")
             self.miss_if(f"{length_text(cls, text)} != {len(content)}")
+            self.facts.note("value", f"len({self.facts.name(value)})", str(len(content)), user_line())
             if is_a(value, dict):
                 self._guard_dict(value, content, text)
             elif is_a(value, (set, frozenset)):
@@ -172,14 +175,15 @@ class ContentHandlers(AttributeHandlers):
             elif _is_table(cls, content) and not any((id(value), i) in self.written for i in range(len(content))):
                 types = self.constant(list(map(type, content)))
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
+                self.facts.note("value", self.facts.name(value), shown(repr(content)), user_line())
             else:
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
                     if (id(value), i) not in self.written:
-                        self.read(item, item_text(cls, text, str(i)))
+                        self.read(item, item_text(cls, text, str(i)), called=self.facts.item(value, i))
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
-                self.read(getattr(value, name), f"{text}.{name}")
+                self.read(getattr(value, name), f"{text}.{name}", called=self.facts.attribute(value, name))
         elif is_a(value, BaseException):
             text = self.sources[id(value)]
             self.read(value.args, f"{text}.args")
@@ -210,12 +214,15 @@ class ContentHandlers(AttributeHandlers):
             return
         if texts:
             self.miss_if(f"{elements_text(type(value), text)} != [{', '.join(map(str, texts.values()))}]")
+            keys = shown(", ".join(map(shown, texts)))
+            self.facts.note("value", f"the keys of {self.facts.name(value)}", keys, user_line())
         if not all(type(k) is str for k in texts):
             self.miss_if(f"list(map(type, {elements_text(type(value), text)})) != {self.constant([type(k) for k in texts])}")
         for key, key_text in texts.items():
             place = (id(value), key)
             if place not in self.written:
-                self.read(dict.__getitem__(content, key), item_text(type(value), text, str(key_text)))
+                called = self.facts.item(value, key)
+                self.read(dict.__getitem__(content, key), item_text(type(value), text, str(key_text)), called=called)
 
     def _object_keys(self, value: Any, content: dict[Any, Any], text: str) -> dict[Any, str | None]:
         """Expressions of keys that are found by their identity, and of which only their place is known."""

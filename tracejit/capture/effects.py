@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
-from tracejit.capture.recorder import ABSENT
+from tracejit.capture.reasons import Reason, make
+from tracejit.capture.recorder import ABSENT, user_line
 from tracejit.capture.symbols import holds_numbers, released, stored
 from tracejit.capture.texts import TextHandlers
 
@@ -149,6 +150,7 @@ class EffectHandlers(TextHandlers):
     def __init__(self) -> None:
         super().__init__()
         self.effects: list[Effect] = []
+        self.outside: list[Reason] = []  # calls that are made when the program has run
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
         self.content_known: set[int] = set()  # containers whose whole content is guarded
@@ -197,6 +199,8 @@ class EffectHandlers(TextHandlers):
     def note_call(self, effect: FunctionCall) -> None:
         """A function was called for what it does: stores before it stay before it."""
         if not self.stopped:
+            name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
+            self.outside.append(make("outside_call", f"{name}()", user_line()))
             self.effects.append(effect)
             self.keep.append(effect)
             self._latest.clear()
@@ -241,7 +245,9 @@ class EffectHandlers(TextHandlers):
         place: Place = (id(names), name)
         if place in self.stored:
             return self.stored[place]
-        return value if place in self.written else self.read(value, f"{self.constant(names)}[{name!r}]", symbolic=True)
+        return (
+            value if place in self.written else self.read(value, f"{self.constant(names)}[{name!r}]", called=name, symbolic=True)
+        )
 
     def read_builtin(self, names: dict[str, Any], name: str, value: Any) -> Any:
         """A name was not found among the globals, but among the builtins."""
@@ -271,7 +277,9 @@ class EffectHandlers(TextHandlers):
         place: Place = (id(cell), "cell")
         if place in self.stored:
             return self.stored[place]
-        return value if expression is None or place in self.written else self.read(value, expression, symbolic=True)
+        if expression is None or place in self.written:
+            return value
+        return self.read(value, expression, called=self.facts.name(cell), symbolic=True)
 
     def read_empty_cell(self, cell: Any) -> None:
         """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.capture.cell import Cell
+from tracejit.capture.facts import Fact
 from tracejit.capture.reasons import Reason
 from tracejit.capture.runs import commas
 from tracejit.capture.structure import Structure
@@ -158,7 +159,8 @@ class Recording:
 
     guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.  weak:
     names of those that are weak references, and stand for what these refer to.
-    structure: the same guards, with those that machine code can check for itself apart; None where there are too few."""
+    structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
+    facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -173,6 +175,8 @@ class Recording:
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
     weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
+    facts: tuple[Fact, ...] = field(default=(), repr=False)
+    outside: tuple[Reason, ...] = field(default=(), repr=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names

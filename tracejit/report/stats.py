@@ -56,9 +56,14 @@ class Stats:
         return self._retired["compiled_calls"] + sum(e.counter[0] for e in self.executables)
 
     @property
+    def direct_calls(self) -> int:
+        """Calls that went to the function at once, since trying had not paid (settling.py)."""
+        return 0 if self._settling is None else self._settling.direct_calls
+
+    @property
     def eager_calls(self) -> int:
         """Calls that ran as Python."""
-        return self.unserved + (0 if self._settling is None else self._settling.direct_calls)
+        return self.unserved + self.direct_calls
 
     @property
     def calls(self) -> int:
