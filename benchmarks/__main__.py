@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if workloads:
         if any(w.compiled for w in workloads):
             print(f"start-up of the compiler in this process (once): {table.duration(_start_up())}")
-        others = ["numpy", *peers]
+        others = ["numpy", *dict.fromkeys(name for w in workloads for name in w.beside), *peers]
         print("\n" + table.header(others))
     for workload in workloads:
         try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tracejit
-from benchmarks import elementwise, layers, models, modules, statistics_rows, training
+from benchmarks import elementwise, everyday, layers, models, modules, statistics_rows, training
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, relative_difference, unchanged
 
@@ -24,6 +24,7 @@ __all__ = ["CHECKED_CALLS", "ROWS", "RowResult", "WrongResults", "run_row", "sel
 ROWS: tuple[Workload, ...] = (
     *elementwise.ROWS,
     *training.ROWS,
+    *everyday.ROWS,
     *models.ROWS,
     *statistics_rows.ROWS,
     *modules.ROWS,
@@ -103,6 +104,7 @@ def _compare(workload: Workload, sides: Mapping[str, Side]) -> tuple[dict[str, f
     for call in range(CHECKED_CALLS):
         expected: list[np.ndarray] = []
         for name, side in sides.items():
+            side.before_check()
             start = time.perf_counter()
             returned = side.run()
             first_calls.setdefault(name, time.perf_counter() - start)
@@ -138,6 +140,10 @@ def run_row(workload: Workload, peers: Mapping[str, Callable[[Workload], Side | 
             sides[name] = side
 
     differences, first_calls = _compare(workload, sides)
+    for name, build in workload.beside.items():
+        sides[name] = build(tracejit, tracejit.compile)
+        for _ in range(CHECKED_CALLS):
+            sides[name].run()
     timed: dict[str, Callable[[], object]] = {name: side.run for name, side in sides.items()}
     if workload.products is not None:
         timed["products"] = workload.products()

@@ -7,7 +7,7 @@ Must not know how rows are timed or printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +32,13 @@ def unchanged(function: Any) -> Any:
 class Side:
     """One implementation, ready to be called again and again.
 
-    run: the timed call; `results`: the arrays to compare, given what `run` returned last; `function`: what the transform returned."""
+    run: the timed call; `results`: the arrays to compare, given what `run` returned last; `function`: what the transform returned;
+    before_check: what precedes each call that is compared, and no timed one."""
 
     run: Callable[[], Any]
     results: Callable[[Any], list[np.ndarray]]
     function: Any = None
+    before_check: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Workload:
 
     name: selects the row (`--rows`); inside: what the compiled function contains; products: makes a callable that does only the row's
     matrix products, in NumPy; numpy: the same computation written by hand, where the eager engine could be blamed for the ratio;
-    tolerance: greatest relative distance of compiled from eager results; compiled: False for rows that measure the eager engine."""
+    tolerance: greatest relative distance of compiled from eager results; compiled: False for rows that measure the eager engine;
+    beside: other compiled functions to time with it, which compute something else (their own rows compare their results)."""
 
     name: str
     title: str
@@ -56,6 +59,7 @@ class Workload:
     tolerance: float = 1e-5
     peer_tolerance: float = 1e-3
     compiled: bool = True
+    beside: Mapping[str, Build] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=tuple)
 
 

@@ -49,6 +49,16 @@ def test_kernels_by_hand_compute_what_the_eager_engine_computes(workload: Worklo
         assert relative_difference(by_hand.results(by_hand.run()), expected) <= workload.peer_tolerance
 
 
+def test_everyday_steps_are_timed_beside_the_bare_one_which_has_a_row_of_its_own() -> None:
+    named = {w.name: w for w in rows.ROWS if w.name.startswith("everyday_")}
+    assert not named.pop("everyday_bare").beside and all(set(w.beside) == {"bare"} for w in named.values())
+    result = rows.run_row(named["everyday_dropout"], {}, 0.01)
+    assert result.others["bare"] > 0 and result.other_ratios["bare"] > 0 and result.replayed == 1.0
+    assert result.difference is not None and result.difference < 1e-4, "both sides draw the same masks"
+    assert "compiled / bare: " in goals.summary([result])
+    assert goals.against("everyday_dropout", "bare") == 1.15
+
+
 def test_every_kernel_by_hand_belongs_to_a_row() -> None:
     assert set(numba_rows.SIDES) <= {w.name for w in rows.ROWS}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tracejit
+from tracejit.config import override
 
 PROGRAM = """
 import torch
@@ -130,12 +131,56 @@ def test_fullgraph_raises_with_the_reason_that_a_call_cannot_be_replayed() -> No
         with pytest.raises(RuntimeError, match=r"fullgraph=True.*tensor_contents"):
             contents(tracejit.ones(2))
 
+    line = contents.__wrapped__.__code__.co_firstlineno + 2
+    with pytest.raises(RuntimeError, match=f"test_compat.py:{line}"):
+        contents(tracejit.ones(2))
+
     @tracejit.compile(fullgraph=True)
     def failing(x: tracejit.Tensor) -> object:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
         failing(tracejit.ones(2))
+
+
+def test_fullgraph_raises_where_something_is_done_beside_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    @tracejit.compile(fullgraph=True)
+    def printing(x: tracejit.Tensor) -> tracejit.Tensor:
+        y = x * 2
+        print("twice")
+        return y
+
+    line = printing.__wrapped__.__code__.co_firstlineno + 3
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match=rf"fullgraph=True.*\[outside_call\] print\(\).*test_compat.py:{line}"):
+            printing(tracejit.ones(2))
+    assert capsys.readouterr().out == "twice\n" * 3 and printing.stats.compiled_calls == 0
+
+
+def test_fullgraph_takes_numbers_that_leave_stores_and_operations_of_the_host() -> None:
+    losses: list[float] = []
+    kept = {"last": 0.0}
+
+    @tracejit.compile(fullgraph=True)
+    def step(x: tracejit.Tensor) -> float:
+        total = (x * tracejit.linalg.inv(x)).sum()
+        losses.append(total.item())
+        kept["last"] = total.item()
+        return total.item()
+
+    for _ in range(3):
+        assert step(tracejit.eye(2)) == 2.0 == kept["last"]
+    assert losses == [2.0] * 3 and step.stats.compiled_calls == 2
+
+
+def test_fullgraph_raises_where_there_is_no_room_for_a_path_and_goes_on_serving_the_others() -> None:
+    with override(max_entries=2):
+        double = tracejit.compile(lambda x: x * 2, fullgraph=True)
+        for _ in range(100):
+            for n in (1, 2):
+                assert double(tracejit.ones(n)).tolist() == [2.0] * n
+            with pytest.raises(RuntimeError, match=r"fullgraph=True.*too_many_paths"):
+                double(tracejit.ones(3))
 
 
 def test_options_of_compile_mean_what_they_say() -> None:

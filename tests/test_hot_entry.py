@@ -13,7 +13,9 @@ import pytest
 
 import tracejit as tj
 from tracejit import hot_entry, nn, optim
+from tracejit.capture.entry import cell_of
 from tracejit.codegen import python_api
+from tracejit.codegen.words import supported
 from tracejit.config import override
 
 pytestmark = pytest.mark.skipif(not python_api.supported(), reason="entries are interpreted on this Python")
@@ -300,3 +302,40 @@ def test_a_translation_that_fails_does_not_interrupt_the_call(monkeypatch: pytes
         assert f(tj.ones(2)).tolist() == [2.0, 2.0]
     assert f(tj.ones(2)).tolist() == [2.0, 2.0]
     assert owner.calls == HOT + 2 and total.tolist() == [HOT + 2.0] * 2 and "translation failed" in f.explain()
+
+
+class Scale:
+    """What a program makes anew for each call."""
+
+    bias = 1.0
+
+    def __init__(self, weight: Any, by: Any) -> None:
+        self.weight = weight
+        self.by = by
+        self.name = "scale"
+
+
+def test_objects_made_anew_for_each_call_are_looked_at_without_a_table() -> None:
+    def scaled(x: Any, s: Scale) -> Any:
+        return (x * s.weight + s.bias) * s.by if s.name == "scale" else x
+
+    with override(hot_calls=400):
+        f, kept = tj.compile(scaled), tj.compile(scaled)
+        w, same = tj.full((2,), 3.0), Scale(tj.full((2,), 3.0), 2.0)
+        for k in range(450):
+            assert f(tj.ones(2), Scale(w, float(k))).tolist() == [4.0 * k] * 2
+            assert kept(tj.ones(2), same).tolist() == [8.0, 8.0]
+    assert f._front.machine is not None and cell_of(f._front.run) is None
+    assert kept._front.machine is not None and (cell_of(kept._front.run) is not None) == supported()
+    assert f.stats.eager_calls == kept.stats.eager_calls == 1
+    other = Scale(w, 2.0)
+    other.name = "other"
+    assert f(tj.ones(2), other).tolist() == [1.0, 1.0] and f.stats.eager_calls == 2
+    assert f(tj.ones(2), Scale(tj.full((1,), 3.0), 2.0)).tolist() == [8.0, 8.0] and f.stats.eager_calls == 3
+    assert f(tj.ones(2), Scale(w, 2)).tolist() == [8.0, 8.0] and f.stats.eager_calls == 4
+    try:
+        Scale.bias = 2.0
+        assert f(tj.ones(2), Scale(w, 2.0)).tolist() == [10.0, 10.0]
+    finally:
+        Scale.bias = 1.0
+    assert f(tj.ones(2), Scale(w, 5.0)).tolist() == [20.0, 20.0]

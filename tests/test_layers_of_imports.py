@@ -39,8 +39,9 @@ COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runt
 MEETING = [
     {"capture"},
     {"executable", "hot_entry", "backward_call", "eager_tape"},
-    {"report"},
+    {"report", "dispatch"},
     {"recorded_path"},
+    {"settling"},
     {"compile", "cache"},
     {"shadow"},
 ]

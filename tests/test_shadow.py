@@ -18,10 +18,10 @@ import pytest
 
 import tracejit
 from tracejit import nn
-from tracejit.compile import compared
 from tracejit.config import override
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.op import REGISTRY
+from tracejit.dispatch import compared
 from tracejit.runtime.program import build
 from tracejit.shadow import Difference
 

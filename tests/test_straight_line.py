@@ -96,6 +96,11 @@ EXPRESSIONS = [
     "repr(args[0]).upper()",
     "type(args[0])",
     "(-1.5, -2, None, True)",
+    "dict(a=args[0], b=args[1])",
+    "dict((), a=args[0])",
+    "sorted((args[0], 3), reverse=True)",
+    "round(args[0], ndigits=1)",
+    "max(args[0], wrong=args[1])",
 ]
 
 
@@ -377,7 +382,8 @@ def test_what_a_function_owns_is_let_go_of_on_every_way_out() -> None:
 @pytest.mark.parametrize(
     "body",
     ["for x in args[0]: pass", "return lambda: 1", "return f'{args[0]}'", "while True: pass", "return unknown_name", "import os",
-     "return [x for x in args]", "del args[0].first", "if args[0]:\n    v = 1\nreturn v", "return args[0](key=1)"],
+     "return [x for x in args]", "del args[0].first", "if args[0]:\n    v = 1\nreturn v", "return args[0](key=1)",
+     "return dict(**args[0])"],
 )  # fmt: skip
 def test_other_python_is_refused(body: str) -> None:
     with pytest.raises(Untranslatable):

@@ -1,19 +1,21 @@
 """`compile`: from a Python function to recorded, guarded programs.
 
 A CompiledFunction holds entries.  A call tries them in order; an entry either misses (a guard failed), exits (a guard inside the
-program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that cannot
-be recorded runs eagerly with a reason; after `config.max_failures` recordings that came to nothing in a row the function is recorded
-only now and then (after 64, 128, 256 ... further eager calls), since whatever stood in the way may have gone: dropout in a module that
-was put in evaluation mode.  Its entries go on serving.  A call that raises is no such recording: the next one may be recorded.
+program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that
+cannot be recorded runs eagerly with a reason.
 
-Exits: the entry that takes exit k remembers which entry went on from there last time (its bridge), and hands over to it, which may exit
-and hand over in turn.  Where there is no bridge all entries are asked; once none of them served the call and there is no room for another
-one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an entry already
-stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now and then.
+Bridges: the entry that misses, or takes exit k, remembers which entry went on from there last time, and hands over to it, which may
+exit and hand over in turn.  Where there is no bridge all entries are asked; once none of them went on from an exit and there is no
+room for another one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an
+entry already stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now
+and then.
 
 A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
 expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
 eager calls have passed as `FIRST_WAIT` for each entry, those that served no call meanwhile are dropped; then twice as many have to pass.
+
+No function settles slower than eager: settling.py keeps account of what its entries gain and what it costs to try them and to record,
+and where that is a loss, or nothing can be recorded, calls go to the function itself for a while, longer each time.
 
 Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/aside.py), and
 put in place by assignments in a row, so there is never half of one.
@@ -27,29 +29,30 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
-from tracejit.capture.entry import MISS, Exit, Recording
+from tracejit.capture.entry import Exit, Recording
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.session import declare_inlined, hindrance, record
 from tracejit.capture.tensors import Watch
 from tracejit.codegen.straight_line import Untranslatable
-from tracejit.config import config
+from tracejit.config import backend_named, config
 from tracejit.core.aside import aside
 from tracejit.core.compiler import installed
-from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.locks import Ticket, Turn
+from tracejit.dispatch import dispatching, leaving, nothing_recorded
 from tracejit.executable import Executable, UnsupportedProgram
 from tracejit.hot_entry import FRONT, UNSERVED, dispatcher
 from tracejit.recorded_path import FIRST_WAIT, Entry
-from tracejit.report.debug import DebugLog, eager_reason
+from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.partings import Partings
 from tracejit.report.stats import Stats
+from tracejit.settling import Settling
 
-__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compared", "compile"]
+__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -66,48 +69,7 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
-_EAGER = state.base
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
-compared: list[Callable[[CompiledFunction[Any, Any], tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
-"""What makes the calls in the place of `CompiledFunction.serve` while compiled calls are compared with eager ones (shadow.py)."""
-
-
-def _nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Stands for the entry in front while there is none."""
-    return MISS
-
-
-def _report_defect(name: str, what: str, error: BaseException) -> None:
-    """A call goes on although something failed that speeds up later ones.  Raises the error where the library verifies itself."""
-    if config.verify:
-        raise error
-    warnings.warn(
-        f"tracejit could not {what} {name} and does without it; please report this: {error!r}", RuntimeWarning, stacklevel=5
-    )
-
-
-def _dispatcher(paths: list[Any]) -> Callable[..., Any]:
-    """The function that serves calls which no machine code does.  paths: [the entry tried first, what to do when it does not serve one]."""
-
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        if pushed_anywhere[0]:
-            if state.top is not _EAGER:  # inside another recording, which follows the function itself
-                return UNSERVED
-            if compared[0] is not None:
-                return compared[0](paths[1].__self__, args, kwargs)
-        result = paths[0](args, kwargs)
-        return result if result.__class__ is not Exit else paths[1](args, kwargs, result.number)
-
-    return dispatch
-
-
-def _leaving(paths: list[Any]) -> Callable[..., Any]:
-    """What machine code calls where its entry took an exit."""
-
-    def leave(exit_taken: Exit, *args: Any) -> Any:
-        return paths[1](args, {}, exit_taken.number)
-
-    return leave
 
 
 class CompiledFunction(_Partial[P, R]):
@@ -117,33 +79,45 @@ class CompiledFunction(_Partial[P, R]):
     `__call__` written in Python costs 0.1 us more and stands in the traceback of what the function raises."""
 
     def __new__(cls, function: Callable[P, R]) -> CompiledFunction[P, R]:
-        paths: list[Any] = [_nothing_recorded, None, None]
-        self = super().__new__(cls, dispatcher(function, paths, _leaving(paths), _dispatcher(paths)))
+        paths: list[Any] = [nothing_recorded, None, None]
+        settling = Settling(function)
+        self = super().__new__(cls, dispatcher(function, paths, leaving(paths), dispatching(paths), settling.rest))
         paths[1] = self._go_on
-        self._paths = paths
+        self._paths, self._settling = paths, settling
         return self
 
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._paths: list[Any]
+        self._settling: Settling
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
+        self._partings = Partings()
         self._fullgraph = False  # whether a recording that came to nothing is an error
         self._backend: str | None = None  # of its programs; None: the configuration's
-        self._failures = 0  # recordings in a row that came to nothing
-        self._waited = 0  # eager calls since the last of them
-        self._crowded = 0  # eager calls for want of room since the last look for entries that are not used
-        self._patience = 1  # how often that many are needed; doubled where entries were dropped
-        self.stats = Stats()
+        self.stats = Stats(self._settling)
 
     def _put_in_front(self, entry: Entry | None) -> None:
         paths = self._paths
         if entry is None:
-            self._front, paths[0], paths[FRONT] = None, _nothing_recorded, None
+            self._front, paths[0], paths[FRONT] = None, nothing_recorded, None
         else:
             self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
+
+    def _leave_alone(self, calls: int) -> None:
+        """So many calls go to the function itself."""
+        paths = self._paths
+        self._settling.leave_alone(calls)
+        paths[0], paths[FRONT] = self._left_alone, None
+
+    def _left_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Stands for the entry in front meanwhile, where no machine code does."""
+        if self._settling.takes_call():
+            return UNSERVED
+        self._put_in_front(self._front)
+        return self._paths[0](args, kwargs)
 
     def _promote(self, entry: Entry) -> None:
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
@@ -152,47 +126,79 @@ class CompiledFunction(_Partial[P, R]):
         work = aside(entry.translate)
         error = work.error
         if error is None:
-            entry.machine = work.value
-            if entry is self._front:
-                self._paths[FRONT] = work.value
+            before, paths = entry.run, self._paths
+            entry.become(*work.value)
+            if paths[0] is before:
+                paths[0], paths[FRONT] = entry.run, entry.machine
         elif isinstance(error, Untranslatable):
             entry.interpreted_for = f"what cannot be translated is {error}"
         else:
             entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
-            _report_defect(self._name(), "translate the Python around", error)
+            report_defect(self._name(), "translate the Python around", error)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
         """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
         front, entries = self._front, self._entries
         tried = [front]
         exited = front if number else None
-        while exited is not None and (bridge := exited.bridges.get(number)) is not None and bridge not in tried:
+        cost = 0 if front is None else front.effort if number else 1
+        last = front
+        while last is not None and (bridge := last.bridges.get(number)) is not None and bridge not in tried:
             result = bridge.serve(args, kwargs)
             if result.__class__ is not Exit:
-                self.stats.bridges += 1
-                return result
+                return self._went_on(bridge, exited, 0, cost, result)
             tried.append(bridge)
             if not result.number:
+                cost += 1
                 break
-            exited, number = bridge, result.number
+            cost += bridge.effort
+            exited = last = bridge
+            number = result.number
         if exited is not None and exited.is_lost():
-            return self._call_eagerly(args, kwargs, entries, exited, number)
+            return self._call_eagerly(args, kwargs, entries, exited, number, cost)
         for entry in entries:
             if entry in tried:
                 continue
             result = entry.serve(args, kwargs)
-            if result.__class__ is Exit:
-                if exited is None and result.number:
-                    exited, number = entry, result.number
-                continue
-            if exited is not None:
+            if result.__class__ is not Exit:
+                return self._went_on(entry, exited, number, cost, result)
+            cost += entry.effort if result.number else 1
+            if exited is None and result.number:
+                exited, number = entry, result.number
+        return self._call_eagerly(args, kwargs, entries, exited, number, cost)
+
+    def _went_on(self, entry: Entry, exited: Entry | None, number: int, cost: int, result: Any) -> Any:
+        """`entry` has served a call that the entry in front did not; number: of the exit of `exited` whose bridge it is from now on."""
+        if exited is not None:
+            if number:
                 exited.bridges[number] = entry
                 exited.lost[1] = 0
-                self.stats.bridges += 1
-            else:
-                self._put_in_front(entry)
-            return result
-        return self._call_eagerly(args, kwargs, entries, exited, number)
+            self.stats.bridges += 1
+        else:
+            if self._front is not None:
+                self._front.bridges[0] = entry
+            self._put_in_front(entry)
+        if self._settling.charge(cost):
+            self._close_account()
+        return result
+
+    def _close_account(self) -> None:
+        """So many calls were not served by the entry in front: whether its entries pay."""
+        ticket = Ticket()
+        try:
+            if not _recording.take(ticket):
+                return
+            settling = self._settling
+            lost = settling.close(self._entries)
+            dropped = lost and len(self._entries) >= config.max_entries and self._drop_unused()
+            for entry in self._entries:
+                entry.uses_seen = entry.uses
+            if dropped:
+                settling.looked(True)
+            if (calls := settling.period()) and not self._fullgraph:
+                self._leave_alone(calls)
+        finally:
+            ticket.over = True
 
     # -- for those who compare calls
     def entries(self) -> list[Entry]:
@@ -215,18 +221,22 @@ class CompiledFunction(_Partial[P, R]):
 
     # -- recording
     def _call_eagerly(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], exited: Entry | None, number: int
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tried: tuple[Entry, ...],
+        exited: Entry | None,
+        number: int,
+        cost: int,
     ) -> Any:
         """None of the entries `tried` served the call.  Records it, or answers UNSERVED if there is a reason not to."""
         stats = self.stats
-        stats.eager_calls += 1
+        stats.unserved += 1
         if tried and exited is None:
             stats.guard_misses += 1
-        if self._waits() or (exited is not None and exited.stays_eager(number)):
-            return UNSERVED
-        if not self._has_room():
-            if exited is not None and not exited.lost[0]:  # all entries were asked
-                exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
+        if not self._may_record(exited, number):
+            if self._settling.charge(cost) and tried:
+                self._close_account()
             return UNSERVED
         ticket = Ticket()
         try:
@@ -235,61 +245,79 @@ class CompiledFunction(_Partial[P, R]):
             stats.traces += 1
             reason = hindrance(self.__wrapped__)
             if reason is not None:
-                self._refuse(reason)
+                self._refuse(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED
             try:
                 recording, result = record(self.__wrapped__, args, kwargs)
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
+                if not self._fullgraph:
+                    self._pause(self._settling.raised())
                 raise
             self._install(recording, tried, exited, number)
         finally:
             ticket.over = True
         return result
 
-    def _waits(self) -> bool:
-        """Whether too many recordings came to nothing for this call to be recorded."""
-        beyond = self._failures - config.max_failures
-        if beyond < 0:
+    def _may_record(self, exited: Entry | None, number: int) -> bool:
+        """Whether the call that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
+        if self._settling.waits() or (exited is not None and exited.stays_eager(number)):
             return False
-        self._waited += 1
-        if self._waited <= FIRST_WAIT << min(beyond, 20):
+        if not self._fullgraph and (calls := self._settling.waits_for_kin()):
+            self._leave_alone(calls)
+            return False
+        if self._has_room():
             return True
-        self._waited = 0
+        if self._fullgraph:
+            self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+        if exited is not None and not exited.lost[0]:  # all entries were asked
+            exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
         return False
+
+    def _pause(self, calls: int) -> None:
+        """So many calls are not recorded: where there are no entries nothing else could be done with them."""
+        if calls and not self._entries:
+            self._leave_alone(calls)
+            self._settling.waited()
 
     def _has_room(self) -> bool:
         """Whether one more path may be recorded; entries that are not used make room now and then."""
         if len(self._entries) < config.max_entries:
             return True
-        self._crowded += 1
-        if self._crowded < FIRST_WAIT * config.max_entries * self._patience:
+        if self._settling.is_crowded():
             return False
         ticket = Ticket()
         try:
             if not _recording.take(ticket):
                 return False
-            self._crowded = 0
-            kept = tuple([entry for entry in self._entries if entry.uses != entry.uses_seen])
-            for entry in kept:
-                entry.uses_seen = entry.uses
-                entry.bridges = {number: bridge for number, bridge in entry.bridges.items() if bridge in kept}
-                entry.lost = [0, 0]
-            for entry in self._entries:
-                if entry not in kept:
-                    self.stats.retire(entry.executable)
-            self._patience *= 2 if len(kept) < len(self._entries) else 1
-            self._entries = kept
-            if self._front not in kept:
-                self._put_in_front(None)
+            self._settling.looked(self._drop_unused())
         finally:
             ticket.over = True
         return len(self._entries) < config.max_entries
+
+    def _drop_unused(self) -> bool:
+        """Let go of the entries that served no call since the last look.  Whether there were any."""
+        before = self._entries
+        kept = tuple([entry for entry in before if entry.uses != entry.uses_seen])
+        for entry in kept:
+            entry.uses_seen = entry.uses
+            entry.bridges = {number: bridge for number, bridge in entry.bridges.items() if bridge in kept}
+            entry.lost = [0, 0]
+        for entry in before:
+            if entry not in kept:
+                self._settling.retired(entry)
+                self.stats.retire(entry.executable)
+        self._entries = kept
+        if self._front not in kept:
+            self._put_in_front(None)
+        return len(kept) < len(before)
 
     def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
+        if self._fullgraph and recording.outside:
+            self._refuse(recording.outside[0])
         entries = self._entries
         work = aside(lambda: self._made(recording, entries))
         error = work.error
@@ -299,7 +327,7 @@ class CompiledFunction(_Partial[P, R]):
                 return
             # The call itself went well, and its effects are made: the result is not given up.
             self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
-            _report_defect(self._name(), "compile", error)
+            report_defect(self._name(), "compile", error)
             return
         entry, is_new = work.value
         if not is_new:
@@ -310,13 +338,16 @@ class CompiledFunction(_Partial[P, R]):
             else:
                 self._refuse(make("unstable_guards", self._name()))
             return
+        self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in entries])
         stats, paths = self.stats, self._paths
-        self._failures = self._waited = 0  # from here on assignments only
+        self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
         self._entries = (*self._entries, entry)
         if exited is not None:
             exited.bridges[number] = entry
         else:
+            if self._front is not None:
+                self._front.bridges[0] = entry
             self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
         if len(self._entries) >= config.max_entries:
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
@@ -330,11 +361,12 @@ class CompiledFunction(_Partial[P, R]):
         executable = Executable(self._name(), recording, self._backend or config.backend, log)
         return Entry(recording, executable, log, self._promote), True
 
-    def _refuse(self, reason: Reason) -> None:
-        self._failures += not self._fullgraph
+    def _refuse(self, reason: Reason, lasting: bool = True) -> None:
         self._note(reason)
+        if not self._fullgraph:
+            self._pause(self._settling.failed(lasting))
         if self._fullgraph and reason.code != "raised":
-            raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call cannot be replayed: {reason}")
+            raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call is not one program: {reason}")
 
     def _note(self, reason: Reason) -> None:
         if len(self._reasons) < 64:
@@ -352,9 +384,8 @@ class CompiledFunction(_Partial[P, R]):
 
     def explain(self) -> str:
         """What happened to the calls of this function, in text: entries, programs, reasons."""
-        return explain_function(
-            self._name(), self.stats, [(e.recording, e.executable, e.calls()) for e in self._entries], self._reasons
-        )
+        parting = self._partings.foremost()
+        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries)
 
     def graph(self, index: int = -1) -> str:
         """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
@@ -369,8 +400,8 @@ class CompiledFunction(_Partial[P, R]):
         self._entries = ()
         self._put_in_front(None)
         self._reasons = {}
-        self._failures = self._waited = self._crowded = 0
-        self._patience = 1
+        self._partings.clear()
+        self._settling.clear()
         self.stats.reset()
 
     def _entry(self, index: int) -> Entry:
@@ -418,18 +449,7 @@ class FullGraphError(RuntimeError):
     """A function compiled with fullgraph=True made a call that cannot be replayed; the message says why."""
 
 
-_BACKENDS_HERE: Final = ("llvm", "reference", "interpret")
 _MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-_BACKENDS: Final = {"inductor": None, "aot_eager": None, "cudagraphs": None, "eager": "interpret"}
-
-
-def _backend_of(backend: str | None) -> str | None:
-    """The backend of a function's programs; None for what the configuration says.  Raises ValueError for an unknown one."""
-    if backend is None or backend in _BACKENDS:
-        return _BACKENDS.get(backend) if backend else None
-    if not isinstance(backend, str) or backend not in _BACKENDS_HERE:
-        raise ValueError(f"compile(): backend must be one of {', '.join((*_BACKENDS_HERE, *_BACKENDS))}, got {backend!r}")
-    return backend
 
 
 @overload
@@ -458,7 +478,9 @@ def compile(
     The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
     results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.
 
-    fullgraph: a call that cannot be replayed raises FullGraphError, with the reason, after it was made.
+    fullgraph: a call that is not one program raises FullGraphError, with the reason and the line: one that cannot be replayed, or in which
+    something is done beside the program (print), after it was made; one for which there is no room among the recorded paths, before.
+    Operations are in the program wherever they are computed, and so are numbers that leave it (`.item()`), and stores.
     dynamic, mode, options: accepted, as in PyTorch; they change nothing, for paths are made for the sizes that come.
     backend: "llvm", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
     disable: the function itself is returned.
@@ -466,7 +488,7 @@ def compile(
     Raises TypeError for what cannot be called, ValueError for an unknown backend, RuntimeError for an unknown mode."""
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"compile(): mode must be one of {', '.join(_MODES)}, got {mode!r}")
-    chosen = _backend_of(backend)
+    chosen = backend_named(backend)
     if function is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Config", "config", "from_environment", "override"]
+__all__ = ["Config", "backend_named", "config", "from_environment", "override"]
 
 _BACKENDS = ("llvm", "reference", "interpret")
+_OTHER_NAMES: dict[str, str | None] = {"inductor": None, "aot_eager": None, "cudagraphs": None, "eager": "interpret"}
 
 
 @dataclass(slots=True)
@@ -93,6 +94,15 @@ def from_environment(environment: Mapping[str, str]) -> Config:
 
 
 config = from_environment(os.environ)
+
+
+def backend_named(name: str | None) -> str | None:
+    """The backend that `compile(backend=name)` asks for; None for what the configuration says.  Raises ValueError for an unknown one."""
+    if name is None or (isinstance(name, str) and name in _OTHER_NAMES):
+        return _OTHER_NAMES[name] if name else None
+    if not isinstance(name, str) or name not in _BACKENDS:
+        raise ValueError(f"compile(): backend must be one of {', '.join((*_BACKENDS, *_OTHER_NAMES))}, got {name!r}")
+    return name
 
 
 @contextmanager

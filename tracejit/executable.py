@@ -166,9 +166,10 @@ class Executable:
         return (served + exits + misfits) * self.program.machine_calls + backward
 
     # -- the forward call
-    def body(self) -> Body:
-        """The statements of a call, for `Recording.build_entry`: everything static is decided here."""
-        recording = self.recording
+    def body(self, structured: bool = True) -> Body:
+        """The statements of a call, for `Recording.build_entry`: everything static is decided here.  structured: whether the entry has the
+        recording's structure."""
+        recording = self.recording if structured else replace(self.recording, structure=None)
         tensors = [facts.expression for facts in self.inputs]
         scalars = [facts.expression for facts in recording.scalar_inputs]
         environment: dict[str, Any] = {

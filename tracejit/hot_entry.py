@@ -3,7 +3,8 @@
 The first calls of a recorded path go through Python (`Recording.build_entry`); an entry that has served `config.hot_calls` of them is
 translated (codegen/straight_line.py).  A call of a CompiledFunction goes from C to machine code: functools.partial calls the
 dispatcher below, that the entry in front, that its program, all by pointer.  What no translated entry serves (one that is not hot, a guard
-that fails, an exit, keyword arguments, another recording under way) goes to a Python function.
+that fails, an exit, keyword arguments, another recording under way) goes to a Python function.  While a function is left alone
+(settling.py) its calls go from C to the function itself.
 
 The dispatcher leaves no trace of itself and of what it calls: a call that runs eagerly has the frames of an eager call, and what a call
 raises has its traceback.
@@ -14,6 +15,8 @@ again by its content, in the disk cache, too: no address is part of it.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -43,6 +46,7 @@ _LONGEST: Final = (
     2000  # a line takes 0.1 ms to translate and compile; in a long function they take a small part of the call's time
 )
 _SYMBOL: Final = "tracejit_hot"
+_BYTES: Final = bytes.__basicsize__ - 1  # PyBytesObject.ob_sval
 _DISPATCH: Final = f"""
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyErr_Occurred()
@@ -88,16 +92,16 @@ entry:
   %pushed.at = getelementptr i8, ptr %self, i64 {ITEMS + 8}
   %zero.at = getelementptr i8, ptr %self, i64 {ITEMS + 16}
   %none.at = getelementptr i8, ptr %self, i64 {ITEMS + 24}
-  %plain = icmp eq ptr %keywords, null
-  br i1 %plain, label %eager, label %slow
-eager:
   %pushed = load ptr, ptr %pushed.at
   %pushed.items.at = getelementptr i8, ptr %pushed, i64 {LIST_ITEMS}
   %pushed.items = load ptr, ptr %pushed.items.at
   %interpreters = load ptr, ptr %pushed.items
   %zero = load ptr, ptr %zero.at
   %alone = icmp eq ptr %interpreters, %zero
-  br i1 %alone, label %look, label %slow
+  br i1 %alone, label %kind, label %slow
+kind:
+  %plain = icmp eq ptr %keywords, null
+  br i1 %plain, label %look, label %idle
 look:
   %paths = load ptr, ptr %paths.at
   %items.at = getelementptr i8, ptr %paths, i64 {LIST_ITEMS}
@@ -106,7 +110,19 @@ look:
   %front = load ptr, ptr %front.at
   %none = load ptr, ptr %none.at
   %absent = icmp eq ptr %front, %none
-  br i1 %absent, label %slow, label %try
+  br i1 %absent, label %idle, label %try
+idle:
+  %left.alone.at = getelementptr i8, ptr %self, i64 {ITEMS + 80}
+  %left.alone.bytes = load ptr, ptr %left.alone.at
+  %left.alone.word.at = getelementptr i8, ptr %left.alone.bytes, i64 {_BYTES}
+  %left.alone.word = load ptr, ptr %left.alone.word.at
+  %left.alone = load i64, ptr %left.alone.word
+  %settled = icmp sgt i64 %left.alone, 0
+  br i1 %settled, label %alone.now, label %slow
+alone.now:
+  %left.alone.less = sub i64 %left.alone, 1
+  store i64 %left.alone.less, ptr %left.alone.word
+  br label %itself
 try:
   call void @incref(ptr %front)
   %definition.at = getelementptr i8, ptr %front, i64 {python_api.METHOD}
@@ -163,11 +179,13 @@ answered:
   br i1 %is.null, label %failed, label %found
 found:
   %unserved = icmp eq ptr %answer, %refused
-  br i1 %unserved, label %itself, label %over
+  br i1 %unserved, label %refuse, label %over
 over:
   ret ptr %answer
-itself:
+refuse:
   call void @decref(ptr %answer)
+  br label %itself
+itself:
   %wrapped.at = getelementptr i8, ptr %self, i64 {ITEMS + 64}
   %wrapped = load ptr, ptr %wrapped.at
   %eager.result = call ptr @PyObject_Vectorcall(ptr %wrapped, ptr %arguments, i64 %count, ptr %keywords)
@@ -232,10 +250,18 @@ def _dispatching() -> tuple[int, Any]:
     return linked(_DISPATCH, _SYMBOL)
 
 
-def dispatcher(function: Callable[..., Any], paths: list[Any], leave: Callable[..., Any], python: Callable[..., Any]) -> Any:
+def dispatcher(
+    function: Callable[..., Any],
+    paths: list[Any],
+    leave: Callable[..., Any],
+    python: Callable[..., Any],
+    rest: ctypes.c_int64,
+) -> Any:
     """What a CompiledFunction that stands for `function` calls.  paths: its item FRONT is the machine entry to try, or None.
     leave(exit, *arguments) is called with an Exit that it returned; python(*arguments, **keywords) where no machine entry can be tried.
-    Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller."""
+    Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller.
+
+    rest: how many calls that no machine entry is tried for go to the function at once; each takes one from it."""
     if not python_api.supported():
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -244,5 +270,6 @@ def dispatcher(function: Callable[..., Any], paths: list[Any], leave: Callable[.
 
         return call
     address, owner = _dispatching()
-    own = (paths, pushed_anywhere, 0, None, Exit, leave, python, UNSERVED, function, without_dispatch, *owner)
+    word = struct.pack("=q", ctypes.addressof(rest))
+    own = (paths, pushed_anywhere, 0, None, Exit, leave, python, UNSERVED, function, without_dispatch, word, rest, *owner)
     return machine_code.builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)

@@ -5,20 +5,26 @@ It must not know of the other paths of the function, but for the bridges to them
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from tracejit.capture.entry import Recording
+from tracejit.capture.entry import Body, Recording, cell_of
 from tracejit.codegen import python_api
 from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
+from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
 from tracejit.executable import Executable
 from tracejit.hot_entry import machine_entry
+from tracejit.ir.graph import Graph
 from tracejit.report.debug import DebugLog
 
 __all__ = ["FIRST_WAIT", "Entry"]
 
 _TABLES = (list, tuple, int, float, complex, str, bytes)
+_FEW = 200  # guards that machine code looks at in a few microseconds
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
@@ -26,6 +32,7 @@ class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
     __slots__ = (
+        "_effort",
         "body",
         "bridges",
         "eager_exits",
@@ -36,6 +43,7 @@ class Entry:
         "recording",
         "run",
         "uses_seen",
+        "worth",
     )
 
     def __init__(
@@ -51,24 +59,57 @@ class Entry:
         self.interpreted_for = ""  # what stood in the way of machine code
         if log is not None:
             log.entry(recording.text(body))
-        self.bridges: dict[int, Entry] = {}
+        self.bridges: dict[int, Entry] = {}  # what went on from an exit last time, and from a miss (0)
         self.eager_exits: dict[
             int, list[int]
         ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
         self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
         self.uses_seen = 0  # at the last look for entries that are not used
+        self.worth = 2 * len(recording.graph.nodes) if recording.graph is not None else 0  # of a served call (settling.py)
+        self._effort: int | None = None
 
-    def translate(self) -> Any:
-        """What serves calls of positional arguments in machine code.  Raises Untranslatable."""
-        if self.recording.generators:
+    def translate(self) -> tuple[Recording, Body, Any, Any]:
+        """(recording, body, entry, what serves calls of positional arguments in machine code).  Raises Untranslatable.
+
+        Where objects from outside are other ones in each call (a new one as an argument), a few guards of them cost less than looking
+        for what has changed."""
+        recording, body, run = self.recording, self.body, self.run
+        if recording.generators:
             raise Untranslatable("a draw from a generator of Python or NumPy, which is put back where the call is not served")
-        return machine_entry(self.recording, self.body, self.run)
+        cell = cell_of(run)
+        if cell is not None and cell.hardly_pays and recording.structure is not None and len(recording.structure.checks) <= _FEW:
+            recording, body = replace(recording, structure=None), self.executable.body(structured=False)
+            run = recording.build_entry(body)
+        return recording, body, run, machine_entry(recording, body, run)
+
+    def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> None:
+        """Serve calls by what `translate` has made."""
+        self.recording, self.body, self.run, self.machine = recording, body, run, machine
 
     @property
     def uses(self) -> int:
         """Calls that it served or led to another entry."""
         served, exits, *_ = self.executable.counter
         return served + exits
+
+    @property
+    def gain(self) -> int:
+        """What it has saved so far: the operations that eager mode would have called, two units each."""
+        return self.executable.counter[0] * self.worth
+
+    @property
+    def effort(self) -> int:
+        """What it costs to leave the program at an exit, in the units of settling.py: about 4,096 elements computed, or 8 times as many
+        products added up, take one."""
+        if self._effort is None:
+            graph, elements = self.executable.graph, 0
+            for node in graph.nodes:
+                inner = 1
+                if node.op.kind is Kind.CONTRACTION and type(node.operands[0]) is int:
+                    inner = max(1, _shape(graph, node.operands[0])[-1] // 8)
+                elements += sum([math.prod(_shape(graph, value)) for value in node.outputs]) * inner
+            self._effort = 1 + elements // 4096
+        return self._effort
 
     def stays_eager(self, number: int) -> bool:
         """Whether exit `number` has led to a path that is recorded, and it is too early to try again."""
@@ -117,6 +158,11 @@ class Entry:
             and self.recording.outputs == recording.outputs
             and mine.equals(other)
         )
+
+
+def _shape(graph: Graph, value: int) -> tuple[int, ...]:
+    aval = graph.avals[value]
+    return aval.shape if isinstance(aval, Aval) else ()
 
 
 def _same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:

@@ -25,10 +25,11 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracejit.capture.entry import Recording, calling
-from tracejit.compile import CompiledFunction, compared
+from tracejit.compile import CompiledFunction
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import ask_always
+from tracejit.dispatch import compared
 from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.ir.interpreter import GuardFailed, SizeChanged, interpret
 from tracejit.passes.pipeline import optimise, prepare

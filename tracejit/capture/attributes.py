@@ -105,9 +105,9 @@ class AttributeHandlers(EffectHandlers):
                     return value, ""
                 text = f"{self.constant(dictionary)}[{name!r}]"
                 if is_a(value, _STATELESS):
-                    self.read(value, text, by_identity=True)
+                    self.read(value, text, called=f"{cls.__name__}.{name}", by_identity=True)
                 elif value is None or callable(value) or hasattr(type(value), "__get__"):
-                    self.read(value, text)
+                    self.read(value, text, called=f"{cls.__name__}.{name}")
                 return value, text
             if changeable and self.first_time("no class attribute", cls, name):
                 self.miss_if(f"{name!r} in {self.constant(dictionary)}")
@@ -171,7 +171,7 @@ class AttributeHandlers(EffectHandlers):
     def part(self, owner: Any, name: str, value: Any) -> Any:
         """`value` is what an object of C code has had as `name` since it was made."""
         expression = self.sources.get(id(owner))
-        return value if expression is None else self.read(value, f"{expression}.{name}")
+        return value if expression is None else self.read(value, f"{expression}.{name}", called=self.facts.attribute(owner, name))
 
     def instance_attribute(self, owner: Any, name: str, *, fallback: bool = True) -> Any:
         """object.__getattribute__, then `__getattr__` if `fallback`."""
@@ -204,10 +204,10 @@ class AttributeHandlers(EffectHandlers):
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
                 place = f"{_dictionary_text(cls, expression)}[{name!r}]" if hidden or _intercepts(cls) else f"{expression}.{name}"
                 self.instance_reads.add(place)
-                return self.read(instance[name], place, symbolic=True)
+                return self.read(instance[name], place, called=self.facts.attribute(owner, name), symbolic=True)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:
-            return self._bound(found, text, owner, cls)
+            return self._bound(found, name, text, owner, cls)
         return object.__getattribute__(owner, name)  # it raises what is to be raised
 
     def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
@@ -241,11 +241,15 @@ class AttributeHandlers(EffectHandlers):
         if name == "__dict__":
             if not self.is_outside(value):
                 self.register(value, _dictionary_text(type(owner), expression))
+                self.facts.call_dictionary(value, owner)
             return value
-        return value if key in self.written else self.read(value, f"{expression}.{name}", symbolic=True)
+        if key in self.written:
+            return value
+        return self.read(value, f"{expression}.{name}", called=self.facts.attribute(owner, name), symbolic=True)
 
-    def _bound(self, found: Any, text: str, owner: Any, cls: type) -> Any:
-        """What `found`, an attribute of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class itself)."""
+    def _bound(self, found: Any, name: str, text: str, owner: Any, cls: type) -> Any:
+        """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class
+        itself)."""
         kind = type(found)
         if kind is types.FunctionType:
             return found if owner is None else self.made(types.MethodType(found, owner))
@@ -255,7 +259,7 @@ class AttributeHandlers(EffectHandlers):
             return self.made(types.MethodType(self.fixed(found.__func__), cls))
         getter, _ = self.lookup(kind, "__get__")
         if getter is ABSENT:
-            return self.read(found, text, symbolic=True) if text else self.fixed(found)
+            return self.read(found, text, called=f"{cls.__name__}.{name}", symbolic=True) if text else self.fixed(found)
         if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
             value = self.call(self.fixed(found.func), (owner,), {})
             self.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
@@ -312,9 +316,9 @@ class AttributeHandlers(EffectHandlers):
             return self.read(getattr(cls, name), f"{self.constant(cls)}.{name}")
         found, text = self.lookup(cls, name)
         if found is not ABSENT:
-            return self._bound(found, text, None, cls)
+            return self._bound(found, name, text, None, cls)
         if inherited is not ABSENT:
-            return self._bound(inherited, inherited_text, cls, kind)
+            return self._bound(inherited, name, inherited_text, cls, kind)
         fallback, _ = self.lookup(kind, "__getattr__")
         if type(fallback) is types.FunctionType:
             return self.call(fallback, (cls, name), {})
@@ -333,7 +337,9 @@ class AttributeHandlers(EffectHandlers):
                 self.namespace["getattr"] = getattr
                 self.miss_if(f"getattr({expression}, {name!r}, ABSENT) is not ABSENT")
             raise
-        return value if known else self.read(value, f"{expression}.{name}", symbolic=True)
+        return (
+            value if known else self.read(value, f"{expression}.{name}", called=self.facts.attribute(owner, name), symbolic=True)
+        )
 
     def _native_attribute(self, owner: Any, name: str) -> Any:
         """An object of C code with a way of its own to look attributes up."""
@@ -356,7 +362,7 @@ class AttributeHandlers(EffectHandlers):
             return self.call(self.fixed(found.fget), (instance,), {})
         if not of_class and type(found) in (types.MemberDescriptorType, types.GetSetDescriptorType):
             return self._data_descriptor(instance, name, found)
-        return self._bound(found, text, None if of_class else instance, cls)
+        return self._bound(found, name, text, None if of_class else instance, cls)
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:

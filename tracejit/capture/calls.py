@@ -221,6 +221,7 @@ class CallHandlers(TypeCallHandlers):
         for position, cell in enumerate(function.__closure__ or ()):
             if id(cell) not in self.cells:
                 self.cells[id(cell)] = f"{text}.__closure__[{position}].cell_contents"
+                self.facts.call(cell, function.__code__.co_freevars[position])
                 self.keep.append(cell)
 
     def guarded_callback(self, value: Any) -> Any:

@@ -51,6 +51,7 @@ from tracejit.tensor.rebinding import ADDRESS, rebindings
 
 __all__ = ["Cell", "Held", "marks"]
 
+_MOST = 64  # calls for which no table is made
 _SLOTS = ("_array", "_base", "_grad", "_hooks", "_node", "_requires_grad", "_seen", "_storage")
 
 
@@ -204,13 +205,18 @@ class Cell:
         self._tables = tables
         self.state[0] = tables.state
 
+    @property
+    def hardly_pays(self) -> bool:
+        """Whether the structure has been another one in call after call."""
+        return self._patience == _MOST
+
     def _pays(self) -> bool:
         """Whether making a table is worth it: not where the structure changes from call to call."""
         served, self._last = self._calls[0] - self._last, self._calls[0]
         if self._backing_off:
             self._backing_off -= 1
             return False
-        self._patience = min(64, 2 * self._patience + 1) if served < 2 else 0
+        self._patience = min(_MOST, 2 * self._patience + 1) if served < 2 else 0
         self._backing_off = self._patience
         return True
 

@@ -86,7 +86,7 @@ class ContainerHandlers(ContentHandlers):
         if is_a(owner, type):
             found, text = self.lookup(owner, "__class_getitem__")
             if type(found) is classmethod and type(found.__func__) is FunctionType:
-                return self.call(self._bound(found, text, None, owner), (key,), {})
+                return self.call(self._bound(found, "__class_getitem__", text, None, owner), (key,), {})
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
@@ -127,7 +127,12 @@ class ContainerHandlers(ContentHandlers):
                     return base.__getitem__(owner, key)
                 if dict.__contains__(owner, key):
                     self._guard_presence(owner, text, key_text)
-                    return self.read(base.__getitem__(owner, key), item_text(cls, text, key_text), symbolic=True)
+                    return self.read(
+                        base.__getitem__(owner, key),
+                        item_text(cls, text, key_text),
+                        called=self.facts.item(owner, key),
+                        symbolic=True,
+                    )
                 self._guard_absence(owner, text, key_text)
                 if base is collections.defaultdict and owner.default_factory is not None:
                     factory = self.get_attribute(owner, "default_factory")
@@ -147,7 +152,7 @@ class ContainerHandlers(ContentHandlers):
                 return self.stored[place]
             if place in self.written or id(owner) in self.content_known:
                 return owner[key]
-            return self.read(owner[key], f"{text}[{key}]", symbolic=True)
+            return self.read(owner[key], f"{text}[{key}]", called=self.facts.item(owner, key), symbolic=True)
         elif cls in (list, collections.deque) and type(key) is int:
             self.read_elements(owner)
             value = owner[key]

@@ -19,6 +19,7 @@ import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
 from tracejit.capture.effects import MethodCall, Place
+from tracejit.capture.facts import shown
 from tracejit.capture.policies import (
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -30,6 +31,7 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
+from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
@@ -213,10 +215,10 @@ class ContentHandlers(AttributeHandlers):
         for place in self.numbered.pop(id(container), ()):
             self.settled(self.stored.pop(place))
 
-    def _read_element(self, value: Any, place: Place, expression: str, symbolic: bool) -> None:
+    def _read_element(self, value: Any, place: Place, expression: str, symbolic: bool, called: str) -> None:
         """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
         if place not in self.written:
-            self._remember(place, self.read(value, expression, symbolic=symbolic))
+            self._remember(place, self.read(value, expression, called=called, symbolic=symbolic))
 
     def _guard_content(self, value: Any, cls: type, symbolic: bool = False) -> None:
         if is_a(value, CONTAINERS):
@@ -228,6 +230,7 @@ class ContentHandlers(AttributeHandlers):
             if is_a(value, collections.deque):
                 self.miss_if(f"{text}.maxlen != {value.maxlen}")
             self.miss_if(f"{length_text(cls, text)} != {len(content)}")
+            self.facts.note("value", f"len({self.facts.name(value)})", str(len(content)), user_line())
             if is_a(value, collections.deque) and id(value) in self.originals:
                 self._guard_moved(value, cls, content, symbolic)
             elif is_a(value, dict):
@@ -242,13 +245,15 @@ class ContentHandlers(AttributeHandlers):
             elif _is_table(cls, content) and not any((id(value), i) in self.written for i in range(len(content))):
                 types = self.constant(list(map(type, content)))
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
+                self.facts.note("value", self.facts.name(value), shown(repr(content)), user_line())
             else:
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    self._read_element(item, (id(value), i), item_text(cls, text, str(i)), symbolic)
+                    called = self.facts.item(value, i)
+                    self._read_element(item, (id(value), i), item_text(cls, text, str(i)), symbolic, called)
         elif cls is slice:
             text = self.sources[id(value)]
             for name in ("start", "stop", "step"):
-                self.read(getattr(value, name), f"{text}.{name}")
+                self.read(getattr(value, name), f"{text}.{name}", called=self.facts.attribute(value, name))
         elif is_a(value, BaseException):
             text = self.sources[id(value)]
             self.read(value.args, f"{text}.args")
@@ -270,7 +275,10 @@ class ContentHandlers(AttributeHandlers):
             self.stop("read_after_change", f"a {cls.__name__}")
             return
         text = self.sources[id(value)]
-        items = [self.read(item, item_text(cls, text, str(i)), symbolic=symbolic) for i, item in enumerate(content)]
+        items = [
+            self.read(item, item_text(cls, text, str(i)), called=self.facts.item(value, i), symbolic=symbolic)
+            for i, item in enumerate(content)
+        ]
         moved = collections.deque(items, value.maxlen)
         for move in moves:
             getattr(moved, move.method)(*move.arguments)
@@ -301,11 +309,13 @@ class ContentHandlers(AttributeHandlers):
             return
         if texts:
             self.miss_if(f"{elements_text(type(value), text)} != [{', '.join(map(str, texts.values()))}]")
+            keys = shown(", ".join(map(shown, texts)))
+            self.facts.note("value", f"the keys of {self.facts.name(value)}", keys, user_line())
         if not all(type(k) is str for k in texts):
             self.miss_if(f"list(map(type, {elements_text(type(value), text)})) != {self.constant([type(k) for k in texts])}")
         for key, key_text in texts.items():
-            item = dict.__getitem__(content, key)
-            self._read_element(item, (id(value), key), item_text(type(value), text, str(key_text)), symbolic)
+            item, called = dict.__getitem__(content, key), self.facts.item(value, key)
+            self._read_element(item, (id(value), key), item_text(type(value), text, str(key_text)), symbolic, called)
 
     def _object_keys(self, value: Any, content: dict[Any, Any], text: str) -> dict[Any, str | None]:
         """Expressions of keys that are found by their identity, and of which only their place is known."""

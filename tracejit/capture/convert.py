@@ -112,6 +112,7 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
     elif isinstance(node, ast.FunctionDef):
         node.body = rewriter.function_body(node)
         node.decorator_list, node.returns, node.name = [], None, name
+        node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
         inner = node
     else:
         raise NotConvertible("unsupported_syntax", "a coroutine")

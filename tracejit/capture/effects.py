@@ -17,7 +17,8 @@ from typing import Any, Protocol
 from tracejit.capture.arrays import ArrayHandlers
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
-from tracejit.capture.recorder import ABSENT
+from tracejit.capture.reasons import Reason, make
+from tracejit.capture.recorder import ABSENT, user_line
 from tracejit.capture.symbols import holds_numbers, released, stored
 
 __all__ = [
@@ -161,6 +162,7 @@ class EffectHandlers(ArrayHandlers):
     def __init__(self) -> None:
         super().__init__()
         self.effects: list[Effect] = []
+        self.outside: list[Reason] = []  # calls that are made when the program has run
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
         self.numbered: dict[int, dict[Place, None]] = {}  # the places in `stored`, by what they are in
@@ -210,6 +212,8 @@ class EffectHandlers(ArrayHandlers):
     def note_call(self, effect: FunctionCall) -> None:
         """A function was called for what it does: stores before it stay before it."""
         if not self.stopped:
+            name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
+            self.outside.append(make("outside_call", f"{name}()", user_line()))
             self.effects.append(effect)
             self.keep.append(effect)
             self._latest.clear()
@@ -255,7 +259,9 @@ class EffectHandlers(ArrayHandlers):
         place: Place = (id(names), name)
         if place in self.stored:
             return self.stored[place]
-        return value if place in self.written else self.read(value, f"{self.constant(names)}[{name!r}]", symbolic=True)
+        return (
+            value if place in self.written else self.read(value, f"{self.constant(names)}[{name!r}]", called=name, symbolic=True)
+        )
 
     def read_builtin(self, names: dict[str, Any], name: str, value: Any) -> Any:
         """A name was not found among the globals, but among the builtins."""
@@ -285,7 +291,9 @@ class EffectHandlers(ArrayHandlers):
         place: Place = (id(cell), "cell")
         if place in self.stored:
             return self.stored[place]
-        return value if expression is None or place in self.written else self.read(value, expression, symbolic=True)
+        if expression is None or place in self.written:
+            return value
+        return self.read(value, expression, called=self.facts.name(cell), symbolic=True)
 
     def read_empty_cell(self, cell: Any) -> None:
         """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.capture.cell import Cell
+from tracejit.capture.facts import Fact
 from tracejit.capture.reasons import Reason
 from tracejit.capture.rewinding import rewinding
 from tracejit.capture.runs import commas
@@ -38,6 +39,7 @@ __all__ = [
     "TensorOutput",
     "WrittenInput",
     "calling",
+    "cell_of",
     "distinct_lines",
 ]  # fmt: skip
 
@@ -162,7 +164,8 @@ class Recording:
     guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.  weak:
     names of those that are weak references, and stand for what these refer to.
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
-    generators: references to those of Python and NumPy that the prologue draws from."""
+    generators: references to those of Python and NumPy that the prologue draws from.
+    facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -178,6 +181,8 @@ class Recording:
     weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
     generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
+    facts: tuple[Fact, ...] = field(default=(), repr=False)
+    outside: tuple[Reason, ...] = field(default=(), repr=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names
@@ -209,6 +214,12 @@ class Recording:
         lines += [f"    {line}" for line in rest]
         text = "\n".join(lines) + "\n"
         return _Weak(self.weak).changed(text) if self.weak else text
+
+
+def cell_of(entry: Entry) -> Cell | None:
+    """The cell of what `Recording.build_entry` has made, if it has one."""
+    refresh = getattr(entry, "__globals__", {}).get("refresh")
+    return None if refresh is None else refresh.__self__
 
 
 class _Weak(ast.NodeTransformer):

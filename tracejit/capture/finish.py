@@ -27,6 +27,7 @@ from tracejit.capture.entry import (
     WrittenInput,
     distinct_lines,
 )
+from tracejit.capture.facts import Fact, shown
 from tracejit.capture.late import is_late
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
@@ -34,6 +35,7 @@ from tracejit.capture.recorder import ABSENT, TensorSource
 from tracejit.capture.rewinding import reference
 from tracejit.capture.structure import Structure, split
 from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.core.op import Kind
@@ -121,7 +123,42 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         weak=tuple(weak),
         structure=_structure(recorder, guards, distinct),
         generators=tuple(map(reference, recorder.generators.values())),
+        outside=tuple(recorder.outside),
+        facts=(
+            *_facts_of_tensors(recorder, True),
+            *recorder.facts.found,
+            *_facts_of_tensors(recorder, False),
+            *_inside(interpreter),
+        ),
     )
+
+
+def _facts_of_tensors(recorder: CallHandlers, arguments: bool) -> list[Fact]:
+    """What tensors from outside are like: those that are arguments, or the others."""
+    found: list[Fact] = []
+    for source in recorder.tensors.values():
+        if source.argument is arguments and (source.used or source.inspected):
+            name, array = recorder.facts.name(source.tensor), source.tensor._array
+            facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
+            facts += [(f"shape[{d}]", str(size)) for d, size in enumerate(array.shape)]
+            facts += [("stride()", str(_strides(array))), ("requires_grad", str(source.requires_grad))]
+            facts.append(("is_leaf", str(source.is_leaf)))
+            found += [
+                Fact("shape" if what.startswith("shape") else "tensor", f"{name}.{what}", "", value) for what, value in facts
+            ]
+    return found
+
+
+def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
+    """What the program itself makes sure of."""
+    found = []
+    for node in interpreter.nodes:
+        if node.op.kind is Kind.GUARD:
+            found.append(Fact("exit", "a value", node.line, shown(_expected(node).value)))
+        elif "dynamic shape" in node.op.traits:
+            sizes = [list(aval.shape) for v in node.outputs if isinstance(aval := interpreter.avals[v], Aval)]
+            found.append(Fact("exit", f"the shape that {node.op.name}() finds", node.line, ", ".join(map(str, sizes))))
+    return found
 
 
 def _is_passing(name: str, value: Any, recorder: CallHandlers) -> bool:

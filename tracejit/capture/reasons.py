@@ -83,6 +83,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "an outside tensor that takes part in gradients is changed in place: {}",
         "Change it under no_grad(), or return the new value",
     ),
+    "outside_call": (
+        "{} is no part of the program: it is called when the program has run",
+        "Move the call out of the compiled function",
+    ),
     "internal_error": ("the recorded program could not be compiled: {}", "This is a defect of tracejit: please report it"),
     "too_many_paths": (
         "{}; what fits none of them runs eagerly until some have gone out of use",

@@ -31,6 +31,7 @@ import numpy as np
 from tracejit.capture import reasons
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.entry import MISS
+from tracejit.capture.facts import Facts, shown
 from tracejit.capture.origins import CONTAINER_TYPES, Origins
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
@@ -126,6 +127,7 @@ class Recorder(Origins):
             "defaultdict": collections.defaultdict, "deque": collections.deque, "share": share,
         }  # fmt: skip
         self.lines: list[str | TensorSource] = []
+        self.facts = Facts()
         self.tensors: dict[int, TensorSource] = {}
         self.instance_reads: set[str] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
@@ -199,12 +201,15 @@ class Recorder(Origins):
         return SymbolicNumber(self, variable, value)
 
     def guard_outcome(self, text: str, outcome: bool) -> None:
-        self.miss_if(f"not ({text})" if outcome else text)
+        if self.first_time("guard", condition := f"not ({text})" if outcome else text):
+            self.lines.append(f"if {condition}: return MISS")
+            self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
 
     def guard_number(self, number: SymbolicNumber) -> None:
         value = number._value
         if self.first_time("number", number._text):
             self.lines.append(f"if {self._differs(number._text, value)}: return MISS")
+            self.facts.note("value", self.facts.numbers.get(number._text, "a number"), shown(value), user_line())
 
     def number_text(self, value: int | float) -> str:
         if not math.isfinite(value) if isinstance(value, float) else value.bit_length() > _BITS:
@@ -244,9 +249,17 @@ class Recorder(Origins):
         return error
 
     def read(
-        self, value: Any, expression: str, *, symbolic: bool = False, by_identity: bool = False, argument: bool = False
+        self,
+        value: Any,
+        expression: str,
+        *,
+        called: str = "",
+        symbolic: bool = False,
+        by_identity: bool = False,
+        argument: bool = False,
     ) -> Any:
-        """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it."""
+        """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it.  called: what the program
+        calls it."""
         if self.stopped:
             return value
         if expression in self._expressions:
@@ -259,9 +272,10 @@ class Recorder(Origins):
         self._expressions[expression] = value if type(value) is tuple else None
         cls = type(value)
         if symbolic and (cls is int or cls is float) and value == value:
-            return self._read_number(value, expression)
+            return self._read_number(value, expression, called)
         if cls in PRIMITIVE_TYPES or is_a(value, np.generic):
             self.guard_value(value, expression)
+            self.facts.note("value", called or cls.__name__, shown(value), user_line())
             return value
         known = self.sources.get(id(value))
         if known is not None:
@@ -272,11 +286,15 @@ class Recorder(Origins):
             self.stop("read_after_change", expression)
             return value
         self.keep.append(value)
+        if called:
+            self.facts.call(value, called)
         if by_identity or not self._has_path(value):
             name = self.constant(value)
             self.sources[id(value)] = name
             self.miss_if(f"{expression} is not {name}")
+            self.facts.note("object", called or cls.__name__, shown(value))
             return value
+        self.facts.note("type", called or cls.__name__, cls.__qualname__)
         variable = self.variable()
         self.sources[id(value)] = variable
         self.lines.append(f"{variable} = {expression}")
@@ -306,8 +324,10 @@ class Recorder(Origins):
             self.read_content(value)
         return value
 
-    def _read_number(self, value: int | float, expression: str) -> SymbolicNumber:
+    def _read_number(self, value: int | float, expression: str, called: str) -> SymbolicNumber:
         variable = self.variable()
+        self.facts.numbers[variable] = called or "a number"
+        self.facts.note("type", called or "a number", type(value).__name__)
         self.lines.append(f"{variable} = {expression}")
         self.miss_if(f"type({variable}) is not {type(value).__name__}")
         number = self._symbolic[expression] = SymbolicNumber(self, variable, value)

@@ -22,6 +22,7 @@ from tracejit.capture import reasons
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.convert import convert, is_instrumented
 from tracejit.capture.entry import Recording
+from tracejit.capture.facts import parameters
 from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
 from tracejit.capture.locate import NotConvertible
@@ -144,6 +145,8 @@ class Session(CallHandlers):
         """The compiled function itself is where all paths begin."""
         if self.is_outside(function):
             return
+        if not self.compiled:
+            self.facts.parameters = parameters(function)
         name = self.constant(function)
         self.compiled.add(name)
         self.register(function, name)
@@ -159,15 +162,22 @@ class Session(CallHandlers):
         """Guards on modes and on the structure of the arguments; the arguments as the run sees them."""
         self.namespace["default_names"] = dtypes.__dict__
         self.miss_if(f"len(args) != {len(args)} or {f'list(kwargs) != {list(kwargs)!r}' if kwargs else 'kwargs'}")
+        self.facts.note("mode", "the arguments", f"{len(args)} by position{''.join(f', {name}' for name in kwargs)}")
         self.miss_if(f"state.grad_enabled is not {state.grad_enabled}")
+        self.facts.note("mode", "grad mode", str(state.grad_enabled))
+        self.facts.note("mode", "autocast or the default dtype", f"{state.autocast}, {dtypes.default_dtype()}")
         default = self.constant(dtypes.default_dtype())
         if dtypes.autocast_was_made():
             self.miss_if(f"state.autocast is not {self.constant(state.autocast)}")
             self.miss_if(f"default_names['_default'] is not {default}")
         else:
             self.miss_if(f"default_names['_without_autocast'] is not {default}")
-        positional = tuple(self.read(a, f"args[{i}]", symbolic=True, argument=True) for i, a in enumerate(args))
-        return positional, {k: self.read(a, f"kwargs[{k!r}]", symbolic=True, argument=True) for k, a in kwargs.items()}
+
+        def read(value: Any, expression: str, key: int | str) -> Any:
+            return self.read(value, expression, called=self.facts.argument(key), symbolic=True, argument=True)
+
+        positional = tuple(read(a, f"args[{i}]", i) for i, a in enumerate(args))
+        return positional, {k: read(a, f"kwargs[{k!r}]", k) for k, a in kwargs.items()}
 
     # -- the rest of the handlers
     def importing(self, name: str, attribute: str | None) -> None:
@@ -280,7 +290,7 @@ def hindrance(function: Any) -> reasons.Reason | None:
         try:
             convert(function.__code__, function.__globals__.get("__file__"))
         except NotConvertible as error:
-            return reasons.make(error.code, error.detail)
+            return reasons.make(error.code, error.detail, f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}")
     return None
 
 

@@ -10,7 +10,7 @@ _OWN_DIRECTORY = __file__.removesuffix("tracebacks.py")
 _PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
 COMPILER = (
     *[f"{_PACKAGE}{part}/" for part in ("capture", "codegen", "ir", "passes", "report", "runtime")],
-    *[f"{_PACKAGE}{part}.py" for part in ("compile", "executable", "recorded_path", "shadow")],
+    *[f"{_PACKAGE}{part}.py" for part in ("compile", "dispatch", "executable", "recorded_path", "settling", "shadow")],
     *[f"{_PACKAGE}core/{part}.py" for part in ("aside", "collection", "interrupts", "locks")],
     "<tracejit ",
 )

@@ -325,10 +325,11 @@ class ObjectCode:
             self.jump(join)
             self.code.begin(join)
 
-    def invoked(self, function: Value, arguments: list[Value]) -> Value:
-        """function(*arguments)"""
+    def invoked(self, function: Value, arguments: list[Value], names: tuple[str, ...] = ()) -> Value:
+        """function(*arguments), the last of them under these names"""
         row = self.array([a.text for a in arguments])
-        return self.made("PyObject_Vectorcall", function.text, row, str(len(arguments)), "null")
+        keywords = self.constant(names).text if names else "null"
+        return self.made("PyObject_Vectorcall", function.text, row, str(len(arguments) - len(names)), keywords)
 
     def referent(self, value: Value) -> Value:
         """value(), where value most likely is a weak reference: what it refers to, or None."""

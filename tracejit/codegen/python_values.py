@@ -114,6 +114,11 @@ class Expressions:
                 return self.out.made(_ARITHMETIC[type(op)], operands[0].text, operands[1].text)
             case ast.Call(func=function, args=arguments, keywords=[]):
                 return self._call(function, arguments)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
+                names = tuple([keyword.arg for keyword in keywords if keyword.arg is not None])
+                if len(names) == len(keywords):
+                    values = self._all([*arguments, *[keyword.value for keyword in keywords]])
+                    return self.out.invoked(self._name(name), values, names)
             case ast.Tuple(elts=elements):
                 return self.out.tuple_of(self._parts(elements))
             case ast.List(elts=elements):

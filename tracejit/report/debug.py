@@ -4,6 +4,8 @@ Level 1: what was compiled, and why calls run eagerly.  2: the times of the step
 graph after each pass.  4: the generated code of each program.  5: the generated entry (guards and effects) and the memory plan.
 Each level includes those before it.
 
+What the library itself got wrong is a warning, whatever the level (`report_defect`).
+
 A DebugLog watches one Executable (executable.Watcher).  It changes nothing that a program computes: steps are timed on copies of
 what they write.
 """
@@ -11,6 +13,7 @@ what they write.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +24,7 @@ from tracejit.runtime.debug import plan, step_times
 from tracejit.runtime.host import HostProgram
 from tracejit.runtime.program import Program
 
-__all__ = ["DebugLog", "eager_reason"]
+__all__ = ["DebugLog", "eager_reason", "parted", "report_defect"]
 
 
 def _write(name: str, text: str) -> None:
@@ -33,6 +36,21 @@ def eager_reason(name: str, reason: Any) -> None:
     """A recording of function `name` came to nothing."""
     if config.debug >= 1:
         _write(name, f"runs eagerly: {reason}")
+
+
+def parted(name: str, text: str) -> None:
+    """Recordings of function `name` have parted at the same guard for the third time."""
+    if config.debug >= 1:
+        _write(name, f"records path after path: {text}")
+
+
+def report_defect(name: str, what: str, error: BaseException) -> None:
+    """A call goes on although something failed that speeds up later ones.  Raises the error where the library verifies itself."""
+    if config.verify:
+        raise error
+    warnings.warn(
+        f"tracejit could not {what} {name} and does without it; please report this: {error!r}", RuntimeWarning, stacklevel=5
+    )
 
 
 class DebugLog:

@@ -6,9 +6,16 @@ executable that is given up (`retire`) stay.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 __all__ = ["Stats"]
+
+
+class _Settling(Protocol):
+    """Who counts the calls that go to the function at once."""
+
+    @property
+    def direct_calls(self) -> int: ...
 
 
 class Stats:
@@ -21,14 +28,16 @@ class Stats:
         "calls", "compiled_calls", "eager_calls", "traces", "programs_compiled", "machine_calls", "guard_misses", "exits", "bridges",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, settling: _Settling | None = None) -> None:
+        """settling: counts the calls that go to the function at once."""
+        self._settling = settling
         self.reset()
 
     def reset(self) -> None:
         """Everything to zero."""
         self.executables: list[Any] = []
         self._retired = dict.fromkeys(("compiled_calls", "programs_compiled", "machine_calls", "exits"), 0)
-        self.eager_calls = 0
+        self.unserved = 0
         self.traces = 0
         self.guard_misses = 0
         self.bridges = 0
@@ -45,6 +54,16 @@ class Stats:
     def compiled_calls(self) -> int:
         """Calls served by a program."""
         return self._retired["compiled_calls"] + sum(e.counter[0] for e in self.executables)
+
+    @property
+    def direct_calls(self) -> int:
+        """Calls that went to the function at once, since trying had not paid (settling.py)."""
+        return 0 if self._settling is None else self._settling.direct_calls
+
+    @property
+    def eager_calls(self) -> int:
+        """Calls that ran as Python."""
+        return self.unserved + self.direct_calls
 
     @property
     def calls(self) -> int:

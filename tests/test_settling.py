@@ -1,0 +1,292 @@
+"""settling.py: what keeps missing stops trying, what serves is never given up, and what changes for the better is found out."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracejit as T
+from tracejit import nn, optim
+from tracejit.config import override
+from tracejit.settling import WINDOW
+
+CALLS = 6000
+"""By then a function that serves nothing has been tried five times, and is left alone for 4,096 calls and more."""
+
+
+class Holder:
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+def changing_text(number: int) -> tuple[Any, ...]:
+    return T.ones(3), f"text {number}"
+
+
+def closure_of(text: str) -> Callable[[T.Tensor], Any]:
+    def inner(x: T.Tensor) -> Any:
+        return x * 2, text
+
+    return inner
+
+
+def raising(x: T.Tensor) -> T.Tensor:
+    raise KeyError("always")
+
+
+NOW = ["0"]
+
+
+def reading_a_global(x: T.Tensor) -> Any:
+    return x * 2, NOW[0]
+
+
+def next_global(number: int) -> tuple[Any, ...]:
+    NOW[0] = str(number)
+    return (T.ones(2),)
+
+
+HOPELESS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "a text that changes": (lambda x, text: (x * 2, text + "!"), changing_text),
+    "a new shape": (lambda x: x * 2 + 1, lambda n: (T.ones(n % 499 + 1),)),
+    "a new object": (lambda x, o: (x * 2, o.value), lambda n: (T.ones(2), Holder(str(n)))),
+    "a new closure": (lambda f, x: f(x), lambda n: (closure_of(str(n)), T.ones(2))),
+    "a global that changes": (reading_a_global, next_global),
+    "other keys": (lambda x, d: (x * 2, list(d)), lambda n: (T.ones(2), {f"key {n}": 1.0})),
+    "a value that steers": (lambda x: [x] * int(x.sum()), lambda n: (T.full((1,), float(n % 1000)),)),
+    "a size that depends on data": (lambda x: x[x > 0] * 2, lambda n: (T.cat([T.ones(n % 300), -T.ones(2)]),)),
+    "what cannot be recorded": (lambda x: (x * 2, sys._getframe(0).f_lineno), lambda n: (T.ones(2),)),
+    "what cannot be returned": (lambda x: iter([x * 2]), lambda n: (T.ones(2),)),
+    "errors": (raising, lambda n: (T.ones(2),)),
+}
+
+
+def outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return plain(function(*arguments))
+    except KeyError as error:
+        return repr(error)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, T.Tensor):
+        return value.tolist()
+    return [plain(v) for v in value] if isinstance(value, (tuple, list)) or hasattr(value, "__next__") else value
+
+
+@pytest.mark.parametrize("name", HOPELESS)
+def test_what_keeps_missing_is_left_alone(name: str) -> None:
+    function, arguments = HOPELESS[name]
+    with override(max_entries=6):
+        compiled = T.compile(function)
+        for number in range(CALLS):
+            outcome(compiled, arguments(number))
+        stats = compiled.stats
+        assert stats.calls == CALLS, "each call is counted once"
+        assert stats.traces <= 32
+        before = compiled._settling.direct_calls
+        for number in range(CALLS, CALLS + 100):
+            made = arguments(number)
+            assert outcome(compiled, made) == outcome(function, made)
+        assert compiled._settling.direct_calls - before == 100
+
+
+def training(model: nn.Module, optimizer: optim.Optimizer) -> Callable[..., Any]:
+    def step(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_a_step_with_as_many_shapes_as_there_may_be_paths_is_never_left_alone(in_turn: bool) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    compiled = T.compile(training(model, optim.SGD(model.parameters(), lr=0.01)))
+    batches = [(T.ones(n, 4), T.zeros(n, dtype=T.int64)) for n in range(1, 21)]
+    for k in range(15 * len(batches)):
+        compiled(*batches[k % 20 if in_turn else (k * k + 7 * k) % 20])
+    assert compiled.stats.eager_calls == compiled.stats.traces <= 20
+    assert compiled._settling.direct_calls == 0
+
+
+def test_paths_that_come_in_turn_are_found_at_the_second_try() -> None:
+    compiled = T.compile(lambda x: x * 2 + 1)
+    shapes = [T.ones(n) for n in range(1, 11)]
+    for x in (*shapes, *shapes):
+        compiled(x)
+    missed = sum(entry.executable.counter[2] for entry in compiled._entries)
+    for x in shapes * 5:
+        compiled(x)
+    assert sum(entry.executable.counter[2] for entry in compiled._entries) - missed <= 50
+    assert compiled.stats.traces == 10 and compiled.stats.bridges == 0
+
+
+def test_branches_that_flip_are_never_left_alone() -> None:
+    compiled = T.compile(lambda x: x * 2 if x.sum() > 0 else x - 1)
+    for x in [T.ones(2), -T.ones(2)] * 300:
+        compiled(x)
+    assert compiled.stats.eager_calls == 2
+
+
+@pytest.mark.parametrize("bad", [300, 3000])
+def test_a_function_that_settled_finds_out_that_things_have_changed(bad: int) -> None:
+    with override(max_entries=4):
+        compiled = T.compile(lambda x: ((x * 2 + 1) * x - 3).sum())
+        for n in range(1, bad):
+            compiled(T.ones(n))
+        assert compiled._settling.direct_calls
+        good = [T.ones(5000), T.ones(5001), T.ones(5002)]
+        for k in range(5000):
+            compiled(good[k % 3])
+        served = compiled.stats.compiled_calls
+        for k in range(300):
+            compiled(good[k % 3])
+    assert compiled.stats.compiled_calls - served == 300
+
+
+def test_a_loss_over_entries_that_cost_more_than_they_save_is_noticed() -> None:
+    """Two operations, and ten entries to try on the way to them."""
+    compiled = T.compile(lambda x: x * 2 + 1)
+    for k in range(3000):
+        compiled(T.ones((k * k * 31 + 7 * k) % 29 + 1))
+    assert compiled._settling.direct_calls > 1000
+
+
+def test_a_window_is_a_number_of_calls_that_the_entry_in_front_did_not_serve() -> None:
+    with override(max_entries=1):
+        compiled = T.compile(lambda x: x * 2)
+        for _ in range(500):
+            compiled(T.ones(2))
+        for _ in range(2 * WINDOW - 1):
+            compiled(T.ones(3))
+    assert not compiled._settling.direct_calls
+    assert compiled.stats.eager_calls == 1 + 2 * WINDOW - 1
+
+
+def test_calls_by_keyword_are_left_alone_as_well() -> None:
+    compiled = T.compile(lambda x, text: (x * 2, text))
+    with override(max_entries=2):
+        for n in range(CALLS):
+            compiled(x=T.ones(1), text=str(n))
+    before = compiled._settling.direct_calls
+    assert compiled(text="t", x=T.ones(1))[1] == "t" and compiled._settling.direct_calls == before + 1
+
+
+def test_a_function_left_alone_is_followed_by_recordings_of_others() -> None:
+    inner = T.compile(lambda x, text: (x * 2, text)[0])
+    with override(max_entries=2):
+        for n in range(CALLS):
+            inner(T.ones(1), str(n))
+    before = inner.stats.calls
+    outer = T.compile(lambda x: inner(x, "same") + 1)
+    assert [outer(T.ones(1)).tolist() for _ in range(3)] == [[3.0]] * 3
+    assert outer.stats.compiled_calls == 2 and inner.stats.calls == before
+
+
+def test_threads_call_a_function_while_it_settles() -> None:
+    compiled = T.compile(lambda x, text: (x * 2 + len(text), text))
+    wrong: list[object] = []
+
+    def work(name: int) -> None:
+        for n in range(1500):
+            text = f"{name} {n}"
+            result, same = compiled(T.ones(2), text)
+            if result.tolist() != [2.0 + len(text)] * 2 or same != text:
+                wrong.append((result, same, text))
+
+    with override(max_entries=4):
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong and compiled._settling.direct_calls > 1000
+    assert compiled.stats.traces < 40
+
+
+def test_a_function_compiled_anew_for_each_call_is_recorded_no_more_in_time() -> None:
+    recorded = []
+    for n in range(60):
+        compiled = T.compile(lambda x: x * 2 - 1)
+        assert compiled(T.full((2,), float(n))).tolist() == [2.0 * n - 1] * 2
+        recorded.append(compiled.stats.traces)
+    assert recorded[0] == 1 and sum(recorded) == 32 and recorded[-1] == 0
+    for _ in range(70):  # the last one is called often
+        compiled(T.ones(2))
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 5
+
+
+def test_functions_with_one_code_that_serve_calls_are_recorded_however_many_there_are() -> None:
+    for _ in range(40):
+        compiled = T.compile(lambda x: x * 2 - 1)
+        for _ in range(3):
+            compiled(T.ones(2))
+        assert compiled.stats.compiled_calls == 2
+
+
+def test_errors_now_and_then_do_not_stop_recordings() -> None:
+    def function(x: T.Tensor, bad: bool) -> T.Tensor:
+        if bad:
+            raise KeyError("now and then")
+        return x * 2
+
+    compiled = T.compile(function)
+    for number in range(200):
+        try:
+            compiled(T.ones(2), number % 2 == 0)
+        except KeyError:
+            continue
+    assert compiled.stats.compiled_calls == 99 and compiled.stats.traces < 20
+
+
+def test_a_profiler_that_is_gone_is_forgotten_soon() -> None:
+    compiled = T.compile(lambda x: x * 2)
+    sys.setprofile(lambda *_: None)
+    try:
+        for _ in range(CALLS):
+            compiled(T.ones(1))
+    finally:
+        sys.setprofile(None)
+    assert compiled.stats.traces > 50
+    for _ in range(80):
+        compiled(T.ones(1))
+    assert compiled.stats.compiled_calls > 10
+
+
+def test_clear_forgets_that_a_function_is_left_alone() -> None:
+    compiled = T.compile(lambda x: iter([x]))
+    for _ in range(10):
+        compiled(T.ones(1))
+    assert compiled._settling.direct_calls == 7
+    compiled.clear()
+    assert compiled.stats.calls == 0
+    compiled(T.ones(1))
+    assert (compiled.stats.calls, compiled.stats.traces, compiled._settling.direct_calls) == (1, 1, 0)
+
+
+def test_a_call_left_alone_has_the_frames_of_an_eager_one() -> None:
+    def caller_of() -> str:
+        return sys._getframe(1).f_code.co_name
+
+    compiled = T.compile(caller_of)
+    names = {compiled() for _ in range(20)}
+    assert compiled._settling.direct_calls and names == {"<setcomp>"}
+
+
+def test_results_are_right_whether_entries_or_the_function_make_them() -> None:
+    random = itertools.cycle([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4])
+    with override(max_entries=3):
+        compiled = T.compile(lambda x: x.cumsum(0) * 2)
+        for _ in range(1500):
+            n = next(random)
+            assert compiled(T.ones(n)).tolist() == [2.0 * k for k in range(1, n + 1)]
+    assert compiled.stats.calls == 1500 == compiled.stats.compiled_calls + compiled.stats.eager_calls

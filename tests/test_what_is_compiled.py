@@ -1,0 +1,159 @@
+"""docs/what-is-compiled.md: each row of its table runs eagerly and compiled, and is recorded, or eager for the reason, as it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracejit
+
+PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
+SURROUNDINGS = """\
+import inspect, math, os
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import tracejit
+from tracejit import eye, func, linalg, nn, no_grad, optim, randn
+
+tracejit.manual_seed(0)
+w = tracejit.full((3,), 0.5, requires_grad=True)
+model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+losses = []
+
+
+class Box:
+    def __init__(self):
+        self.total, self.seen, self.names = 0.0, None, {1}
+
+
+box = Box()
+d = {"count": 0, "items": [tracejit.ones(2), tracejit.zeros(2)]}
+numbers = iter(range(100))
+
+
+@dataclass
+class Point:
+    x: object
+    n: int
+
+
+def helper(x):
+    return x.exp() - 1
+
+
+@tracejit.compile
+def compiled(x):
+    return x * 3
+
+
+@contextmanager
+def labelled(name):
+    yield name
+
+
+def observed():
+    state = [w, w.grad, *model.parameters(), losses, box.total, box.seen, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
+    return state, tracejit.get_rng_state()
+
+
+def step(x, n):
+    out = None
+"""
+
+
+def table() -> list[tuple[str, str, str]]:
+    """(statements, what runs for real, recordings) of each row."""
+    rows = []
+    for line in PAGE.read_text().splitlines():
+        found = re.fullmatch(r"\| `(.+)` \| (.+) \| (.+) \| (\d+|eager) \|", line)
+        if found:
+            rows.append((found[1], found[3], found[4]))
+    return rows
+
+
+def loaded(path: Path, name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts and containers, to be compared."""
+    if isinstance(value, tracejit.Tensor):
+        return pytest.approx(value.detach().numpy(), rel=1e-5) if value.dtype.is_floating_point else value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "__next__"):
+        return [plain(item) for item in value]
+    if type(value).__name__ == "Point":
+        return ["Point", plain(value.x), value.n]
+    return pytest.approx(value, rel=1e-5) if isinstance(value, float) else value
+
+
+def run(module: Any, step: Any) -> tuple[list[Any], Any]:
+    tracejit.manual_seed(1)
+    results = [step(tracejit.tensor([0.5, 1.0, 1.5]) * k, k) for k in range(1, 5)]
+    return results, module.observed()
+
+
+@pytest.mark.parametrize("row", table(), ids=[row[0] for row in table()])
+def test_a_row_of_the_table_is_captured_as_it_says(
+    row: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statements, runs, recordings = row
+    path = tmp_path / "written.py"
+    path.write_text(SURROUNDINGS + "".join(f"    {line}\n" for line in statements.split("; ")) + "    return out\n")
+    try:
+        eager = loaded(path, "written_eager")
+        expected = run(eager, eager.step)
+        said = capsys.readouterr().out
+        module = loaded(path, "written_compiled")
+        step = tracejit.compile(module.step)
+        actual = run(module, step)
+    finally:
+        sys.modules.pop("written_eager", None)
+        sys.modules.pop("written_compiled", None)
+    assert same(actual, expected) and capsys.readouterr().out == said
+    if recordings == "eager":
+        assert step.stats.compiled_calls == 0 and {f"nothing: `{reason.code}`" for reason in step.reasons} == {runs}, (
+            step.explain()
+        )
+    else:
+        assert not step.reasons and step.stats.traces == int(recordings), step.explain()
+
+
+def same(actual: Any, expected: Any) -> bool:
+    return bool(unwrapped(actual) == plain(expected))
+
+
+def unwrapped(value: Any) -> Any:
+    """Like `plain`, exact."""
+    if isinstance(value, tracejit.Tensor):
+        return value.detach().numpy() if value.dtype.is_floating_point else value.tolist()
+    if isinstance(value, (list, tuple)) or hasattr(value, "__next__"):
+        return [unwrapped(item) for item in value]
+    return ["Point", unwrapped(value.x), value.n] if type(value).__name__ == "Point" else value
+
+
+def test_the_table_has_rows_and_both_kinds_of_them() -> None:
+    kinds = [recordings for _, _, recordings in table()]
+    assert len(kinds) > 35 and kinds.count("eager") > 5 and kinds.count("1") > 20
+
+
+def test_every_reason_of_the_page_is_in_the_catalogue() -> None:
+    from tracejit.capture import CATALOGUE
+
+    named = [line for line in PAGE.read_text().splitlines() if re.match(r"\| `[a-z_]+`(, `[a-z_]+`)* \| ", line)]
+    assert len(named) > 5
+    for line in named:
+        for code in re.findall(r"`([a-z_]+)`", line.split("|")[1]):
+            assert code in CATALOGUE

@@ -1,0 +1,102 @@
+"""Where the recordings of a function part: the guard, and the values that it took.
+
+Two recordings are of different paths because something was found to be another value: the first fact in which they differ.  Which guard
+that is, and which values it had, tells why a function has many paths, or is recorded in call after call.
+
+It must not know how facts are found, nor what is done about it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tracejit.capture.facts import Fact
+from tracejit.report.debug import parted
+
+__all__ = ["ENOUGH", "Parting", "Partings"]
+
+ENOUGH = 3
+"""Recordings that part at one guard before it is named."""
+_KEPT, _SHOWN = 64, 4
+_COMPARED = 8
+_REMEDIES = {
+    "value": "Pass what varies as a tensor, or leave it to the caller",
+    "outcome": "Compare tensors (where), or leave the comparison to the caller",
+    "type": "Pass values of one type",
+    "object": "Make it once, outside, or pass its contents as tensors",
+    "shape": "Pad to a few sizes, or raise TRACEJIT_MAX_ENTRIES if there are no more than so many",
+    "tensor": "Pass tensors of one dtype and layout (contiguous())",
+    "mode": "Call it in one mode, by the same arguments",
+    "exit": "Keep the value in tensors (where, masks, clamp), or use it outside the compiled function",
+}
+
+
+@dataclass(slots=True)
+class Parting:
+    """A guard at which recordings parted.  values: what it found, in order; count: recordings."""
+
+    kind: str
+    name: str
+    where: str
+    values: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def text(self) -> str:
+        """What is not the same from recording to recording, and what to do about it."""
+        return f"{self.name}{self.place()} took {len(self.values)} values ({self.some()}). {self.remedy()}"
+
+    def some(self) -> str:
+        """The first of the values."""
+        return ", ".join(self.values[:_SHOWN]) + (", ..." if len(self.values) > _SHOWN else "")
+
+    def remedy(self) -> str:
+        """What a user can do."""
+        return _REMEDIES[self.kind]
+
+    def place(self) -> str:
+        """Where the user's program looked, with the text of the line if it can be read."""
+        if not self.where:
+            return ""
+        file, _, line = self.where.rpartition(":")
+        text = linecache.getline(file, int(line)).strip()
+        return f" ({self.where}: {text})" if text else f" ({self.where})"
+
+    def add(self, value: str) -> None:
+        """One more recording, which found this."""
+        self.count += 1
+        if value not in self.values and len(self.values) < _KEPT:
+            self.values.append(value)
+
+
+class Partings:
+    """Those of one function."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Parting] = {}
+
+    def note(self, name: str, facts: Sequence[Fact], others: Iterable[Sequence[Fact]]) -> None:
+        """A recording of function `name` with these facts was made, beside others: it parted from the one that it followed furthest."""
+        depth, before = -1, None
+        for other in list(others)[-_COMPARED:]:
+            same = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
+            if same > depth:
+                depth, before = same, other[same]
+        if before is None or (before.name, before.where) != ((fact := facts[depth]).name, fact.where):
+            return
+        parting = self._found.setdefault((fact.name, fact.where), Parting(fact.kind, fact.name, fact.where))
+        if not parting.count:
+            parting.add(before.value)
+        parting.add(fact.value)
+        if parting.count == ENOUGH:
+            parted(name, parting.text())
+
+    def foremost(self) -> Parting | None:
+        """The guard at which most recordings parted, once they are enough."""
+        found = max(self._found.values(), key=lambda parting: parting.count, default=None)
+        return found if found is not None and found.count >= ENOUGH else None
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._found.clear()

@@ -1,0 +1,197 @@
+"""When a compiled function stops trying, and leaves its calls to the function itself: it *settles*.
+
+Two accounts are kept, in counts and never in seconds, so that which calls are compiled does not depend on luck.  The unit is half of
+what eager mode needs at least to call one operation, 0.7 us: to try an entry in vain costs about as much, and so does to get as far as
+trying.
+
+* Entries.  A call that an entry serves gains two for each operation that was recorded.  One that the entry in front does not serve
+  costs one for itself, one for each entry tried in vain, and what a program computed before it was left; calls that are recorded are
+  not counted.  After each `WINDOW` calls that the entry in front did not serve the account is closed.  A function that lost drops the
+  paths that served nothing, if it has as many as it may, and is *on trial*: the next path is recorded once the last one has served a
+  call.  If it loses again it is left alone for `FIRST_WAIT` calls, then for four times as many, and so on.  One window without a loss,
+  and all is as before.
+* Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
+  after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
+  A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `config.max_entries` of one piece of code in
+  a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
+
+A function that is left alone costs a call from machine code to the function (hot_entry.py), which takes one from `rest`: that is the
+count of such calls, too.  It must not know what an entry does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterable
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Final
+
+from tracejit.config import config
+from tracejit.recorded_path import FIRST_WAIT, Entry
+
+__all__ = ["WINDOW", "Settling"]
+
+WINDOW: Final = 64
+_RAISED: Final = 8
+_FURTHEST: Final = 20  # doublings
+
+
+class Settling:
+    """The accounts of one compiled function.  Threads may lose increments of each other, never more."""
+
+    __slots__ = (
+        "_code", "_cost", "_crowded", "_failures", "_first", "_gained", "_granted", "_lost", "_newest", "_patience", "_raised",
+        "_recorded", "_retired", "_seen", "_wait", "rest",
+    )  # fmt: skip
+
+    def __init__(self, function: Any) -> None:
+        self._code = _code(function)
+        self._first = True  # it was not about to be recorded yet
+        self._recorded = False
+        self.rest = ctypes.c_int64(0)
+        """Calls that still go to the function at once; machine code counts it down."""
+        self._granted = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """As if the function had not been called yet."""
+        self.rest.value = self._granted = 0
+        self._seen = self._cost = self._gained = self._retired = (
+            0  # of the window; gains are totals, of entries that are gone apart
+        )
+        self._lost = 0  # windows in a row
+        self._newest: Entry | None = None  # on trial: the last path that was recorded
+        self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
+        self._wait = 0  # calls that no entry serves before the next recording
+        self._crowded = 0  # calls for want of room since the last look for entries that are not used
+        self._patience = 1  # how often that many are needed; doubled where entries were dropped
+
+    # -- calls that are left alone
+    @property
+    def direct_calls(self) -> int:
+        """Calls so far that went to the function at once."""
+        return self._granted - self.rest.value
+
+    def leave_alone(self, calls: int) -> None:
+        """So many calls from now on go to the function at once."""
+        self._granted += calls - self.rest.value
+        self.rest.value = calls
+
+    def takes_call(self) -> bool:
+        """Whether this call is one of those; for who is no machine code."""
+        if self.rest.value <= 0:
+            return False
+        self.rest.value -= 1
+        return True
+
+    # -- entries
+    @property
+    def on_trial(self) -> bool:
+        """Whether the last window was a loss."""
+        return self._lost > 0
+
+    def charge(self, cost: int) -> bool:
+        """A call that the entry in front did not serve has tried entries in vain, for so much.  Whether the window is over."""
+        self._seen += 1
+        self._cost += cost + 1
+        return self._seen >= WINDOW
+
+    def close(self, entries: Iterable[Entry]) -> bool:
+        """The window is over: whether it was a loss."""
+        total = self._retired + sum([entry.gain for entry in entries])
+        lost = total - self._gained < self._cost
+        self._seen = self._cost = 0
+        self._gained = total
+        self._newest = None
+        self._lost = self._lost + 1 if lost else 0
+        return lost
+
+    def retired(self, entry: Entry) -> None:
+        """An entry is dropped."""
+        self._retired += entry.gain
+
+    def period(self) -> int:
+        """For how many calls to leave the function alone, after a loss."""
+        return FIRST_WAIT << min(2 * (self._lost - 2), _FURTHEST) if self._lost > 1 else 0
+
+    # -- recordings
+    def waits_for_kin(self) -> int:
+        """The function is about to be recorded: for how many calls to wait because others with its code served none.  Asked once."""
+        if not self._first:
+            return 0
+        self._first = False
+        kin = None if self._code is None else _kin.get(self._code)
+        if kin is None:
+            return 0
+        if kin.last is not None:
+            kin.fruitless = 0 if kin.last[0] else kin.fruitless + 1
+            kin.last = None
+        return FIRST_WAIT if kin.fruitless >= config.max_entries else 0
+
+    def waited(self) -> None:
+        """The calls to wait for are left alone."""
+        self._wait = 0
+
+    def waits(self) -> bool:
+        """Whether it is too early to record this call."""
+        if self._newest is not None and not self._newest.uses:
+            return True
+        if self._wait <= 0:
+            return False
+        self._wait -= 1
+        return True
+
+    def is_crowded(self) -> bool:
+        """There is no room for the path of this call: whether it is too early to look for entries that are not used."""
+        self._crowded += 1
+        return self._crowded < FIRST_WAIT * config.max_entries * self._patience
+
+    def looked(self, dropped: bool) -> None:
+        """There was a look for entries that are not used."""
+        self._crowded = 0
+        self._patience *= 2 if dropped else 1
+
+    def recorded(self, entry: Entry) -> None:
+        """A path was recorded."""
+        self._failures = self._raised = self._wait = 0
+        if self._lost:
+            self._newest = entry
+        if self._code is not None and not self._recorded:
+            _kin.setdefault(self._code, _Kin()).last = entry.executable.counter
+        self._recorded = True
+
+    def failed(self, lasting: bool) -> int:
+        """A recording came to nothing; lasting: because of the program, not of what is around it.  For how many calls to wait."""
+        self._failures += 1
+        beyond = self._failures - config.max_failures
+        if not lasting:
+            self._failures = min(self._failures, config.max_failures)
+            beyond = min(beyond, 0)
+        self._wait = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _FURTHEST)
+        return self._wait
+
+    def raised(self) -> int:
+        """A recording ended in an error.  For how many calls to wait."""
+        self._raised += 1
+        self._wait = 0 if self._raised < _RAISED else _RAISED << min(self._raised - _RAISED, _FURTHEST)
+        return self._wait
+
+
+class _Kin:
+    """The functions of one piece of code: how many in a row were recorded and served no call, and the counter of the last one's path."""
+
+    __slots__ = ("fruitless", "last")
+
+    def __init__(self) -> None:
+        self.fruitless = 0
+        self.last: list[int] | None = None
+
+
+_kin: weakref.WeakKeyDictionary[CodeType, _Kin] = weakref.WeakKeyDictionary()
+
+
+def _code(function: Any) -> CodeType | None:
+    while type(function) is MethodType:
+        function = function.__func__
+    return function.__code__ if type(function) is FunctionType else None
