@@ -463,16 +463,9 @@ def compile(
     options: dict[str, Any] | None = ..., disable: bool = ...,
 ) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...  # fmt: skip
 def compile(
-    function: Any = None,
-    /,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | None = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    disable: bool = False,
-) -> Any:
+    function: Any = None, /, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = None,
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
+) -> Any:  # fmt: skip
     """Compile a function, a method (in its class body), or a Module (any callable object).
 
     The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same

@@ -209,10 +209,10 @@ class EffectHandlers(ArrayHandlers):
         for held in (self.keep, self.effects, self.originals, self.stored, self.numbered, self.namespace):
             held.clear()
 
-    def note_call(self, effect: FunctionCall) -> None:
-        """A function was called for what it does: stores before it stay before it."""
+    def note_call(self, effect: FunctionCall, name: str = "") -> None:
+        """A function was called for what it does: stores before it stay before it.  name: what the program called."""
         if not self.stopped:
-            name = getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
+            name = name or getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
             self.outside.append(make("outside_call", f"{name}()", user_line()))
             self.effects.append(effect)
             self.keep.append(effect)

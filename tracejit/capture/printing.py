@@ -124,7 +124,8 @@ class PrintingHandlers(StandardCallHandlers):
             return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
         code = (frame := _calling_frame()).f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
-        return self._told(_log_to_root if to_root else _log, (*([] if to_root else [logger]), level, *place, message, *values))
+        owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
+        return self._told(tell, (*owner, level, *place, message, *values), name=function.__qualname__)
 
     def _for_template(self, template: Any, values: list[Any]) -> list[Any] | None:
         """The values that `%` makes a text of, later on: of what may change until then the text of now.  None where it is not known what it
@@ -158,7 +159,8 @@ class PrintingHandlers(StandardCallHandlers):
             return function(*map(plain, arguments), **{"stacklevel": 2, **keywords})
         frame = _calling_frame()
         self.fixed(frame.f_globals)
-        return self._told(_warn, (message, self.fixed(category), frame.f_code.co_filename, frame.f_lineno, frame.f_globals))
+        place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
+        return self._told(_warn, (message, self.fixed(category), *place), name="warn")
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep"""
@@ -182,16 +184,21 @@ class PrintingHandlers(StandardCallHandlers):
         return self._told(function, (bar, *shown), named, True)
 
     def _told(
-        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None, answers: bool = False
+        self,
+        function: Any,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any] | None = None,
+        answers: bool = False,
+        name: str = "",
     ) -> Any:
         """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
-        is known beforehand."""
+        is known beforehand.  name: of what the program called."""
         keywords = keywords or {}
         now = [stored(tuple(v) if type(v) is list else v) for v in arguments]
         answer = self.unwatched(lambda: function(*now, **{k: plain(v) for k, v in keywords.items()}))
         if self.stopped:
             return answer
-        self.note_call(FunctionCall(self.fixed(function), arguments, keywords))
+        self.note_call(FunctionCall(self.fixed(function), arguments, keywords), name)
         return self.unknown_answer(function, answer) if answers else answer
 
 
