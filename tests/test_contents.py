@@ -583,3 +583,23 @@ def test_numbers_are_operands_wherever_they_live(name: str) -> None:
     assert found == expected
     assert compiled.stats.traces <= paths, compiled.explain()
     assert compiled.stats.compiled_calls >= CALLS - paths
+
+
+def test_a_number_that_is_computed_twice_is_one_variable_and_two_objects() -> None:
+    box = Box(n=300)
+
+    def fn(a: Any) -> Any:
+        box.n += 1
+        one, other = box.n * 2, box.n * 2
+        return a * one + other
+
+    compiled = T.compile(fn)
+    for _ in range(3):
+        compiled(x(1))
+    assert compiled.stats.traces == 1
+    assert sum(" * 2" in line for line in compiled._entries[0].recording.guards) == 1
+
+    def asking(a: Any) -> Any:
+        return a, box.n * 1000 is box.n * 1000
+
+    assert T.compile(asking)(x(1))[1] is asking(x(1))[1] is False
