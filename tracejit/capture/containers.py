@@ -105,6 +105,7 @@ class ContainerHandlers(ContentHandlers):
         text = self.sources[id(owner)]
         cls: Any = type(owner)
         base = builtin_base(cls)
+        self.settle_added(owner)
         if type(key) is ObjectIdentity:
             self.stop("object_identity", "an item at id()")
         if base in DICT_TYPES:
@@ -396,7 +397,7 @@ class ContainerHandlers(ContentHandlers):
         """Call a method of C code that changes a container from outside, and remember it."""
         length = len(owner)
         if is_a(owner, collections.deque):  # whose items move
-            self._settle_places(owner)
+            self._settle_places(owner, by_position=True)
         self.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
@@ -404,4 +405,7 @@ class ContainerHandlers(ContentHandlers):
         if is_a(owner, list) and name in ("append", "extend"):
             for place, value in enumerate(arguments if name == "append" else arguments[0], length):
                 self._remember((id(owner), place), value)
+        elif is_a(owner, collections.deque):
+            for value in [*arguments, *(arguments[0] if name in _EXTENDING else ())]:
+                self._remember((id(owner), object()), value)  # somewhere: the items of a deque move
         return result

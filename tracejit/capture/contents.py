@@ -141,9 +141,10 @@ class ContentHandlers(AttributeHandlers):
     def elements(self, value: Any) -> Any:
         """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
         owner = self.viewed(value)
-        if is_a(owner, (set, frozenset)):
+        if is_a(owner, (set, frozenset)) or (is_a(owner, collections.deque) and id(owner) in self.originals):
             self.read_content(owner)
             return value
+        self.settle_added(owner)
         self.read_elements(owner)
         if not self.numbered.get(id(owner)) or (is_a(value, dict) and owner is value) or is_a(value, DICT_VIEWS[0]):
             return value
@@ -206,9 +207,17 @@ class ContentHandlers(AttributeHandlers):
             for item in list(value):
                 self._read_content(item, True, seen)
 
-    def _settle_places(self, container: Any) -> None:
-        for place in self.numbered.pop(id(container), ()):
+    def _settle_places(self, container: Any, by_position: bool = False) -> None:
+        """Guard the symbolic numbers in a container; by_position: those of which the place is known."""
+        places = self.numbered.get(id(container), {})
+        for place in [p for p in places if not by_position or type(p[1]) is int]:
+            del places[place]
             self.settled(self.stored.pop(place))
+
+    def settle_added(self, container: Any) -> None:
+        """A deque is looked at: symbolic numbers that this run has put somewhere into it are guarded."""
+        if is_a(container, collections.deque) and any(type(key) is not int for _, key in self.numbered.get(id(container), ())):
+            self._settle_places(container)
 
     def _read_element(self, value: Any, place: Place, expression: str, symbolic: bool) -> None:
         """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
