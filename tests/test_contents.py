@@ -1111,3 +1111,20 @@ def test_a_number_that_is_computed_twice_is_one_variable_and_two_objects() -> No
         return a, box.n * 1000 is box.n * 1000
 
     assert T.compile(asking)(x(1))[1] is asking(x(1))[1] is False
+
+
+def test_ten_numbers_that_change_are_ten_operands() -> None:
+    weights = [float(i) for i in range(10)]
+
+    def fn(a: Any) -> Any:
+        for i, w in enumerate(weights):
+            weights[i] = w * 0.9 + 1
+        return a * sum(weights)
+
+    compiled = T.compile(fn)
+    for _ in range(4):
+        before = list(weights)
+        found = compiled(x(1, 2))
+        weights[:] = before
+        assert repr(found) == repr(fn(x(1, 2)))
+    assert compiled.stats.traces == 1
