@@ -565,12 +565,520 @@ def running_stats():
     return (f, lambda: (m.count, m.mean, m.m2))
 
 
+# -- what changes while it is looked at, what decides, what raises
+@case(CALLS)
+def inplace_alias():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        xs = [s[0]]
+        ys = xs
+        xs += [2, s[0]]
+        t = (s[0],)
+        u = t
+        t += (s[0] + 1,)
+        ys *= 2
+        return (ys, xs is ys, t, u, a)
+
+    return (f, lambda: s)
+
+
+@case()
+def self_extend():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        xs = [s[0]]
+        xs += xs
+        xs.extend(xs)
+        return (xs, a)
+
+    return (f, lambda: s)
+
+
+@case()
+def change_while_iterating():
+    w = [1.0, 2.0, 3.0]
+
+    def f(a):
+        out = []
+        for v in w:
+            out.append(v)
+            w[2] = v * 2
+        for i, v in enumerate(w):
+            w[i] = v + 1
+        return (out, a)
+
+    return (f, lambda: w)
+
+
+@case(CALLS)
+def grow_while_iterating():
+    w = [1.0]
+
+    def f(a):
+        n = 0
+        for v in w:
+            n += 1
+            if n < 3:
+                w.append(v + 1)
+        del w[1:]
+        return (n, a)
+
+    return (f, lambda: w)
+
+
+@case(CALLS)
+def dict_changed_size():
+    d = {"a": 1.0}
+
+    def f(a):
+        try:
+            for k, v in d.items():
+                d[k + "x"] = v
+        except RuntimeError as e:
+            r = str(e)
+        d.clear()
+        d["a"] = 2.0
+        return (r, a)
+
+    return (f, lambda: d)
+
+
+@case(CALLS)
+def deque_changed():
+    d = collections.deque([1.0, 2.0])
+
+    def f(a):
+        try:
+            for v in d:
+                d.append(v)
+        except RuntimeError as e:
+            r = str(e)
+        d.pop()
+        return (r, a)
+
+    return (f, lambda: list(d))
+
+
+@case(CALLS)
+def deque_window():
+    d = collections.deque([1.0, 2.0, 3.0], maxlen=3)
+
+    def f(a):
+        d.append(a[0].item())
+        return sum(d) / len(d)
+
+    return (f, lambda: list(d))
+
+
+@case(CALLS)
+def deque_known_then_append():
+    d = collections.deque([1.0, 2.0, 3.0], maxlen=3)
+
+    def f(a):
+        t = sum(d)
+        d.append(a[0].item())
+        u = d[-1] * 2
+        d.extend([a[1].item(), 5.0])
+        v = [*d]
+        d.appendleft(a[0].item() + 1)
+        w = d[0]
+        d.rotate(1)
+        x0 = list(d)
+        d.clear()
+        d.extend([1.0, 2.0, 3.0])
+        return (t, u, v, w, x0, 2.0 in d)
+
+    return (f, lambda: list(d))
+
+
+@case(CALLS)
+def insert_known():
+    d = [1.0, 2.0]
+
+    def f(a):
+        d.insert(0, a[0].item())
+        y = d[0]
+        z = [*d]
+        d.pop(0)
+        d.append(a[1].item())
+        q = d[-1]
+        d.pop()
+        d[0] = a[0].item()
+        d.reverse()
+        e = d[1]
+        d.sort()
+        d[:] = [1.0, 2.0]
+        return (y, z, q, e, list(d))
+
+    return (f, lambda: d)
+
+
+@case(CALLS)
+def unbounded_deque():
+    d = collections.deque([1.0])
+
+    def f(a):
+        d.append(a[0].item())
+        d.popleft()
+        return (d[0], a)
+
+    return (f, lambda: list(d))
+
+
+@case(CALLS)
+def window_insert():
+    d = [1.0, 2.0]
+
+    def f(a):
+        d.insert(0, a[0].item())
+        x0 = d[0]
+        d.pop()
+        return (x0 * 2, d[0], d[1])
+
+    return (f, lambda: d)
+
+
+@case(CALLS)
+def deque_left():
+    d = collections.deque([1.0, 2.0, 3.0], maxlen=3)
+
+    def f(a):
+        d.appendleft(a[0].item())
+        return (d[0], d[-1])
+
+    return (f, lambda: list(d))
+
+
+@case(CALLS)
+def sets():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        q = {s[0], 1}
+        r = frozenset([s[0], 2])
+        t = {s[0]}
+        c = collections.Counter([s[0], s[0]])
+        q.add(s[0] + 1)
+        return (sorted(q), sorted(r), t, dict(c), {s[0]: 1}, hash((s[0], 1)) == hash((s[0], 1)), a)
+
+    return (f, lambda: s)
+
+
+@case(CALLS)
+def tuple_keys():
+    s = Box(i=0, j=(1, 2))
+    d = {}
+
+    def f(a):
+        s.i += 1
+        d[s.i, 0] = s.i
+        d[s.j] = s.i
+        own = {}
+        own[s.i] = 1
+        own[s.i, s.j] = 2
+        return (own, d[s.i, 0], s.j in d, (s.i, 0) in d, a[0,])
+
+    return (f, lambda: d)
+
+
+@case(CALLS)
+def indices():
+    s = [0]
+
+    def f(a):
+        s[0] = (s[0] + 1) % 2
+        xs = [1, 2, 3]
+        return (a[s[0]], a[s[0] :], a.reshape(1, 2)[0, s[0]], xs[s[0]], xs[s[0] :], (4, 5)[s[0]], "abc"[s[0]], xs[-1 - s[0]])
+
+    return (f, lambda: s)
+
+
+@case(CALLS)
+def shapes():
+    s = Box(k=2, sh=(2, 1))
+
+    def f(a):
+        s.k = 2 if s.k == 1 else 1
+        return (
+            a.reshape(s.sh),
+            T.zeros(s.k),
+            T.zeros((s.k, 2)),
+            a.repeat(s.k),
+            a.expand(s.k, 2),
+            T.ones(*s.sh),
+            range(s.k),
+            [0] * s.k,
+            "x" * s.k,
+        )
+
+    def go(f, i):
+        s.sh = (2, 1) if i % 2 else (1, 2)
+        return f(x(i, i))
+
+    return (f, lambda: s.k, go)
+
+
+@case(CALLS)
+def stop_in_the_middle():
+    s = [0]
+
+    def f(a):
+        s[0] += 1
+        xs = [s[0]]
+        d = {"k": s[0], "t": (s[0], [s[0]])}
+        it = iter(xs)
+        m = map(str, xs)
+        z = zip(xs, xs, strict=True)
+        vs = d.values()
+        g = (v for v in xs)
+        T.get_num_threads()
+        xs.append(7)
+        return (
+            type(xs[0]) is int,
+            [type(v) for v in it],
+            list(m),
+            [type(p) for q in z for p in q],
+            list(vs),
+            list(g),
+            type(d["t"][0]) is int,
+            type(d["t"][1][0]) is int,
+            a,
+        )
+
+    return (f, lambda: s)
+
+
+@case(CALLS)
+def stop_with_outside():
+    s = [0]
+    w = [1.0, 2.0]
+    dd = {"a": 1.0}
+
+    def f(a):
+        s[0] += 1
+        w[0] += s[0]
+        dd["a"] += s[0]
+        vals = dd.values()
+        it = iter(w)
+        first = next(it)
+        rev = reversed(w)
+        z = zip(w, (1, 2), strict=True)
+        kept = list(w)
+        T.get_num_threads()
+        w[1] = 9.0
+        dd["a"] = 5.0
+        return (list(vals), list(it), list(rev), list(z), kept, type(first) is float, [type(v) is float for v in kept], a)
+
+    return (f, lambda: (s, w, dd))
+
+
+@case(CALLS)
+def error_in_the_middle():
+    s = [0]
+    keep = {}
+
+    def f(a):
+        s[0] += 1
+        xs = [s[0], (s[0],)]
+        keep["x"] = xs
+        try:
+            raise ValueError(xs, s[0])
+        except ValueError as e:
+            r = repr(e.args)
+        return (r, a)
+
+    return (f, lambda: keep)
+
+
+@case(CALLS)
+def raises():
+    s = [0]
+    keep = {}
+
+    def f(a):
+        s[0] += 1
+        xs = [s[0], (s[0],)]
+        keep["x"] = xs
+        if s[0] % 3 == 2:
+            raise ValueError(xs, s[0])
+        return a
+
+    return (f, lambda: keep)
+
+
+@case(CALLS)
+def moved_types():
+    w = [1, 2.0]
+
+    def f(a):
+        return ([v * 2 for v in w], a)
+
+    def go(f, i):
+        w[0] = i if i % 3 else float(i)
+        return f(x(i))
+
+    return (f, None, go)
+
+
+@case(CALLS)
+def nan_inf():
+    w = [1.0, 2.0]
+    V = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0]
+
+    def f(a):
+        return (
+            [v * 2 for v in w],
+            sum(w),
+            max(w),
+            min(w),
+            sorted(w),
+            w[0] in w,
+            w[0] in (0.0,),
+            w.index(w[0]),
+            a * w[0],
+            [math.copysign(1, v) for v in w],
+        )
+
+    def go(f, i):
+        w[0] = V[i % 6]
+        return f(x(1))
+
+    return (f, None, go)
+
+
+@case(CALLS)
+def big_ints():
+    w = [1]
+
+    def f(a):
+        w[0] *= 10**9
+        return (w[0] + 1, w[0] % 7, w[0] // 3, a * float(w[0]) if w[0] < 10**300 else a, int(a[0].item()) * w[0])
+
+    return (f, lambda: w)
+
+
+@case()
+def bools():
+    w = [True, 1, 1.0]
+
+    def f(a):
+        return ([v for v in w if v], w[0] is True, type(w[1]), a)
+
+    return (f, None)
+
+
+@case(3)
+def default_missing():
+    d = collections.defaultdict(lambda: [0, 0.0])
+
+    def f(a):
+        e = d["k"]
+        e[0] += 1
+        e[1] += a[0].item()
+        return e[1] / e[0]
+
+    return (f, lambda: dict(d))
+
+
+@case(3)
+def counter_grow():
+    c = collections.Counter()
+
+    def f(a):
+        c.update(["a", "b", "a"])
+        c["z"] += a[0].item()
+        return (c["a"], c["missing"], sum(c.values()), a)
+
+    return (f, lambda: dict(c))
+
+
+@case()
+def nested_lists():
+    m = [[1.0, 2.0], [3.0, 4.0]]
+
+    def f(a):
+        for r in m:
+            for i, v in enumerate(r):
+                r[i] = v * 1.1
+        (p, q), (r, s) = m
+        return (p * s - q * r, [sum(r) for r in m], [list(c) for c in zip(*m, strict=True)], a * m[1][0])
+
+    return (f, lambda: m)
+
+
+@case()
+def swap():
+    s = Box(a=1.0, b=2.0)
+
+    def f(a):
+        s.a, s.b = (s.b, s.a + s.b)
+        return a * s.a
+
+    return (f, lambda: (s.a, s.b))
+
+
+@case()
+def nested_containers_are_stored():
+    s = {"hist": []}
+
+    def f(a):
+        s["last"] = [a[0].item(), {"v": a[1].item()}]
+        return a
+
+    return (f, lambda: s)
+
+
+@case(8)
+def window_slices():
+    s = {"hist": []}
+
+    def f(a):
+        s["hist"] = (s["hist"] + [a[0].item()])[-3:]
+        return sum(s["hist"]) / len(s["hist"])
+
+    return (f, lambda: s)
+
+
+@case()
+def generator_of_numbers():
+    w = [1.0, 2.0]
+
+    def gen():
+        for v in w:
+            yield (v * 2)
+
+    def f(a):
+        w[0] += 1
+        return (sum(gen()), max(gen()), list(gen()), a)
+
+    return (f, lambda: w)
+
+
+@case()
+def any_all():
+    w = [1.0, 2.0]
+
+    def f(a):
+        w[0] += 1
+        return (any(v > 100 for v in w), all(v > 0 for v in w), all(w), bool(w[0]), not w[1], a)
+
+    return (f, lambda: w)
+
+
 def answers(make: Callable[..., Any], compiler: Callable[..., Any]) -> tuple[list[Any], Any]:
     fn, observe, *act = make()
     called = compiler(fn)
     found = []
     for i in range(CALLS):
-        result = act[0](called, i) if act else called(x(i + 1, 2 * i))
+        try:
+            result = act[0](called, i) if act else called(x(i + 1, 2 * i))
+        except ValueError as error:
+            result = error.args
         found.append((repr(result), repr(observe()) if observe else None))
     return found, called
 
@@ -583,3 +1091,40 @@ def test_numbers_are_operands_wherever_they_live(name: str) -> None:
     assert found == expected
     assert compiled.stats.traces <= paths, compiled.explain()
     assert compiled.stats.compiled_calls >= CALLS - paths
+
+
+def test_a_number_that_is_computed_twice_is_one_variable_and_two_objects() -> None:
+    box = Box(n=300)
+
+    def fn(a: Any) -> Any:
+        box.n += 1
+        one, other = box.n * 2, box.n * 2
+        return a * one + other
+
+    compiled = T.compile(fn)
+    for _ in range(3):
+        compiled(x(1))
+    assert compiled.stats.traces == 1
+    assert sum(" * 2" in line for line in compiled._entries[0].recording.guards) == 1
+
+    def asking(a: Any) -> Any:
+        return a, box.n * 1000 is box.n * 1000
+
+    assert T.compile(asking)(x(1))[1] is asking(x(1))[1] is False
+
+
+def test_ten_numbers_that_change_are_ten_operands() -> None:
+    weights = [float(i) for i in range(10)]
+
+    def fn(a: Any) -> Any:
+        for i, w in enumerate(weights):
+            weights[i] = w * 0.9 + 1
+        return a * sum(weights)
+
+    compiled = T.compile(fn)
+    for _ in range(4):
+        before = list(weights)
+        found = compiled(x(1, 2))
+        weights[:] = before
+        assert repr(found) == repr(fn(x(1, 2)))
+    assert compiled.stats.traces == 1

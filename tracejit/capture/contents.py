@@ -49,7 +49,7 @@ __all__ = [
 
 DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
-_LONG = 8
+_LONG, _MOST = 8, 64
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
@@ -60,6 +60,11 @@ def _is_table(cls: type, value: Any) -> bool:
         and len(value) > _LONG
         and all(type(v) in _SIMPLE_KEYS or (type(v) is float and v == v and v != 0.0) for v in value)
     )
+
+
+def _may_change(content: Any) -> bool:
+    """Whether the numbers of a longer list or tuple are of the kind that programs compute anew: its elements are read one by one."""
+    return len(content) <= _MOST and any(type(v) is float for v in content)
 
 
 def item_text(cls: type, text: str, key: str) -> str:
@@ -143,7 +148,7 @@ class ContentHandlers(AttributeHandlers):
     def elements(self, value: Any) -> Any:
         """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
         owner = self.viewed(value)
-        if is_a(owner, (set, frozenset)):
+        if is_a(owner, (set, frozenset)) or (is_a(owner, collections.deque) and id(owner) in self.originals):
             self.read_content(owner)
             return value
         self.read_elements(owner)
@@ -242,7 +247,11 @@ class ContentHandlers(AttributeHandlers):
                 self.miss_if(
                     f"{elements_text(cls, text)} != {list(content)!r} or list(map(type, {elements_text(cls, text)})) != {types}"
                 )
-            elif _is_table(cls, content) and not any((id(value), i) in self.written for i in range(len(content))):
+            elif (
+                _is_table(cls, content)
+                and not (symbolic and _may_change(content))
+                and not any((id(value), i) in self.written for i in range(len(content)))
+            ):
                 types = self.constant(list(map(type, content)))
                 self.miss_if(f"{text} != {self.constant(cls(content))} or list(map(type, {text})) != {types}")
                 self.facts.note("value", self.facts.name(value), shown(repr(content)), user_line())

@@ -92,6 +92,9 @@ class OperatorHandlers(ContainerMethodHandlers):
             return self._in_place_container(symbol, left, right)
         if type(left) in (list, tuple) and type(right) is type(left) and (symbol == "+" or symbol in SWAPPED):
             if symbol == "+":
+                if in_place and type(left) is list:
+                    left.extend(list(self.elements(right)))
+                    return left
                 return self.made(type(left)([*self.elements(left), *self.elements(right)]))
             if self._has_objects(left, right):
                 return self._compare_sequences(symbol, left, right)

@@ -136,6 +136,7 @@ class Recorder(Origins):
         self._constants: dict[int, str] = {}
         self._expressions: dict[str, Any] = {}  # what has been read -> the tuple that it was
         self._symbolic: dict[str, SymbolicNumber] = {}
+        self._variables_of: dict[str, str] = {}  # texts of computed numbers, and their variables
         self._once: set[Hashable] = set()
         self._variables = 0
 
@@ -194,11 +195,13 @@ class Recorder(Origins):
 
     # -- symbolic numbers (the Prologue protocol)
     def define_number(self, text: str, value: int | float, *, check_type: bool) -> SymbolicNumber:
-        variable = self.variable()
-        self.lines.append(f"{variable} = {text}")
+        variable = self._variables_of.get(text)
+        if variable is None:
+            variable = self._variables_of[text] = self.variable()
+            self.lines.append(f"{variable} = {text}")
         if check_type:
             self.miss_if(f"type({variable}) is not {type(value).__name__}")
-        return SymbolicNumber(self, variable, value)
+        return SymbolicNumber(self, variable, value)  # an object of its own: the program may ask whether it is another one
 
     def guard_outcome(self, text: str, outcome: bool) -> None:
         if self.first_time("guard", condition := f"not ({text})" if outcome else text):

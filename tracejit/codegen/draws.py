@@ -3,6 +3,9 @@
 The loop runs over blocks of four words, each a function of the seed and of the counter at which it stands, so lanes are independent; it
 stores what one block gives next to each other.  The block that a draw uses in part is a loop of its own.  Reading the counter, drawing
 and moving it on are one call of machine code, which no other thread comes between.
+
+A backward pass does not draw again what dropout has drawn (passes/residuals.py), though it could, by the counter of the forward pass: ten
+rounds cost 0.5 ns an element on one thread, loading the byte that a mask has for it 0.01 ns from a cache and 0.14 from memory.
 """
 
 from __future__ import annotations
