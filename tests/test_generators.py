@@ -71,6 +71,7 @@ def told(x: T.Tensor) -> Any:
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths there are
     "an operand": (lambda x: x * random.random(), 1),
+    "drawn twice": (lambda x: (x * random.random() - random.random(), random.random(), own.random() + own.random()), 1),
     "what decides": (lambda x: x.flip(0) if random.random() < 0.5 else x + 0, 2),
     "functions of random": (
         lambda x: (x * random.uniform(1, 2), random.gauss(0, 1), random.randint(0, 9), own.betavariate(1, 2)),

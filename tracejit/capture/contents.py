@@ -148,7 +148,7 @@ class ContentHandlers(AttributeHandlers):
     def elements(self, value: Any) -> Any:
         """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
         owner = self.viewed(value)
-        if is_a(owner, (set, frozenset)) or (is_a(owner, collections.deque) and id(owner) in self.originals):
+        if is_a(owner, (set, frozenset)):
             self.read_content(owner)
             return value
         self.read_elements(owner)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.printing import PrintingHandlers
-from tracejit.capture.symbols import concrete, is_symbolic, plain
+from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 
 __all__ = ["GeneratorHandlers", "draws"]
 
@@ -107,10 +107,11 @@ class GeneratorHandlers(PrintingHandlers):
         return self.constant(value)
 
     def _drawn(self, text: str, value: Any) -> Any:
-        if type(value) in (int, float):
-            return self.define_number(text, value, check_type=True)
         variable = self.variable()
         self.lines.append(f"{variable} = {text}")
+        if type(value) in (int, float):
+            self.miss_if(f"type({variable}) is not {type(value).__name__}")
+            return SymbolicNumber(self, variable, value)
         if type(value) is np.ndarray:
             self.register(value, variable)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
