@@ -27,6 +27,7 @@ from tracejit.capture.policies import (
     C_CALLABLES,
     FRAME_FUNCTIONS,
     INLINED_TYPES,
+    KEEPING_LIBRARY,
     PURE_TYPES,
     REFUSED_LIBRARY,
     builtin_base,
@@ -243,7 +244,8 @@ class CallHandlers(TypeCallHandlers):
         if of_numbers is not None:
             return of_numbers
         values = (*arguments, *keywords.values())
-        if any(self._is_program_callable(v) for v in values) and is_a(function, FunctionType):
+        keeps = function.__qualname__ in KEEPING_LIBRARY
+        if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
             return self.prepare(function)(*arguments, **keywords)
         arguments = tuple(a if is_symbolic(a) and not self.is_array(a) else self.settled(a) for a in arguments)
         keywords = {k: v if is_symbolic(v) and not self.is_array(v) else self.settled(v) for k, v in keywords.items()}
@@ -253,7 +255,7 @@ class CallHandlers(TypeCallHandlers):
             self.admitted(value)
         self.inspect_all((*arguments, *keywords.values()))
         result = self.native(lambda: function(*arguments, **keywords))
-        return self.made(result) if is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+        return self.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
