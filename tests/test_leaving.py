@@ -352,3 +352,63 @@ def test_the_text_of_a_tensor_cannot_decide() -> None:
     compiled, answers = replays(lambda a: str(a) == "tensor([1.])", *[(T.tensor([float(i)]),) for i in range(4)])
     assert [reason.code for reason in compiled.reasons] == ["tensor_contents"]
     assert answers == [False, True, False, False]
+
+
+# -- integers and powers
+@pytest.mark.parametrize("compute", [int, round, math.floor, math.ceil, math.trunc])
+def test_integers_made_of_numbers_that_leave_decide(compute: Any) -> None:
+    compiled = same(
+        lambda a: "two" if compute(a[0].item()) == 2 else "other", (1.5,), (2.0,), (2.5,), (-0.5,), (7,), (inf,), (1e30,), (nan,)
+    )
+    assert compiled.stats.compiled_calls > 0
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda v, n: (v**2, v**0.5, v**-1, 2.0**v, (v + 1) ** 3, (-v) ** -3, 2**v, pow(v, 2)),
+        lambda v, n: (n**2, n * 10**20, n << 3, n >> 1, divmod(n, 3), divmod(v, 0.75), 2.0**n, n % 7, n // 2, int(v) * 10**20),
+        lambda v, n: (
+            math.erf(v),
+            math.asinh(v),
+            math.cosh(v),
+            math.cbrt(v),
+            math.degrees(v),
+            float(n) / 3,
+            abs(-n),
+            f"{n} {v:.3f}",
+        ),
+        lambda v, n: (sorted([v, 100.0 + n]), sum([v, n, 1]), [v] + [n], (v,) + (n, 1), max(v, 0.25), min(v, 99.0)),
+        lambda v, n: (T.tensor(v), T.tensor([v, 2.0]), T.tensor([[n, n], [1, 2]]), T.full((2,), v), T.zeros(2).fill_(v)),
+    ],
+)
+def test_powers_shifts_and_tensors_of_numbers_that_leave_are_recorded_once(compute: Any) -> None:
+    compiled = same(lambda a: compute(a[0].item(), int(a[1].item())), (1.25, 2), (3.5, 4), (2.5, 7), (9, 1))
+    assert compiled.stats.traces == 1, compiled.explain()
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, -2.0, inf, -inf, nan, 1e200, -1e200, 1e-300, 5.0])
+def test_powers_raise_what_they_raise_in_eager_mode(value: float) -> None:
+    for power in (2, 3, -1, -2, 0.5, -0.5, 0, 400, 1e3):
+        same(lambda a, power=power: a[0].item() ** power, (1.5,), (value,), (2.5,), rounds=2)
+        same(lambda a, power=power: 3.0 ** (a[0].item() * power), (0.5,), (value,), rounds=2)
+
+
+def test_a_number_is_found_in_a_container_by_its_value_not_by_the_object_that_python_shares() -> None:
+    compiled = same(lambda a: int(a[0].item()) in (1, 2, 300), (1,), (2,), (3,), (300,), (5,))
+    assert compiled.stats.compiled_calls > 0
+
+
+def test_what_an_outside_list_is_extended_by_is_read_as_what_each_call_has_put_there() -> None:
+    log: list[Any] = []
+
+    def fn(a: Any) -> Any:
+        log.extend([a[0].item(), 2 * a[0].item()])
+        return a * log[-1], log[-2]
+
+    compiled = T.compile(fn)
+    for i in range(5):
+        found, before = compiled(vector(i, 1))
+        assert found.tolist() == [2.0 * i * i, 2.0 * i]
+        assert before == i
+    assert compiled.stats.traces == 1

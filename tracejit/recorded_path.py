@@ -10,6 +10,7 @@ from typing import Any
 
 from tracejit.capture.entry import Recording
 from tracejit.codegen import python_api
+from tracejit.codegen.straight_line import Untranslatable
 from tracejit.config import config
 from tracejit.executable import Executable
 from tracejit.hot_entry import machine_entry
@@ -59,6 +60,8 @@ class Entry:
 
     def translate(self) -> Any:
         """What serves calls of positional arguments in machine code.  Raises Untranslatable."""
+        if self.recording.generators:
+            raise Untranslatable("a draw from a generator of Python or NumPy, which is put back where the call is not served")
         return machine_entry(self.recording, self.body, self.run)
 
     @property

@@ -47,7 +47,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
-from tracejit.tensor import Tensor
+from tracejit.tensor import Size, Tensor
 
 __all__ = ["BuiltinCallHandlers"]
 
@@ -95,6 +95,9 @@ class BuiltinCallHandlers(NumberCallHandlers):
         if is_a(owner, Tensor):
             self.inspect_all((owner, *arguments))
             return self.made(self.native(lambda: function(*arguments, **keywords)))
+        drawn = self.drawn_by(function, arguments, keywords)
+        if drawn is not None:
+            return drawn
         standard = self.standard_call(function)
         if standard is not None:
             return standard(self, function, arguments, keywords)
@@ -109,8 +112,8 @@ class BuiltinCallHandlers(NumberCallHandlers):
                 return text
         if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
             return self.container_method(function, owner, arguments, keywords)
-        if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
-            return self._extreme(function, arguments, keywords)
+        if function in _COMPARING:
+            return self._call_pure(function, arguments, keywords)
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -242,6 +245,8 @@ class BuiltinCallHandlers(NumberCallHandlers):
         return (lambda *arguments: self.truth(call(*arguments))) if callable(call) else call
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
+            return self._extreme(function, arguments, keywords)
         if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
             elements = list(self.iterate(arguments[0]))
             return self.made(self.in_order(elements, **keywords))
@@ -255,7 +260,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
             method = self.method(arguments[0], _UNARY_METHODS[function])
             if method is not None:
                 return self.call(method, arguments, keywords)
-        if function in _PROTOCOLS and any(map(is_user_instance, arguments)):
+        if function in _PROTOCOLS and any(is_user_instance(a) for a in arguments if type(a) is not Size):
             self.stop("unknown_call", f"{function.__name__}() of an object")
         if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
             self.stop("impure_call", f"{function.__name__}() by the decimal context")
@@ -387,6 +392,8 @@ _PROTOCOLS = frozenset(
     }
 )  # fmt: skip
 """Functions that ask special methods of their arguments."""
+_COMPARING = frozenset({builtins.sorted, builtins.max, builtins.min, functools.reduce})
+"""Functions that look at elements only by what they call: numbers in what they are given may stay symbolic."""
 _UNARY_METHODS = {
     builtins.abs: "__abs__", builtins.round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__",
 }  # fmt: skip

@@ -21,6 +21,7 @@ from tracejit.capture.arrays import makes_tensors, of_numpy
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
+from tracejit.capture.generators import draws
 from tracejit.capture.late import is_late
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
@@ -94,12 +95,9 @@ class CallHandlers(TypeCallHandlers):
         return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        if (
-            self._runs_natively(function)
-            or of_numpy(function)
-            or function.__code__.co_filename == "<string>"
-            or self.standard_call(function)
-        ):
+        if self._runs_natively(function) or of_numpy(function) or draws(function) or self.standard_call(function):
+            return None
+        if function.__code__.co_filename == "<string>":
             return None
         return self.prepare(function)
 
@@ -128,6 +126,9 @@ class CallHandlers(TypeCallHandlers):
         if cls is FunctionType:
             if of_numpy(function):
                 return self.array_call(function, arguments, keywords)
+            drawn = self.drawn_by(function, arguments, keywords)
+            if drawn is not None:
+                return drawn
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
             standard = self.standard_call(function)
@@ -154,6 +155,9 @@ class CallHandlers(TypeCallHandlers):
             return self.call_getter(function, arguments, keywords)
         if is_symbolic(function):
             return concrete(function)()
+        drawn = self.drawn_by(function, arguments, keywords)
+        if drawn is not None:
+            return drawn
         method, _ = self.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)

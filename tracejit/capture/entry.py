@@ -15,6 +15,7 @@ from typing import Any
 
 from tracejit.capture.cell import Cell
 from tracejit.capture.reasons import Reason
+from tracejit.capture.rewinding import rewinding
 from tracejit.capture.runs import commas
 from tracejit.capture.structure import Structure
 from tracejit.codegen.separation import separate
@@ -160,7 +161,8 @@ class Recording:
 
     guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.  weak:
     names of those that are weak references, and stand for what these refer to.
-    structure: the same guards, with those that machine code can check for itself apart; None where there are too few."""
+    structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
+    generators: references to those of Python and NumPy that the prologue draws from."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -175,6 +177,7 @@ class Recording:
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
     weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
+    generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names
@@ -190,7 +193,7 @@ class Recording:
             cell = Cell(namespace["examine"], MISS, namespaces, body.calls)
             namespace.update(state_of=cell.state, refresh=cell.refresh, same=same(), separate=separate())
         entry: Entry = namespace["entry"]
-        return entry
+        return rewinding(entry, self.generators, Exit) if self.generators else entry
 
     def text(self, body: Body, interpreted: bool = True) -> str:
         """The source of the entry: to be interpreted, or to be translated (codegen/straight_line.py)."""

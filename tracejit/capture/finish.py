@@ -31,6 +31,7 @@ from tracejit.capture.late import is_late
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import ABSENT, TensorSource
+from tracejit.capture.rewinding import reference
 from tracejit.capture.structure import Structure, split
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.dtypes import FROM_NUMPY
@@ -123,6 +124,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         namespace={**recorder.namespace, **weak},
         weak=tuple(weak),
         structure=_structure(recorder, guards, distinct),
+        generators=tuple(map(reference, recorder.generators.values())),
     )
 
 

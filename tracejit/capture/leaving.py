@@ -65,7 +65,7 @@ _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
 _CHOOSING = (builtins.min, builtins.max)
 _TO_INTEGERS: dict[Any, str] = {
-    builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "round",
+    builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
 }  # fmt: skip
 """Functions that make integers of floats, and the operation that finds them."""
 _VARIABLE = re.compile(r"\bv\d+\b")

@@ -10,9 +10,9 @@ import itertools
 import operator
 from typing import Any
 
+from tracejit.capture.generators import GeneratorHandlers
 from tracejit.capture.late import is_late
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
-from tracejit.capture.printing import PrintingHandlers
 from tracejit.capture.symbols import concrete, is_symbolic, plain
 from tracejit.core.dtypes import as_dtype, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -31,7 +31,7 @@ def _is_number(value: Any) -> bool:
     return is_symbolic(value) or type(value) in (int, float, bool)
 
 
-class NumberCallHandlers(PrintingHandlers):
+class NumberCallHandlers(GeneratorHandlers):
     """`math.cos(t)`, `divmod(t, 3)`, `sum(xs)`, `max(xs)`, `tensor([a, b])`."""
 
     def _computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:

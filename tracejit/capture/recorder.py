@@ -132,7 +132,7 @@ class Recorder(Origins):
         self.paths: list[str] = []  # variables of objects that may be changed: they must stay distinct
         self.values = {}
         self._constants: dict[int, str] = {}
-        self._expressions: set[str] = set()
+        self._expressions: dict[str, Any] = {}  # what has been read -> the tuple that it was
         self._symbolic: dict[str, SymbolicNumber] = {}
         self._once: set[Hashable] = set()
         self._variables = 0
@@ -251,10 +251,12 @@ class Recorder(Origins):
             return value
         if expression in self._expressions:
             number = self._symbolic.get(expression)
+            if type(value) is tuple and not self.is_outside(value):  # which C code makes anew whenever it is asked
+                value = self._expressions[expression]
             if number is None:
                 return value if symbolic else self._looked_through(value)
             return number if symbolic else concrete(number)
-        self._expressions.add(expression)
+        self._expressions[expression] = value if type(value) is tuple else None
         cls = type(value)
         if symbolic and (cls is int or cls is float) and value == value:
             return self._read_number(value, expression)
@@ -377,6 +379,9 @@ class Recorder(Origins):
         raise NotImplementedError
 
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
+        raise NotImplementedError
+
+    def generator_method(self, owner: Any, name: str) -> Any:
         raise NotImplementedError
 
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:

@@ -101,6 +101,16 @@ def _normal(name: _Names, words: Sequence[Expr], dtype: DType) -> list[Expr]:
     return out if dtype in (float32, float64) else [builder.cast(x, dtype) for x in out]
 
 
+def _exponential(name: _Names, words: Sequence[Expr], dtype: DType) -> list[Expr]:
+    """As `philox.exponential`."""
+    wide = [(words[2 * i + 1] << _whole(20)) | (words[2 * i] >> _whole(12)) for i in range(2)]
+    whole, unit = (wide, 2.0**-52) if dtype is float64 else (words, 2.0**-32)
+    out = [_logarithm(name, name((builder.cast(x, float64) + 0.5) * unit)) * -1.0 for x in whole]
+    if dtype is not float64:
+        out = [builder.cast(x, float32) for x in out]
+    return out if dtype in (float32, float64) else [builder.cast(x, dtype) for x in out]
+
+
 def _horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     total: Expr = builder.const(coefficients[-1], float64)
     for c in reversed(coefficients[:-1]):
@@ -178,6 +188,7 @@ def random_advance(w: Writer, values: Values, node: Node, code: int) -> None:
 DRAWS: dict[str, Callable[..., Any]] = {
     "random_uniform": _draw(_uniform),
     "random_normal": _draw(_normal),
+    "random_exponential": _draw(_exponential),
     "random_integers": _draw(_integers),
     "random_advance": random_advance,
 }

@@ -29,7 +29,7 @@ _SPECIAL = frozenset(
     {
         *("cat", "pad", "slice_scatter", "diagonal_scatter", "scatter_add", "scatter", "index_add", "index_put"),
         *("cumsum", "cumprod", "matmul", "fold", "sum_at"),
-        *("random_uniform", "random_normal", "random_integers", "random_advance"),
+        *("random_uniform", "random_normal", "random_exponential", "random_integers", "random_advance"),
     }
 )
 

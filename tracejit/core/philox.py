@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["blocks_for", "normal", "positive_integers", "uniform", "words"]
+__all__ = ["blocks_for", "exponential", "normal", "positive_integers", "uniform", "words"]
 
 Array = np.ndarray[Any, Any]
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -102,6 +102,19 @@ def normal(seed: int, offset: int, count: int, double: bool) -> Array:
         out[start * pairs : stop * pairs] = _pairs_of_normals(
             (_wide(bits) >> np.uint64(11) if double else bits).reshape(-1, 2), 53 if double else 32
         )
+    return out.reshape(-1)[:count]
+
+
+def exponential(seed: int, offset: int, count: int, double: bool) -> Array:
+    """Exponential numbers of rate 1, positive ones, float64 or (rounded from float64) float32: -log of a number in (0, 1), an odd
+    multiple of 2**-33 (float32: at most 22.9) or 2**-53 (36.7)."""
+    blocks = blocks_for(count, double)
+    out = np.empty((blocks, 2 if double else 4), np.float64 if double else np.float32)
+    for start in range(0, blocks, CHUNK):
+        stop = min(start + CHUNK, blocks)
+        bits = words(seed, offset + start, stop - start)
+        whole = (_wide(bits) >> np.uint64(12)).reshape(-1, 2) if double else bits
+        out[start:stop] = logarithm((whole.astype(np.float64) + 0.5) * 2.0 ** -(52 if double else 32)) * -1.0
     return out.reshape(-1)[:count]
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tracejit.functions import all as all_of
 from tracejit.functions import logical_and
+from tracejit.linalg import eigvalsh
 
 __all__ = [
     "Constraint", "boolean", "dependent", "greater_than", "greater_than_eq", "half_open_interval", "independent", "integer_interval",
@@ -114,8 +113,7 @@ class _Matrix(Constraint):
         if self.kind in ("symmetric", "positive_definite"):
             ok = ok & all_of(all_of((value - value.mT).abs() <= 1e-6 + 1e-5 * value.abs(), -1), -1)
         if self.kind == "positive_definite":
-            least = np.linalg.eigvalsh(value.detach().numpy())[..., 0]
-            ok = ok & bool((least > 0).all())
+            ok = ok & (eigvalsh(value.detach())[..., 0] > 0)
         return ok
 
     def __repr__(self) -> str:

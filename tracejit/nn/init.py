@@ -15,6 +15,7 @@ from tracejit.autograd.grad_mode import no_grad
 from tracejit.core.dtypes import float64
 from tracejit.ops.elementwise.special import erfinv
 from tracejit.ops.public.creation import eye
+from tracejit.ops.public.linear_algebra import qr
 from tracejit.ops.public.random import rand, randn, randperm
 from tracejit.tensor import tensor as make_tensor
 
@@ -163,11 +164,10 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    flat = randn((rows, columns), generator=generator, dtype=tensor.dtype).numpy()
-    q, r = np.linalg.qr(flat.T if rows < columns else flat)
-    q = q * np.sign(np.diagonal(r))  # makes the decomposition unique, hence the distribution uniform
-    q = np.ascontiguousarray(q.T if rows < columns else q).reshape(tuple(tensor.shape))
-    return _fill(tensor, make_tensor((q * gain).astype(tensor.dtype.numpy)))
+    flat = randn((rows, columns), generator=generator, dtype=tensor.dtype)
+    q, r = qr(flat.mT if rows < columns else flat)
+    q = q * r.diagonal().sign()  # makes the decomposition unique, hence the distribution uniform
+    return _fill(tensor, (q.mT if rows < columns else q).reshape(tuple(tensor.shape)) * gain)
 
 
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:

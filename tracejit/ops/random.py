@@ -21,7 +21,7 @@ from tracejit.core.shapes import product
 from tracejit.ops.declare import custom
 from tracejit.ops.samples import Samples, cases
 
-__all__ = ["advance_for", "random_advance", "random_integers", "random_normal", "random_uniform"]
+__all__ = ["advance_for", "random_advance", "random_exponential", "random_integers", "random_normal", "random_uniform"]
 
 Shape = tuple[int, ...]
 
@@ -49,6 +49,13 @@ def random_uniform(state: Any, shape: Shape, dtype: DType) -> Any:
 def random_normal(state: Any, shape: Shape, dtype: DType) -> Any:
     """Numbers of the standard normal distribution."""
     numbers = philox.normal(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
+    return dtypes.converted(numbers, dtype) if dtype.is_reduced else numbers
+
+
+@custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float64))
+def random_exponential(state: Any, shape: Shape, dtype: DType) -> Any:
+    """Positive numbers of the exponential distribution of rate 1."""
+    numbers = philox.exponential(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
     return dtypes.converted(numbers, dtype) if dtype.is_reduced else numbers
 
 

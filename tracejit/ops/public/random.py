@@ -19,7 +19,7 @@ from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import integer
 from tracejit.ops import random as primitives
 from tracejit.ops.creation import constant
-from tracejit.ops.elementwise import arithmetic, comparison, mathematics
+from tracejit.ops.elementwise import arithmetic, comparison
 from tracejit.ops.movement.copies import write
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
@@ -179,6 +179,10 @@ def uniform_of(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -
     return (generator or default_generator).draw(primitives.random_uniform, shape, dtype is dtypes.float64, dtype=dtype)
 
 
+def exponential_of(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> Any:
+    return (generator or default_generator).draw(primitives.random_exponential, shape, dtype is dtypes.float64, dtype=dtype)
+
+
 def _normal(shape: Shape, dtype: dtypes.DType, generator: Generator | None) -> Any:
     return (generator or default_generator).draw(primitives.random_normal, shape, dtype is dtypes.float64, dtype=dtype)
 
@@ -284,7 +288,8 @@ def normal(
     if isinstance(std := settled(std), int | float) and std < 0:
         raise RuntimeError(f"normal(): expects std >= 0.0, but found std {std}")
     if size is not None:
-        return _normal(_sizes("normal", (size,)), floating("normal", dtype), generator) * float(std) + float(mean)
+        mean, std = (x if isinstance(x, int | float) else float(x) for x in (settled(mean), std))
+        return _normal(_sizes("normal", (size,)), floating("normal", dtype), generator) * std + mean
     like = mean + std
     return _normal(tuple(like.shape), floating("normal", dtype or like.dtype), generator) * std + mean
 
@@ -337,16 +342,17 @@ def _random_in(input: Any, from_: int = 0, to: int | None = None, *, generator: 
 @rounds_once
 def _exponential_in(input: Any, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Exponential numbers with the rate `lambd`."""
-    u = uniform_of(tuple(input.shape), floating("exponential_", input.dtype), generator)
-    return mathematics.log1p(-u) * (-1.0 / lambd)
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return exponential_of(tuple(input.shape), floating("exponential_", input.dtype), generator) / lambd
 
 
 def _bernoulli_in(input: Any, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
     """1 with probability `p` (a number or a tensor), else 0."""
     p = settled(p)
     if isinstance(p, int | float):
-        return bernoulli(input, float(p), generator=generator)
-    return arithmetic.cast(bernoulli(p, generator=generator), dtype=input.dtype)
+        return bernoulli(input, p, generator=generator)
+    return arithmetic.cast(bernoulli(p.expand(tuple(input.shape)), generator=generator), dtype=input.dtype)
 
 
 for _name, _body in (

@@ -13,7 +13,7 @@ from tracejit.core.precision import rounds_once
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics, rounding
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
-from tracejit.ops.public.random import Generator, floating, uniform_of
+from tracejit.ops.public.random import Generator, exponential_of, floating, uniform_of
 
 _tiny = {dtypes.float32: 2.0**-25, dtypes.float64: 2.0**-54}
 
@@ -56,7 +56,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
             "multinomial(): invalid multinomial distribution (with replacement=False, not enough non-negative category to sample)"
         )
     # the first of independent exponential clocks with these rates to ring, then the second ...
-    clocks = -mathematics.log(_open_uniform(tuple(input.shape), dtypes.float64, generator)) / weights
+    clocks = exponential_of(tuple(input.shape), dtypes.float64, generator) / weights
     return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples]
 
 
@@ -83,9 +83,8 @@ def _geometric_in(input: Any, p: float, *, generator: Generator | None = None) -
     """How many trials of probability `p` it takes to the first success: 1, 2, ..."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    wide = dtypes.float32 if input.dtype is dtypes.float32 else dtypes.float64
-    u = _open_uniform(tuple(input.shape), wide, generator)
-    return arithmetic.cast(rounding.ceil(mathematics.log(u) * (1 / math.log1p(-p))), dtype=input.dtype)
+    waiting = exponential_of(tuple(input.shape), dtypes.float64, generator)
+    return arithmetic.cast(rounding.ceil(waiting * (-1 / math.log1p(-p))), dtype=input.dtype)
 
 
 for _name, _body in (("cauchy", _cauchy_in), ("log_normal", _log_normal_in), ("geometric", _geometric_in)):

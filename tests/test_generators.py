@@ -1,0 +1,141 @@
+"""Random numbers of Python and NumPy inside compiled functions: each call draws what eager draws, and leaves the generators there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import random
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+
+CALLS = 40
+generator = np.random.default_rng(0)
+own = random.Random(3)
+
+
+def seeded() -> None:
+    random.seed(5)
+    np.random.seed(5)
+    generator.bit_generator.state = np.random.default_rng(7).bit_generator.state
+    own.seed(2)
+
+
+def states() -> list[str]:
+    return [str(s) for s in (random.getstate(), np.random.get_state(), generator.bit_generator.state, own.getstate())]
+
+
+def drawn(fn: Callable[..., Any]) -> list[Any]:
+    """What the calls of a function come to and print, and where they leave the generators."""
+    seeded()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        found = [(repr(fn(T.tensor([1.0, 2.0, (-1.0) ** i * 4]))), states()) for i in range(CALLS)]
+    return [*found, out.getvalue()]
+
+
+def mixup(x: T.Tensor) -> Any:
+    share = np.random.beta(0.4, 0.4)
+    return share * x + (1 - share) * x[T.tensor([2, 0, 1])]
+
+
+def after_a_decision_of_the_program(x: T.Tensor) -> Any:
+    if x.sum() > 0:
+        return x * random.random()
+    return x * (random.gauss(0, 1) + own.random())
+
+
+def layers_left_out(x: T.Tensor) -> Any:
+    for i in range(3):
+        if random.random() < 0.3:
+            x = x * i + 1
+    return x, random.random()
+
+
+def shuffled(x: T.Tensor) -> Any:
+    order = [1, 2, 3]
+    random.shuffle(order)
+    return order, x * 2
+
+
+def told(x: T.Tensor) -> Any:
+    print(f"{random.random():.3f} {own.uniform(0, 1)}")
+    return math.exp(-random.random()) * x
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths there are
+    "an operand": (lambda x: x * random.random(), 1),
+    "what decides": (lambda x: x.flip(0) if random.random() < 0.5 else x + 0, 2),
+    "functions of random": (
+        lambda x: (x * random.uniform(1, 2), random.gauss(0, 1), random.randint(0, 9), own.betavariate(1, 2)),
+        1,
+    ),
+    "numbers of NumPy": (lambda x: (x + generator.normal(), generator.random(), np.random.rand(), np.random.randn(), x * 2), 1),
+    "arrays": (
+        lambda x: (x + T.from_numpy(generator.normal(size=3)), T.tensor(np.random.rand(3)), np.random.normal(0, 2, (2, 2))),
+        1,
+    ),
+    "mixup": (mixup, 1),
+    "after a decision": (after_a_decision_of_the_program, 2),
+    "elements of lists": (lambda x: (random.choice([1, 2, 3]), generator.integers(0, 4), x * 2), 12),
+    "layers left out": (layers_left_out, 8),
+    "shuffled": (shuffled, 6),
+    "a slice": (lambda x: x[: random.randrange(1, 3)] * 2, 2),
+    "told": (told, 1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiled_calls_draw_what_eager_calls_draw(name: str) -> None:
+    fn, paths = PROGRAMS[name]
+    compiled = T.compile(fn)
+    assert drawn(compiled) == drawn(fn)
+    assert compiled.stats.traces <= paths and compiled.stats.compiled_calls == CALLS - compiled.stats.traces, compiled.reasons
+
+
+def test_eager_and_compiled_calls_can_be_mixed() -> None:
+    def fn(x: T.Tensor) -> Any:
+        return x * random.random() if own.random() < 0.5 else x + generator.normal()
+
+    compiled = T.compile(fn)
+    turns = iter(range(CALLS * 2))
+    assert drawn(lambda x: compiled(x) if next(turns) % 3 else fn(x)) == drawn(fn)
+
+
+def test_an_argument_that_the_program_computes_is_guarded() -> None:
+    compiled = T.compile(fn := lambda x: x * random.uniform(0, x.abs().sum().item()))
+    assert drawn(compiled) == drawn(fn)
+
+
+def test_a_generator_that_the_call_makes_is_an_obstacle() -> None:
+    compiled = T.compile(fn := lambda x: x * random.Random(4).random())
+    assert drawn(compiled) == drawn(fn)
+    assert compiled.stats.compiled_calls == 0 and compiled.reasons
+
+
+def test_another_generator_at_the_same_place_is_asked() -> None:
+    holder = {"rng": random.Random(1)}
+    compiled = T.compile(lambda x: x * holder["rng"].random())
+    for seed in (1, 2, 3, 2):
+        holder["rng"] = random.Random(seed)
+        expected = random.Random(seed)
+        for _ in range(3):
+            assert compiled(T.ones(1, dtype=T.float64)).item() == expected.random()
+    assert compiled.stats.compiled_calls > 0
+
+
+def test_an_entry_keeps_no_generator_alive() -> None:
+    holder = {"rng": random.Random(1)}
+    compiled = T.compile(lambda x: x * holder["rng"].random())
+    for _ in range(3):
+        compiled(T.ones(1))
+    gone = weakref.ref(holder.pop("rng"))
+    assert gone() is None
+    holder["rng"] = random.Random(8)
+    assert compiled(T.ones(1, dtype=T.float64)).item() == random.Random(8).random()
