@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import decimal
 import enum
 import functools
@@ -54,6 +55,10 @@ def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     while frame.f_back is not None and not is_instrumented(frame.f_code):
         frame = frame.f_back
     return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
+
+
+_OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
+"""What classes of containers that are made empty, and filled by `__init__`, have as their base."""
 
 
 class CallHandlers(TypeCallHandlers):
@@ -346,11 +351,11 @@ class CallHandlers(TypeCallHandlers):
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)
-        elif getattr(create, "__self__", None) is base and base in (list, dict, set):
+        elif base in _OF_ITEMS and getattr(create, "__self__", None) in (base, dict):
             instance = self.made(create(cls))
             if type(initialise) is not FunctionType:
-                arguments = tuple((self.pairs if base is dict else self.consumable)(self.settled(a)) for a in arguments)
-                keywords = {k: self.settled(v) for k, v in keywords.items()}
+                arguments = tuple(map(self.pairs if issubclass(base, dict) else self.consumable, arguments))
+                keywords = {k: self.for_place(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
             given = tuple(self.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
@@ -366,7 +371,7 @@ class CallHandlers(TypeCallHandlers):
             result = self.call(initialise, (instance, *arguments), keywords)
             if result is not None:
                 raise TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}")
-        elif base in (list, dict, set) and (arguments or keywords):
+        elif base in _OF_ITEMS and (arguments or keywords):
             self.native(lambda: base.__init__(instance, *arguments, **keywords))
         return instance
 
