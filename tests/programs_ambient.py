@@ -41,23 +41,22 @@ def ambient(fn, *changes, observe=None):
 
 
 CLOCKS = {
-    "time": (time.time, "impure_call"),
-    "perf_counter": (time.perf_counter, "impure_call"),
-    "monotonic": (time.monotonic, "impure_call"),
-    "time_ns": (time.time_ns, "unknown_call"),
-    "process_time": (time.process_time, "unknown_call"),
-    "monotonic_ns": (time.monotonic_ns, "unknown_call"),
-    "thread_time": (time.thread_time, "unknown_call"),
+    "time": (time.time, None),
+    "perf_counter": (time.perf_counter, None),
+    "monotonic": (time.monotonic, None),
+    "time_ns": (time.time_ns, None),
+    "process_time": (time.process_time, None),
+    "monotonic_ns": (time.monotonic_ns, None),
+    "thread_time": (time.thread_time, None),
     "now": (datetime.datetime.now, "unknown_call"),
     "uuid4": (uuid.uuid4, "unknown_call"),
     "token": (secrets.token_hex, "unknown_call"),
     "urandom": (lambda: os.urandom(4), "unknown_call"),
-    "gauss": (lambda: random.gauss(0, 1), "impure_call"),
-    "uniform": (lambda: random.uniform(0, 1), "impure_call"),
-    "numpy_uniform": (lambda: np.random.uniform(), "unknown_callable"),
+    "gauss": (lambda: random.gauss(0, 1), None),
+    "uniform": (lambda: random.uniform(0, 1), None),
+    "numpy_uniform": (lambda: np.random.uniform(), None),
     "system_random": (random.SystemRandom().random, "unknown_call"),
-    "getrandbits": (lambda: random.getrandbits(64), "unknown_call"),
-    "choice": (lambda: random.choice(range(10**9)), "unknown_call"),
+    "getrandbits": (lambda: random.getrandbits(64), None),
     "counter_of_allocations": (lambda: sys.getallocatedblocks(), "unknown_call"),
 }
 
@@ -223,7 +222,7 @@ def text_written_to_a_buffer():
     return ambient(fn, observe=buffer.getvalue)
 
 
-@program(reason="unknown_call")
+@program()
 def text_written_by_a_method():
     buffer = io.StringIO()
     write = buffer.write
@@ -235,7 +234,7 @@ def text_written_by_a_method():
     return ambient(fn, observe=buffer.getvalue)
 
 
-@program(reason="unknown_call")
+@program()
 def standard_output_written():
     def fn(a):
         sys.stdout.write("out\n")
@@ -244,7 +243,7 @@ def standard_output_written():
     return ambient(fn)
 
 
-@program(reason="tensor_contents")
+@program()
 def values_of_tensors_printed():
     def fn(a):
         b = a * 2
@@ -265,7 +264,7 @@ def warning_given_once():
     return ambient(fn)
 
 
-@program(reason="impure_call")
+@program()
 def warning_recorded_outside():
     seen = []
 
@@ -283,7 +282,7 @@ def warning_recorded_outside():
     return fn, [go] * 3, lambda: seen
 
 
-@program(reason="frame_access")
+@program()
 def logger_with_numbers():
     stream = io.StringIO()
     logger = logging.getLogger("tj.attack")
@@ -298,7 +297,7 @@ def logger_with_numbers():
     return ambient(fn, observe=stream.getvalue)
 
 
-@program(reason="impure_call" if sys.version_info >= (3, 13) else "unknown_call")
+@program()
 def logger_that_is_off():
     logger = logging.getLogger("tj.attack.off")
     logger.setLevel(logging.ERROR)
@@ -382,7 +381,7 @@ def precision_of_decimals():
     return ambient(fn, lambda: setattr(decimal.getcontext(), "prec", 3), lambda: setattr(decimal.getcontext(), "prec", 28))
 
 
-@program(reason="impure_call")
+@program()
 def seeded_generator_of_python():
     rng = random.Random(3)
 
@@ -392,7 +391,7 @@ def seeded_generator_of_python():
     return ambient(fn)
 
 
-@program(reason="unknown_origin")
+@program()
 def seeded_generator_of_numpy():
     rng = np.random.default_rng(3)
 
@@ -411,10 +410,10 @@ def global_generators_seeded_inside():
     return ambient(fn, lambda: random.seed(99), observe=random.random)
 
 
-@program(reason="unknown_call")
+@program()
 def list_shuffled():
     rng = random.Random(1)
-    cards = list(range(10))
+    cards = [1, 2]
 
     def fn(a):
         rng.shuffle(cards)

@@ -309,7 +309,7 @@ def lock_around_the_work():
     return over(fn, (), ())
 
 
-@program(reason="frame_access")
+@program()
 def message_of_a_logger():
     logger = logging.getLogger("b4")
     logger.propagate = False
@@ -439,7 +439,7 @@ def iterator_that_raises():
     return over(fn, (), ())
 
 
-@program(reason="impure_call")
+@program()
 def clock_that_is_read():
     def fn(a):
         return a * (time.perf_counter() * 0 + 2)

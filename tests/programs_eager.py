@@ -16,7 +16,7 @@ def printing():
     return fn, [lambda f: f(x(1))] * 2, None
 
 
-@program(reason="tensor_contents")
+@program()
 def contents_as_a_list():
     def fn(a):
         return a * len(a.tolist()) + a.tolist()[0]

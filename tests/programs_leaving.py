@@ -87,7 +87,7 @@ def tensor_as_a_list_index_and_range():
     return fn, [lambda f: f(x(1), T.tensor(1)), lambda f: f(x(1), T.tensor(2))], None
 
 
-@program(reason="tensor_contents")
+@program()
 def numpy_array_of_a_result():
     def fn(a):
         return (a * 2).detach().numpy().sum().item()
@@ -95,7 +95,7 @@ def numpy_array_of_a_result():
     return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
 
 
-@program(reason="unknown_call")
+@program()
 def array_protocol():
     def fn(a):
         return float(np.asarray(a * 2).max())
@@ -103,7 +103,7 @@ def array_protocol():
     return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
 
 
-@program(reason="tensor_contents")
+@program()
 def tolist_and_iteration_of_numbers():
     def fn(a):
         return [v * 2 for v in a.tolist()], sum(v.item() for v in a)
@@ -122,7 +122,7 @@ def number_formatted_and_stored():
     return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: box.text
 
 
-@program(reason="tensor_contents")
+@program()
 def tensor_formatted():
     def fn(a):
         return f"{a}", str(a.sum()), f"{a.sum():.3f}", repr(a.shape)
@@ -290,7 +290,7 @@ def divmod_and_math_of_items():
     return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4.5))], None
 
 
-@program(reason="tensor_contents")
+@program()
 def numpy_function_of_tensor():
     def fn(a):
         return float(np.mean(a.numpy())), np.float32(a.sum().item()), a * 2

@@ -724,7 +724,7 @@ def gauss_keeps_every_second_number():
     return fn, [go, go], None
 
 
-@program(reason="impure_call")
+@program()
 def gauss_draws():
     generator = random.Random(0)
     gauss = generator.gauss

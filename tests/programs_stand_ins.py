@@ -381,7 +381,6 @@ REASONS = {
     "json": "construction",
     "pickle": "unknown_call",
     "date": "construction",
-    "numpy": "unknown_call",
     "random": "construction",
 }
 for _n, _u in USES.items():

@@ -848,7 +848,7 @@ def default_dtype_and_grad_mode_around_calls():
     return fn, [lambda f: f(x(1, 2)), double, without, lambda f: f(x(1, 2))], None
 
 
-@program(reason="impure_call")
+@program()
 def warning_with_its_place():
     def fn(a):
         warnings.warn("careful", stacklevel=1)
@@ -897,12 +897,12 @@ def decimal_number_rounded():
     )
 
 
-@program(reason="unknown_callable")
+@program()
 def random_numbers_of_numpy():
     def fn(a):
         return a * float(np.random.rand())  # noqa: NPY002
 
-    return fn, [lambda f: np.random.seed(0), lambda f: f(x(1))], lambda: float(np.random.rand())  # noqa: NPY002
+    return fn, [lambda f: np.random.seed(0), *[lambda f: f(x(1))] * 3], lambda: float(np.random.rand())  # noqa: NPY002
 
 
 @program()

@@ -4,9 +4,9 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -226,16 +226,16 @@ def test_methods_callable_objects_and_the_bare_decorator() -> None:
 
 def test_what_cannot_be_recorded_runs_eagerly_with_a_reason_and_a_line() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        time.sleep(0)
+        os.getpid()
         return x + 1
 
     compiled = T.compile(function)
     for _ in range(5):
         assert compiled(T.zeros(1)).item() == 1
     (reason,) = compiled.reasons
-    assert reason.code == "impure_call"
+    assert reason.code == "unknown_call"
     assert "test_compile.py:" in reason.where
-    assert "sleep" in compiled.explain()
+    assert "getpid" in compiled.explain()
     assert compiled.stats.traces == 3
     with pytest.raises(RuntimeError, match="nothing was compiled"):
         compiled.graph()
@@ -338,7 +338,7 @@ def test_a_call_that_raises_is_noted_and_does_not_stop_later_recordings() -> Non
 
 def test_recordings_stop_after_max_failures_until_clear() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        time.sleep(0)
+        os.getpid()
         return x + 1
 
     with override(max_failures=2):
@@ -371,7 +371,7 @@ def test_a_function_that_could_not_be_recorded_is_tried_again_now_and_then() -> 
         training = True
 
         def __call__(self, x: T.Tensor) -> T.Tensor:
-            return x * x.tolist()[0] if self.training else x * 2
+            return x * (os.getpid() > 0) if self.training else x * 2
 
     noisy = Noisy()
     compiled = T.compile(noisy)

@@ -46,7 +46,7 @@ FUNCTIONS = {
     't.finfo(x.dtype).eps*x': lambda x: t.finfo(x.dtype).eps*x,
     't.is_tensor(x)': lambda x: t.is_tensor(x),
     'x.as_subclass(t.Tensor)*2': lambda x: x.as_subclass(t.Tensor)*2,
-    'np.exp(x)': lambda x: np.exp(x),
+    'np.sqrt(x)': lambda x: np.sqrt(x),
     'np.ones(3)*x': lambda x: np.ones(3)*x,
     'np.add(x, np.float64(2))': lambda x: np.add(x, np.float64(2)),
     'x.apply_(lambda v: v+1)': lambda x: x.apply_(lambda v: v+1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_forward_and_backward_are_a_machine_call_each() -> None:
 
 def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        time.sleep(0)
+        os.getpid()
         return x
 
     compiled = T.compile(function)
@@ -57,7 +57,7 @@ def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
 def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
     def function(x: T.Tensor, loud: bool) -> T.Tensor:
         if loud:
-            time.sleep(0)
+            os.getpid()
         return (x @ x).relu() if x.sum() > 0 else x
 
     compiled = T.compile(function)
@@ -69,7 +69,7 @@ def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
     assert "path 0: " in text and "path 1" not in text
     assert f"goes on only if the value at {__file__}:{line} is True" in text
     assert "# functionalise: " in text and "matmul" in text
-    assert "ran eagerly (1 recording): [impure_call]" in text
+    assert "ran eagerly (1 recording): [unknown_call]" in text
 
 
 def test_explain_and_source_include_backward_programs_once_they_exist() -> None:

@@ -196,6 +196,12 @@ class ArrayHandlers(TextHandlers):
             return any(map(self._is_open, (value.start, value.stop, value.step)))
         return type(value) is SymbolicNumber or id(value) in self.left
 
+    def _leaves(self, value: Any) -> bool:
+        """Whether it is known only after the program, or something in it."""
+        if type(value) in (tuple, list):
+            return any(map(self._leaves, value))
+        return is_late(value) or type(value) is slice or id(value) in self.left
+
     # -- what is computed
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
         """A function of NumPy, an operator, or a method of an array (with the array before its arguments)."""
@@ -212,6 +218,9 @@ class ArrayHandlers(TextHandlers):
                 self.read_content(value, deep=True)
             return self._fixed_result(self.native(lambda: function(*arguments, **keywords)))
         name = getattr(function, "__name__", "")
+        if not self._is_calm(function, name, arguments, keywords) and not any(map(self._leaves, values)):
+            settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+            return self.array_call(function, *settled)
         if not self._is_calm(function, name, arguments, keywords) or "out" in keywords:
             self.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
