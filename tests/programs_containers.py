@@ -6,6 +6,8 @@ import collections
 
 from registered_programs import program, x
 
+import tracejit as T
+
 
 @program(reason="read_after_change")
 def list_of_tensors_grows():
@@ -310,3 +312,49 @@ def lists_and_sets_of_ones_own_made_inside():
 @program(reason="descriptor")
 def dictionary_that_is_its_own_attributes():
     return (lambda a: Itself(x=a, y=1)), [lambda f: sorted(f(x(1, 2)))], None
+
+
+@program()
+def order_of_an_ordered_dictionary():
+    table = collections.OrderedDict((name, x(i, 1)) for i, name in enumerate("abc"))
+
+    def fn(a):
+        return list(table), [value.sum().item() for value in table.values()], sum(table.values()) * a
+
+    def moved(name):
+        def call(f):
+            table.move_to_end(name)
+            return f(x(1, 2))
+
+        return call
+
+    same = lambda f: f(x(1, 2))  # noqa: E731
+    return fn, [same, same, moved("b"), same, moved("c"), same, moved("a"), moved("b"), moved("c"), same], lambda: list(table)
+
+
+@program()
+def ordered_dictionary_of_a_module():
+    model = T.nn.Module()
+    model.table = collections.OrderedDict((name, T.nn.Parameter(x(i, 1))) for i, name in enumerate("abc"))
+
+    def fn(a):
+        for value in model.table.values():
+            a = a * 2 + value
+        return a
+
+    def moved(f):
+        model.table.move_to_end("a")
+        return f(x(1, 2))
+
+    return fn, [lambda f: f(x(1, 2))] * 3 + [moved, moved, moved], None
+
+
+@program()
+def least_recently_used_first():
+    table = collections.OrderedDict((i, x(i, 1)) for i in range(3))
+
+    def fn(a, key):
+        table.move_to_end(key)
+        return a * table[key], list(table)
+
+    return fn, [lambda f, i=i: f(x(1, 2), i) for i in (1, 1, 0, 2, 2)], lambda: list(table)
