@@ -19,6 +19,7 @@ import programs_draws
 import programs_eager
 import programs_flow
 import programs_functions
+import programs_hooks
 import programs_iterators
 import programs_language
 import programs_leaving
@@ -45,7 +46,7 @@ from registered_programs import PROGRAMS
 
 __all__ = [
     "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
-    "programs_control", "programs_draws", "programs_eager", "programs_flow", "programs_functions", "programs_iterators",
+    "programs_control", "programs_draws", "programs_eager", "programs_flow", "programs_functions", "programs_hooks", "programs_iterators",
     "programs_language", "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbers",
     "programs_numbers_that_leave", "programs_objects", "programs_order", "programs_places", "programs_reach",
     "programs_reached", "programs_records", "programs_results", "programs_special_methods", "programs_stand_ins",

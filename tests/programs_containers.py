@@ -6,6 +6,8 @@ import collections
 
 from registered_programs import program, x
 
+import tracejit as T
+
 
 @program(reason="read_after_change")
 def list_of_tensors_grows():
@@ -234,3 +236,125 @@ def deque_of_pairs():
         return window[-1][0], sum(value for value, _ in window)
 
     return kept(collections.deque([(0.0, 1)] * 3, maxlen=3), change)
+
+
+class Named(dict):
+    """A dictionary whose items are attributes."""
+
+    def __init__(self, *items, **more):
+        super().__init__(*items, **more)
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+class Ordered(collections.OrderedDict):
+    def __init__(self, *items, **more):
+        super().__init__(*items, **more)
+        self.count = len(self)
+
+
+class Rows(list):
+    def __init__(self, rows=()):
+        super().__init__(rows)
+        self.extra = 1
+
+
+class Names(set):
+    pass
+
+
+class Itself(dict):
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__ = self
+
+
+@program()
+def dictionaries_of_ones_own_made_inside():
+    def fn(a):
+        out = Named({"x": a, "y": a.sum().item()}, z=3)
+        out.mean = a.mean().item()
+        return out, out.x * out.z, out.y + out.mean, hasattr(out, "w"), sorted(out), dict(out)
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
+
+
+@program()
+def ordered_dictionaries_of_ones_own_made_inside():
+    keep = {}
+
+    def fn(a):
+        out = Ordered([("x", a), ("y", a.sum().item())], z=1)
+        out.move_to_end("x")
+        keep["latest"] = out
+        return list(out), out, out.count, out.popitem()
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], lambda: keep
+
+
+@program()
+def lists_and_sets_of_ones_own_made_inside():
+    def fn(a):
+        rows = Rows([a.sum().item(), 2])
+        rows.append(a)
+        return rows, rows.extra, rows[0], len(rows), Rows(), Names(["a", "b", "a"])
+
+    return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
+
+
+@program(reason="descriptor")
+def dictionary_that_is_its_own_attributes():
+    return (lambda a: Itself(x=a, y=1)), [lambda f: sorted(f(x(1, 2)))], None
+
+
+@program()
+def order_of_an_ordered_dictionary():
+    table = collections.OrderedDict((name, x(i, 1)) for i, name in enumerate("abc"))
+
+    def fn(a):
+        return list(table), [value.sum().item() for value in table.values()], sum(table.values()) * a
+
+    def moved(name):
+        def call(f):
+            table.move_to_end(name)
+            return f(x(1, 2))
+
+        return call
+
+    same = lambda f: f(x(1, 2))  # noqa: E731
+    return fn, [same, same, moved("b"), same, moved("c"), same, moved("a"), moved("b"), moved("c"), same], lambda: list(table)
+
+
+@program()
+def ordered_dictionary_of_a_module():
+    model = T.nn.Module()
+    model.table = collections.OrderedDict((name, T.nn.Parameter(x(i, 1))) for i, name in enumerate("abc"))
+
+    def fn(a):
+        for value in model.table.values():
+            a = a * 2 + value
+        return a
+
+    def moved(f):
+        model.table.move_to_end("a")
+        return f(x(1, 2))
+
+    return fn, [lambda f: f(x(1, 2))] * 3 + [moved, moved, moved], None
+
+
+@program()
+def least_recently_used_first():
+    table = collections.OrderedDict((i, x(i, 1)) for i in range(3))
+
+    def fn(a, key):
+        table.move_to_end(key)
+        return a * table[key], list(table)
+
+    return fn, [lambda f, i=i: f(x(1, 2), i) for i in (1, 1, 0, 2, 2)], lambda: list(table)

@@ -168,7 +168,7 @@ def functions_of_functions():
     return per_sample, [lambda f, i=i: f(inputs(i, 6, 4), inputs(i + 1, 6)) for i in range(8)], None
 
 
-@everyday(eager="own_backward")
+@everyday()
 def straight_through_estimator():
     class Sign(T.autograd.Function):
         @staticmethod
@@ -194,7 +194,7 @@ def straight_through_estimator():
     return step, on_batches(), state(model)
 
 
-@everyday(eager="own_backward")
+@everyday()
 def gradient_reversal():
     class Reverse(T.autograd.Function):
         @staticmethod
@@ -312,7 +312,7 @@ def backward_of_a_vector():
     return pull, [lambda f, i=i: f(inputs(i), inputs(i + 1, 8, 3)) for i in range(8)], None
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def hook_on_a_tensor_inside():
     model = mlp()
     optimizer = T.optim.SGD(model.parameters(), lr=0.1)
@@ -329,7 +329,7 @@ def hook_on_a_tensor_inside():
     return step, on_batches(), state(model)
 
 
-@everyday(eager="tensor_state")
+@everyday()
 def retained_gradient_of_the_middle():
     model = mlp()
 
@@ -344,7 +344,7 @@ def retained_gradient_of_the_middle():
     return maps, on_batches(), None
 
 
-@everyday(eager="implicit_python")
+@everyday()
 def optimizers_in_hooks_of_parameters():
     model = mlp()
     optimizers = {p: T.optim.SGD([p], lr=0.1) for p in model.parameters()}
@@ -364,7 +364,7 @@ def optimizers_in_hooks_of_parameters():
     return step, on_batches(), state(model)
 
 
-@everyday(eager="own_backward")
+@everyday()
 def backward_hook_of_a_module():
     model, norms = mlp(), []
     model[2].register_full_backward_hook(lambda module, gi, go: norms.append(go[0].norm().item()))

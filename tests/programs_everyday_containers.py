@@ -137,7 +137,7 @@ def last_losses_in_a_deque():
     return evaluate, on_batches(), lambda: list(window)
 
 
-@everyday(again=4)
+@everyday(recordings=2)
 def mean_of_a_growing_list():
     model, losses = mlp(), []
 
@@ -412,7 +412,7 @@ def running_totals_by_itertools():
     return forward, on_inputs(), None
 
 
-@everyday(again=8)
+@everyday(recordings=2)
 def least_recently_used_cache():
     cache = collections.OrderedDict((i, T.full((16,), float(i))) for i in range(3))
 

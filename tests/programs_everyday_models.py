@@ -280,7 +280,7 @@ def output_as_a_named_tuple():
     return predict, on_inputs(), None
 
 
-@everyday(eager="construction")
+@everyday()
 def output_as_a_dictionary_with_attributes():
     class ModelOutput(OrderedDict):
         def __getattr__(self, name):

@@ -188,7 +188,7 @@ def cached_property_of_a_module():
     return model, on_inputs(), lambda: model.scale
 
 
-@everyday(again=2)
+@everyday(recordings=2)
 def dispatch_on_type():
     @functools.singledispatch
     def size(value):

@@ -232,7 +232,7 @@ def temporal_difference_with_a_target_network():
     return learn, [call(i) for i in range(8)], state(q, target)
 
 
-@everyday(eager="container")
+@everyday()
 def soft_update_by_state_dictionaries():
     source, target = mlp(), mlp()
 

@@ -244,6 +244,8 @@ class _Pass:
         sink = self.sink
         for leaf, g in self.leaves.values():
             if leaf._hooks:
+                if self.recording:
+                    state.top.note("hooks of a leaf run", leaf)
                 g = self.hooked_value(leaf._hooks, g)
             if sink.leaf is not None:
                 sink.leaf(leaf, g, sink.handed)
@@ -260,7 +262,7 @@ class _Pass:
             state.grad_enabled = self.create_graph
             for hook in hooks_after(leaf):
                 if self.tensors:
-                    hook(leaf)
+                    state.top.call(hook, leaf)
                 else:
                     with_errors(self.errors, hook, leaf)
         finally:
@@ -299,7 +301,7 @@ class _Pass:
         try:
             state.grad_enabled = self.create_graph
             for hook in ordered if last is None else [*ordered, last]:
-                result = hook(value) if self.tensors else with_errors(self.errors, hook, value)
+                result = state.top.call(hook, value) if self.tensors else with_errors(self.errors, hook, value)
                 if result is not None:
                     _check_replacement(hook, result, array)
                     value = result

@@ -96,7 +96,7 @@ class FunctionNode(Node):
     def backward(self, cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
         given = [self._cotangent(i, g, tensors) for i, g in enumerate(cotangents)]
         with enable_grad() if tensors and state.grad_enabled else no_grad():
-            result = self._function.backward(self, *given)
+            result = state.top.call_method(self._function, "backward", self, *given)
         gradients = list(result) if isinstance(result, tuple) else [result]
         expected = len(self._inputs)
         while len(gradients) > expected and gradients[-1] is None:
@@ -228,15 +228,15 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Apply the operation to inputs of any type; tensors among them may get gradients."""
-        state.top.note("own backward", cls.__name__)
+        state.top.note("own backward", cls)
         node = cls._node_class()(cls, args)
         recorded = state.grad_enabled and any(node.needs_input_grad)
         with no_grad():
             if cls.setup_context is Function.setup_context:
-                result = cls.forward(node, *args)
+                result = state.top.call_method(cls, "forward", node, *args)
             else:
-                result = cls.forward(*args)
-                cls.setup_context(node, args, result)
+                result = state.top.call_method(cls, "forward", *args)
+                state.top.call_method(cls, "setup_context", node, args, result)
         outputs = result if isinstance(result, tuple) else (result,)
         placed = _placed(node, args, outputs, recorded)
         watched = watch()
@@ -283,4 +283,5 @@ def _placed(node: FunctionNode, inputs: tuple[Any, ...], outputs: tuple[Any, ...
         by_identity = {id(old): new for old, new in zip(outputs, found, strict=True) if id(old) not in given or id(old) in dirty}
         node._to_save = tuple([by_identity.get(id(t), t) for t in node._to_save])
         node.finish(tuple(found))
+        state.top.note("placed", node, tuple(found))
     return tuple(found)

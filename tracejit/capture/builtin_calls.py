@@ -58,16 +58,17 @@ _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
 _VALUE_TYPES: tuple[type, ...] = (
     *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
 )  # fmt: skip
+_WITH_METHODS: tuple[type, ...] = (list, dict, set, tuple, str, int, float, frozenset, bytes, collections.OrderedDict)
 _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
 """Methods of dates that ask for the time, the time zone or the locale."""
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
 """Methods of exceptions that do nothing but what they are for."""
 _KEPT_BY_DICTIONARIES: dict[str, tuple[int, ...]] = {
-    "setdefault": (1,), "__setitem__": (1,), "update": (0,), "get": (1,), "pop": (1,), "__ior__": (0,),
+    "setdefault": (1,), "__setitem__": (1,), "update": (0,), "get": (1,), "pop": (1,), "__ior__": (0,), "__init__": (0,),
 }  # fmt: skip
 _KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
     "append": (0,), "appendleft": (0,), "extend": (0,), "extendleft": (0,), "insert": (1,), "__setitem__": (1,), "__iadd__": (0,),
-    "index": (0,), "count": (0,), "remove": (0,), "__contains__": (0,),
+    "index": (0,), "count": (0,), "remove": (0,), "__contains__": (0,), "__init__": (0,),
 }  # fmt: skip
 """Methods that store arguments at these positions (update: its keywords, too), or compare them with what they have."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
@@ -167,7 +168,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
         ):
             keywords = {k: self.settled(v) for k, v in keywords.items()}
             return self.native(lambda: function(*map(self.settled, arguments), **keywords))
-        if cls in (list, dict, set, tuple, str, int, float, frozenset, bytes) and isinstance(plain(owner), cls):
+        if cls in _WITH_METHODS and isinstance(plain(owner), cls):
             return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
         if cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
             return self.referent(owner)
@@ -192,7 +193,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
         else:
             stays = () if name == "insert" and self.is_outside(owner) else _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple([self.for_place(a) if i in stays else self.settled(a) for i, a in enumerate(arguments)])
-        into = self.for_place if name == "update" and stays else self.settled
+        into = self.for_place if name in ("update", "__init__") and stays else self.settled
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

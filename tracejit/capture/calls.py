@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import decimal
 import enum
 import functools
@@ -28,6 +29,7 @@ from tracejit.capture.policies import (
     C_CALLABLES,
     FRAME_FUNCTIONS,
     INLINED_TYPES,
+    KEEPING_LIBRARY,
     PURE_TYPES,
     REFUSED_LIBRARY,
     builtin_base,
@@ -53,6 +55,10 @@ def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     while frame.f_back is not None and not is_instrumented(frame.f_code):
         frame = frame.f_back
     return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
+
+
+_OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
+"""What classes of containers that are made empty, and filled by `__init__`, have as their base."""
 
 
 class CallHandlers(TypeCallHandlers):
@@ -248,7 +254,8 @@ class CallHandlers(TypeCallHandlers):
         if of_numbers is not None:
             return of_numbers
         values = (*arguments, *keywords.values())
-        if any(self._is_program_callable(v) for v in values) and is_a(function, FunctionType):
+        keeps = function.__qualname__ in KEEPING_LIBRARY
+        if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
             return self.prepare(function)(*arguments, **keywords)
         arguments = tuple(a if is_symbolic(a) and not self.is_array(a) else self.settled(a) for a in arguments)
         keywords = {k: v if is_symbolic(v) and not self.is_array(v) else self.settled(v) for k, v in keywords.items()}
@@ -258,7 +265,7 @@ class CallHandlers(TypeCallHandlers):
             self.admitted(value)
         self.inspect_all((*arguments, *keywords.values()))
         result = self.native(lambda: function(*arguments, **keywords))
-        return self.made(result) if is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+        return self.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
@@ -345,11 +352,11 @@ class CallHandlers(TypeCallHandlers):
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)
-        elif getattr(create, "__self__", None) is base and base in (list, dict, set):
+        elif base in _OF_ITEMS and getattr(create, "__self__", None) in (base, dict):
             instance = self.made(create(cls))
             if type(initialise) is not FunctionType:
-                arguments = tuple((self.pairs if base is dict else self.consumable)(self.settled(a)) for a in arguments)
-                keywords = {k: self.settled(v) for k, v in keywords.items()}
+                arguments = tuple(map(self.pairs if issubclass(base, dict) else self.consumable, arguments))
+                keywords = {k: self.for_place(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
             given = tuple(self.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
@@ -365,7 +372,7 @@ class CallHandlers(TypeCallHandlers):
             result = self.call(initialise, (instance, *arguments), keywords)
             if result is not None:
                 raise TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}")
-        elif base in (list, dict, set) and (arguments or keywords):
+        elif base in _OF_ITEMS and (arguments or keywords):
             self.native(lambda: base.__init__(instance, *arguments, **keywords))
         return instance
 

@@ -58,6 +58,8 @@ class ContainerMethodHandlers(ContainerHandlers):
         outside = self.is_outside(owner)
         if outside and builtin_base(type(owner)) not in (list, set, collections.deque, *DICT_TYPES):
             self.stop("container", f"a {type(owner).__name__}")
+        elif name == "__init__" and not outside and builtin_base(type(owner)) in (list, set, *DICT_TYPES):
+            return self._initialised(function, owner, arguments, keywords)
         elif name in READING_METHODS:
             return self.made(self._reading_method(function, name, owner, outside, arguments, keywords))
         elif name in CHANGING_METHODS:
@@ -67,6 +69,14 @@ class ContainerMethodHandlers(ContainerHandlers):
         else:
             self.stop("container", f"{type(owner).__name__}.{name}")
         return function(*arguments, **keywords)
+
+    def _initialised(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """`super().__init__(...)` of a class of containers, for an instance that this run has made."""
+        given = arguments
+        if arguments and not (builtin_base(type(owner)) is collections.defaultdict and len(arguments) == 1):
+            last = (self.pairs if is_a(owner, dict) else self.consumable)(arguments[-1])
+            given = (*arguments[:-1], last)
+        self.native(lambda: function(*given, **keywords))
 
     def consumable(self, value: Any) -> Any:
         """An iterable for C code."""

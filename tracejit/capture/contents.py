@@ -93,6 +93,11 @@ def elements_text(cls: type, text: str) -> str:
     return f"list({builtin_base(cls).__name__}.__iter__({text}))" if is_python_class(cls) else f"list({text})"
 
 
+def _keys(content: Any) -> Any:
+    """The keys of a dictionary in its own order, past the methods of a subclass: an OrderedDict has another than its memory."""
+    return builtin_base(type(content)).__iter__(content)
+
+
 def _members(cls: type) -> list[str]:
     """What exceptions of C code keep besides their arguments, and tell in their text: errno, filename, name ..."""
     found = (value for base in cls.__mro__ if not is_python_class(base) for value in vars(base).values())
@@ -310,7 +315,7 @@ class ContentHandlers(AttributeHandlers):
             self.stop("read_after_change", f"a {type(value).__name__}")
 
     def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str, symbolic: bool) -> None:
-        texts = {key: self._key_text(key) for key in dict.__iter__(content)}
+        texts = {key: self._key_text(key) for key in _keys(content)}
         if None in texts.values():
             texts = self._object_keys(value, content, text)
         if None in texts.values():
@@ -331,10 +336,10 @@ class ContentHandlers(AttributeHandlers):
         keys = self.variable()
         self.lines.append(f"{keys} = {elements_text(type(value), text)}")
         self.miss_if(f"len({keys}) != {len(content)}")
-        for i, key in enumerate(dict.__iter__(content)):
+        for i, key in enumerate(_keys(content)):
             if type(key).__hash__ is object.__hash__ and not self.is_outside(key) and not self.is_made(key):
                 self.read(key, f"{keys}[{i}]")
-        return {key: self._key_text(key) for key in dict.__iter__(content)}
+        return {key: self._key_text(key) for key in _keys(content)}
 
     def check_order(self, value: Any) -> None:
         """Stop where the order of a set depends on where its elements lie in memory."""

@@ -92,6 +92,10 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
                 recorder.stop("differentiable_write", f"a leaf of shape {list(tensor.shape)}")
             elif fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}")
+    if goes_on and interpreter.own_backward:
+        recorder.stop("own_backward", interpreter.own_backward)
+    if goes_on and interpreter.hooked:
+        recorder.stop("tensor_state", "a hook on a tensor of the call, which a backward pass that follows would run,")
     hooks = _places_of_hooks(recorder, interpreter)
     if recorder.stopped:
         return Recording(recorder.reason)
@@ -186,6 +190,8 @@ def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) 
     for source in recorder.tensors.values():
         requires = source.requires_grad or id(source.tensor) in interpreter.switched
         if not (interpreter.backward_ran and source.used and requires):
+            continue
+        if id(source.tensor) in interpreter.hooks_read:
             continue
         if source.is_leaf:
             found[id(source)], hooks = f"{source.variable}._hooks", source.tensor._hooks

@@ -45,6 +45,7 @@ __all__ = [
     "IMPURE",
     "INLINED_TYPES",
     "IN_PLACE",
+    "KEEPING_LIBRARY",
     "PASSING_ON",
     "PREDICATES",
     "PRIMITIVE_TYPES",
@@ -139,15 +140,14 @@ FRAME_FUNCTIONS: frozenset[Any] = frozenset(
 )  # fmt: skip
 """Functions that look at the frame that calls them."""
 IMPURE: frozenset[str] = frozenset({"open", "input", "time", "perf_counter", "monotonic", "sleep", "random", "getenv"})
+KEEPING_LIBRARY: frozenset[str] = frozenset({"register_hook", "register_post_accumulate_grad_hook", "Function.apply"})
+"""Functions of the library that keep functions of the program, or call them by way of the interpreter."""
 REFUSED_LIBRARY: dict[str, str] = {
     "manual_seed": "global_state",
     "seed": "global_state",
     "set_default_dtype": "global_state",
     "set_num_threads": "global_state",
     "get_num_threads": "impure_call",
-    "register_hook": "tensor_state",
-    "retain_grad": "tensor_state",
-    "register_post_accumulate_grad_hook": "tensor_state",
     "save": "impure_call",
     "load": "impure_call",
 }

@@ -60,8 +60,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "tensor_origin": ("a tensor of unknown origin is used: {}", "Create it outside the compiled function, or from tensors in it"),
     "tensor_state": ("{} changes or reads the state of a tensor beyond its contents", "Do it outside the compiled function"),
     "own_backward": (
-        "{} has a backward pass that is Python code of the program",
-        "Write it with operations, whose gradients are known, to compile it",
+        "{} has a backward pass that is Python code of the program, and would run after the call",
+        "Call backward() inside too, or write it with operations, whose gradients are known",
     ),
     "outside_graph": (
         "backward() enters a graph that was made outside: {}",

@@ -21,6 +21,7 @@ from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
     bound_to,
+    builtin_base,
     has_plain_state,
     instance_dictionary,
     is_a,
@@ -33,6 +34,7 @@ from tracejit.tensor import Size, Tensor
 
 __all__ = ["Recipes"]
 
+_OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
 _CONSTANT_TYPES: tuple[type, ...] = (
     range,
     decimal.Decimal,
@@ -120,6 +122,8 @@ class Recipes:
             return self._container
         if cls is frozenset:
             return self._frozenset
+        if is_python_class(cls) and builtin_base(cls) in _OF_ITEMS:
+            return self._object_with_items
         return self._object if cls is types.SimpleNamespace or self._is_plain_object(value, cls) else None
 
     def _frozenset(self, value: frozenset[Any], cls: type) -> str:
@@ -206,6 +210,24 @@ class Recipes:
         self.recorder.namespace["new_object"] = object.__new__
         maker = self.recorder.constant(cls)
         variable = self._define(value, f"{maker}()" if cls is types.SimpleNamespace else f"new_object({maker})")
+        self._give_attributes(variable, value, cls)
+        return variable
+
+    def _object_with_items(self, value: Any, cls: type) -> str:
+        """An instance of a class of containers, past its methods: their code has been recorded itself."""
+        base: Any = builtin_base(cls)
+        made_by = self.recorder.constant(base)
+        variable = self._define(value, f"{made_by}.__new__({self.recorder.constant(cls)})")
+        self._give_attributes(variable, value, cls)
+        if issubclass(base, dict):
+            for key, item in base.items(value):
+                self.lines.append(f"{made_by}.__setitem__({variable}, {self.text(key)}, {self._stored(value, key, item)})")
+        else:
+            method = "add" if base is set else "append"
+            self.lines.extend([f"{made_by}.{method}({variable}, {self.text(item)})" for item in base.__iter__(value)])
+        return variable
+
+    def _give_attributes(self, variable: str, value: Any, cls: type) -> None:
         for name, slot in _slots(cls):
             if not is_empty(slot, value):
                 item = self._stored(value, name, slot.__get__(value))
@@ -213,7 +235,6 @@ class Recipes:
         instance = instance_dictionary(value) or {}
         for name, item in instance.items():
             self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(instance, name, item)}")
-        return variable
 
 
 def _slots(cls: type) -> list[tuple[str, Any]]:

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.effects import DataStore, EffectHandlers, GradStore
+from tracejit.capture.effects import EffectHandlers, GradStore
 from tracejit.capture.late import is_late
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.tensor_state import StateRecorder
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
-from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
@@ -32,7 +33,6 @@ from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.public.random import default_generator
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
-from tracejit.tensor.contents import is_data_of
 
 __all__ = ["RecordingInterpreter", "Watch"]
 
@@ -56,128 +56,22 @@ Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
 
 
-class RecordingInterpreter(Interpreter):
+class RecordingInterpreter(StateRecorder):
     """Evaluates by the eager interpreter and appends to the graph."""
 
     def __init__(self, recorder: EffectHandlers, first_sequence: int, watch: Watch | None = None) -> None:
         """watch: is shown each operation that is appended."""
-        self.recorder = recorder
+        super().__init__(recorder, first_sequence)
         self._watch = watch
-        self.nodes: list[Node] = []
-        self.avals: dict[int, Aval | ScalarAval] = {}
-        self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
         self.scalars: dict[str, int] = {}  # prologue variable -> value id
-        self.requires_grad: set[int] = set()
-        self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
-        recorder.values = self.values
         recorder.program = self
-        self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
-        self._by_tape: dict[tuple[int, int], int] = {}
-        self.first_sequence = first_sequence  # nodes of the tape before it were made outside
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
         self.restoring = starmap(setattr, compress(self._patched, kept))
         """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
         self._guard = REGISTRY["guard"]
-        self.uncounted: set[int] = set()  # versions of which the tensors do not know: what was written through .data
-        self.switched: dict[
-            int, tuple[Tensor, int, int]
-        ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
-        self.rebound: list[Tensor] = []  # outside tensors whose .data was assigned
-        self.backward_ran = False  # then hooks on leaves would have to run ...
-        self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
-        self.last_backward = 0  # how many nodes were there when the last backward pass began
 
-    # -- values
-    def _fresh(self, aval: Aval | ScalarAval) -> int:
-        value = len(self.avals)
-        self.avals[value] = aval
-        return value
-
-    def _define(self, tensor: Tensor) -> int:
-        value = self._fresh(Aval(tensor._array.shape, FROM_NUMPY[tensor._array.dtype]))
-        self.values[id(tensor)] = value
-        self.defined[value] = tensor
-        if tensor.requires_grad:
-            self.requires_grad.add(value)
-        if tensor._node is not None:
-            self._by_tape[id(tensor._node), tensor._index] = value
-            self.recorder.keep.append(tensor._node)
-        return value
-
-    def value_of(self, tensor: Tensor) -> int | None:
-        """The value id of a tensor; None for one of unknown origin."""
-        value = self.values.get(id(tensor))
-        if value is None:
-            source = self.recorder.tensors.get(id(tensor))
-            if source is not None:
-                source.used = True
-                value = self._define(tensor)
-                self.inputs[value] = tensor
-            elif tensor._node is not None:  # a saved output that the tape made a tensor again
-                value = self._by_tape.get((id(tensor._node), tensor._index))
-        return value
-
-    def _become_leaf(self, tensor: Tensor, requires: bool) -> None:
-        """A tensor of the program's own begins, or ends, to be a leaf that requires grad.  What it was computed from gets no gradient
-        by way of it: from here on it is a value of its own."""
-        value = self.values[id(tensor)]
-        made = next((node for node in reversed(self.nodes) if value in node.outputs), None)
-        if made is None or made.op.kind is not Kind.CREATION:
-            self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
-        if requires:
-            self.requires_grad.add(self.values[id(tensor)])
-        else:
-            self.requires_grad.discard(self.values[id(tensor)])
-
-    def _switch(self, tensor: Tensor) -> None:
-        """An outside leaf begins, or ends, to require grad: a value of its own, until it is as it was."""
-        recorder, before = self.recorder, self.value_of(tensor)
-        assert before is not None
-        recorder.inspect(tensor)
-        recorder.keep.append(tensor)
-        former = self.switched.get(id(tensor))
-        if former is not None and former[2] == before:
-            self.values[id(tensor)] = former[1]
-            self.switched[id(tensor)] = tensor, before, former[1]
-            return
-        self._become_leaf(tensor, not tensor._requires_grad)
-        self.switched[id(tensor)] = tensor, before, self.values[id(tensor)]
-
-    def _assign_data(self, tensor: Tensor, data: Any) -> None:
-        """`tensor` is about to be bound to the memory of `data`: a leaf that is detached from it, and has its memory."""
-        recorder, before = self.recorder, tensor._array
-        value = self.value_of(data) if isinstance(data, Tensor) else None
-        outside = id(tensor) in recorder.tensors
-        if value is None or not (outside or id(tensor) in self.values):
-            recorder.stop("tensor_origin", "data that are assigned")
-            return
-        if is_data_of(data, tensor) and self._root(value) == self._root(self.value_of(tensor)):
-            return
-        same = (data._array.shape, data._array.strides, data._array.dtype) == (before.shape, before.strides, before.dtype)
-        if not (same and tensor.is_leaf and tensor._base is None and type(data._storage) is not DataStorage):
-            recorder.stop(
-                "tensor_state", f".data = a tensor of shape {list(data._array.shape)}, for one of shape {list(before.shape)},"
-            )
-            return
-        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
-        recorder.keep.append(tensor)
-        if outside:
-            self.rebound.append(tensor)
-            recorder.note_store((id(tensor), "data"), DataStore(tensor, data))
-
-    def _root(self, value: int | None) -> int | None:
-        """The value that owns the memory of this one."""
-        for node in reversed(self.nodes):
-            if value in self.inputs:
-                break
-            if value in node.outputs:
-                if node.op.kind not in (Kind.VIEW, Kind.WRITE):
-                    break
-                assert isinstance(node.operands[0], int)
-                value = node.operands[0]
-        return value
-
+    # -- operands
     def _scalar(self, number: SymbolicNumber, bounds: tuple[int, int]) -> Operand:
         """A number as an operand of an operation that takes integers within `bounds`; one outside them is guarded by its value."""
         if type(number._value) is int:
@@ -441,36 +335,6 @@ class RecordingInterpreter(Interpreter):
             recorder.read(state, f"{recorder.sources[id(generator)]}._state")
         else:
             recorder.stop("random_operation", "a generator that the call has made")
-
-    # -- everything else
-    def note(self, event: str, *details: Any) -> None:
-        recorder = self.recorder
-        if recorder.stopped:
-            return
-        if event == "backward":
-            through, reached = details
-            self.backward_ran, self.last_backward = True, len(self.nodes)
-            self.reached.update(reached)
-            for node in through:
-                if node.sequence < self.first_sequence:
-                    recorder.stop("outside_graph", node.name())
-        elif event == "data assigned":
-            self._assign_data(*details)
-        elif event == "own backward":
-            recorder.stop("own_backward", details[0])
-        elif (
-            event == "requires_grad changed"
-            and details[0]._base is None
-            and (id(details[0]) in recorder.tensors or id(details[0]) in self.values)
-        ):
-            tensor = details[0]
-            if id(tensor) in recorder.tensors:
-                self._switch(tensor)
-                return
-            recorder.keep.append(tensor)
-            self._become_leaf(tensor, not tensor._requires_grad)
-        else:
-            recorder.stop("tensor_state", event)
 
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:

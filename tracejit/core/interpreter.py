@@ -80,6 +80,14 @@ class Interpreter:
         """A RANDOM primitive draws from `generator`, which moves on by `count`."""
         return generator._drawn(op, attributes, count)
 
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """The library calls code of the program: a hook."""
+        return function(*arguments)
+
+    def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
+        """The library calls a method of the program's."""
+        return getattr(owner, name)(*arguments)
+
     def note(self, event: str, *details: Any) -> None:
         """Something happened that a recording cannot hold (hook registered, seed set, graph freed ...)."""
 

@@ -1,0 +1,209 @@
+"""What a recording knows of the state of tensors beside their contents: which value each stands for, whether it requires grad, what memory
+it is bound to, its hooks, and operations with a backward pass of their own.
+
+A value id stands for one version of one tensor object.  Code of the program that a backward pass inside the call runs is followed like any
+other; what a backward pass after the call would have to know of it is for finish.py to refuse.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.autograd.tape import DataStorage
+from tracejit.capture.effects import DataStore, EffectHandlers
+from tracejit.capture.recorder import user_line
+from tracejit.capture.symbols import plain
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.core.interpreter import Interpreter, state
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.graph import Node
+from tracejit.tensor import Tensor
+from tracejit.tensor.contents import is_data_of
+
+__all__ = ["StateRecorder"]
+
+
+class StateRecorder(Interpreter):
+    """The values of tensors, and changes of their state."""
+
+    def __init__(self, recorder: EffectHandlers, first_sequence: int) -> None:
+        """first_sequence: nodes of the tape before it were made outside."""
+        self.recorder = recorder
+        self.nodes: list[Node] = []
+        self.avals: dict[int, Aval | ScalarAval] = {}
+        self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
+        self.requires_grad: set[int] = set()
+        self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
+        recorder.values = self.values
+        self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
+        self._by_tape: dict[tuple[int, int], int] = {}
+        self.first_sequence = first_sequence
+        self.uncounted: set[int] = set()  # versions of which the tensors do not know: what was written through .data
+        self.switched: dict[
+            int, tuple[Tensor, int, int]
+        ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
+        self.rebound: list[Tensor] = []  # outside tensors whose .data was assigned
+        self.own_backward = ""  # the name of an operation of the program's own, where there was one
+        self.hooked = False  # a tensor of the call has got a hook
+        self.hooks_read: set[int] = set()  # outside leaves whose hooks have run, and are guarded
+        self.backward_ran = False  # then hooks on leaves would have to run ...
+        self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
+        self.last_backward = 0  # how many nodes were there when the last backward pass began
+
+    # -- values
+    def _fresh(self, aval: Aval | ScalarAval) -> int:
+        value = len(self.avals)
+        self.avals[value] = aval
+        return value
+
+    def _define(self, tensor: Tensor) -> int:
+        value = self._fresh(Aval(tensor._array.shape, FROM_NUMPY[tensor._array.dtype]))
+        self.values[id(tensor)] = value
+        self.defined[value] = tensor
+        if tensor.requires_grad:
+            self.requires_grad.add(value)
+        if tensor._node is not None:
+            self._by_tape[id(tensor._node), tensor._index] = value
+            self.recorder.keep.append(tensor._node)
+        return value
+
+    def value_of(self, tensor: Tensor) -> int | None:
+        """The value id of a tensor; None for one of unknown origin."""
+        value = self.values.get(id(tensor))
+        if value is None:
+            source = self.recorder.tensors.get(id(tensor))
+            if source is not None:
+                source.used = True
+                value = self._define(tensor)
+                self.inputs[value] = tensor
+            elif tensor._node is not None:  # a saved output that the tape made a tensor again
+                value = self._by_tape.get((id(tensor._node), tensor._index))
+        return value
+
+    # -- changes
+    def _become_leaf(self, tensor: Tensor, requires: bool) -> None:
+        """A tensor of the program's own begins, or ends, to be a leaf that requires grad.  What it was computed from gets no gradient
+        by way of it: from here on it is a value of its own."""
+        value = self.values[id(tensor)]
+        made = next((node for node in reversed(self.nodes) if value in node.outputs), None)
+        if made is None or made.op.kind is not Kind.CREATION:
+            self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        if requires:
+            self.requires_grad.add(self.values[id(tensor)])
+        else:
+            self.requires_grad.discard(self.values[id(tensor)])
+
+    def _switch(self, tensor: Tensor) -> None:
+        """An outside leaf begins, or ends, to require grad: a value of its own, until it is as it was."""
+        recorder, before = self.recorder, self.value_of(tensor)
+        assert before is not None
+        recorder.inspect(tensor)
+        recorder.keep.append(tensor)
+        former = self.switched.get(id(tensor))
+        if former is not None and former[2] == before:
+            self.values[id(tensor)] = former[1]
+            self.switched[id(tensor)] = tensor, before, former[1]
+            return
+        self._become_leaf(tensor, not tensor._requires_grad)
+        self.switched[id(tensor)] = tensor, before, self.values[id(tensor)]
+
+    def _assign_data(self, tensor: Tensor, data: Any) -> None:
+        """`tensor` is about to be bound to the memory of `data`: a leaf that is detached from it, and has its memory."""
+        recorder, before = self.recorder, tensor._array
+        value = self.value_of(data) if isinstance(data, Tensor) else None
+        outside = id(tensor) in recorder.tensors
+        if value is None or not (outside or id(tensor) in self.values):
+            recorder.stop("tensor_origin", "data that are assigned")
+            return
+        if is_data_of(data, tensor) and self._root(value) == self._root(self.value_of(tensor)):
+            return
+        same = (data._array.shape, data._array.strides, data._array.dtype) == (before.shape, before.strides, before.dtype)
+        if not (same and tensor.is_leaf and tensor._base is None and type(data._storage) is not DataStorage):
+            recorder.stop(
+                "tensor_state", f".data = a tensor of shape {list(data._array.shape)}, for one of shape {list(before.shape)},"
+            )
+            return
+        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        recorder.keep.append(tensor)
+        if outside:
+            self.rebound.append(tensor)
+            recorder.note_store((id(tensor), "data"), DataStore(tensor, data))
+
+    def _root(self, value: int | None) -> int | None:
+        """The value that owns the memory of this one."""
+        for node in reversed(self.nodes):
+            if value in self.inputs:
+                break
+            if value in node.outputs:
+                if node.op.kind not in (Kind.VIEW, Kind.WRITE):
+                    break
+                assert isinstance(node.operands[0], int)
+                value = node.operands[0]
+        return value
+
+    # -- code of the program that the library calls
+    def call(self, function: Any, *arguments: Any) -> Any:
+        recorder = self.recorder
+        return function(*arguments) if recorder.stopped else recorder.settled(recorder.call(function, arguments, {}))
+
+    def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
+        recorder = self.recorder
+        if recorder.stopped:
+            return state.base.call_method(owner, name, *map(plain, arguments))
+        given = tuple([a if isinstance(a, Tensor) else recorder.made(a) for a in arguments])
+        return recorder.settled(recorder.call(recorder.get_attribute(owner, name), given, {}))
+
+    def _place(self, node: Any, outputs: tuple[Any, ...]) -> None:
+        """`outputs` have got their places at a node with a backward pass of its own."""
+        for index, output in enumerate(outputs):
+            value = self.values.get(id(output))
+            if isinstance(output, Tensor) and output._node is node and value is not None:
+                self.requires_grad.add(value)
+                self._by_tape[id(node), index] = value
+        self.recorder.keep.append(node)
+
+    def _read_hooks(self, leaf: Tensor) -> None:
+        """The hooks of a leaf are about to run: it has the same in every call."""
+        source = self.recorder.tensors.get(id(leaf))
+        if source is not None:
+            self.recorder.read(leaf._hooks, f"{source.variable}._hooks")
+            self.recorder.read_content(leaf._hooks)
+            self.hooks_read.add(id(leaf))
+
+    # -- everything else
+    def note(self, event: str, *details: Any) -> None:
+        recorder = self.recorder
+        if recorder.stopped:
+            return
+        if event == "backward":
+            through, reached = details
+            self.backward_ran, self.last_backward = True, len(self.nodes)
+            self.reached.update(reached)
+            for node in through:
+                if node.sequence < self.first_sequence:
+                    recorder.stop("outside_graph", node.name())
+        elif event == "data assigned":
+            self._assign_data(*details)
+        elif event == "own backward":
+            self.own_backward = details[0].__name__
+            recorder.lookup(details[0], "setup_context")
+        elif event == "placed":
+            self._place(*details)
+        elif event == "hooks of a leaf run":
+            self._read_hooks(*details)
+        elif event == "hook registered" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:
+            self.hooked = True
+        elif (
+            event == "requires_grad changed"
+            and details[0]._base is None
+            and (id(details[0]) in recorder.tensors or id(details[0]) in self.values)
+        ):
+            tensor = details[0]
+            if id(tensor) in recorder.tensors:
+                self._switch(tensor)
+                return
+            recorder.keep.append(tensor)
+            self._become_leaf(tensor, not tensor._requires_grad)
+        else:
+            recorder.stop("tensor_state", event)
