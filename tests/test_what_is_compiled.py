@@ -14,14 +14,17 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import inspect, math, os
+import inspect, logging, math, os, random, time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import tracejit
-from tracejit import eye, func, linalg, nn, no_grad, optim, randn
+from tracejit import eye, from_numpy, func, linalg, nn, no_grad, optim, randn, tensor
 
 tracejit.manual_seed(0)
+random.seed(0)
+logger = logging.getLogger("rows")
 w = tracejit.full((3,), 0.5, requires_grad=True)
 model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
 optimizer = optim.SGD(model.parameters(), lr=0.1)
@@ -34,7 +37,7 @@ class Box:
 
 
 box = Box()
-d = {"count": 0, "items": [tracejit.ones(2), tracejit.zeros(2)]}
+d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 numbers = iter(range(100))
 
 
