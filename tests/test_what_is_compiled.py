@@ -1,4 +1,4 @@
-"""docs/what-is-compiled.md: each row of its table runs eagerly and compiled, and is recorded as often, or eager for the reason, as it says."""
+"""docs/what-is-compiled.md: each row of its table runs, eagerly and compiled, and is recorded as often, or eager, as it says."""
 
 from __future__ import annotations
 
