@@ -162,7 +162,7 @@ class CompiledFunction(_Partial[P, R]):
             result = entry.serve(args, kwargs)
             if result.__class__ is not Exit:
                 return self._went_on(entry, exited, number, cost, result)
-            cost += entry.effort if result.number else 1
+            cost += entry.effort if result.number else 1 if entry.machine is not None else 2
             if exited is None and result.number:
                 exited, number = entry, result.number
         return self._call_eagerly(args, kwargs, entries, exited, number, cost)
@@ -190,12 +190,12 @@ class CompiledFunction(_Partial[P, R]):
                 return
             settling = self._settling
             lost = settling.close(self._entries)
-            dropped = lost and len(self._entries) >= config.max_entries and self._drop_unused()
+            full = len(self._entries) >= config.max_entries
+            if lost and full and settling.may_drop() and self._drop_unused():
+                settling.dropped()
             for entry in self._entries:
                 entry.uses_seen = entry.uses
-            if dropped:
-                settling.looked(True)
-            if (calls := settling.period()) and not self._fullgraph:
+            if lost and not self._fullgraph and (calls := settling.period()):
                 self._leave_alone(calls)
         finally:
             ticket.over = True

@@ -5,11 +5,12 @@ what eager mode needs at least to call one operation, 0.7 us: to try an entry in
 trying.
 
 * Entries.  A call that an entry serves gains two for each operation that was recorded.  One that the entry in front does not serve
-  costs one for itself, one for each entry tried in vain, and what a program computed before it was left; calls that are recorded are
-  not counted.  After each `WINDOW` calls that the entry in front did not serve the account is closed.  A function that lost drops the
-  paths that served nothing, if it has as many as it may, and is *on trial*: the next path is recorded once the last one has served a
-  call.  If it loses again it is left alone for `FIRST_WAIT` calls, then for four times as many, and so on.  One window without a loss,
-  and all is as before.
+  costs one for itself, one for each entry tried in vain (two where that is Python), and what a program computed before it was left; calls
+  that are recorded are not counted.  After each `WINDOW` calls that the entry in front did not serve the account is closed.  What it lost
+  is a debt, which later windows may make up for.  A function in debt that has as many paths as it may drops those that served nothing
+  (after one such loss, the next time after two ...), and the next path is recorded once the last one has served a call.  If the debt
+  stays it is left alone for `FIRST_WAIT` calls, then for four times as many, and so on, until as many windows in a row as there were
+  losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `config.max_entries` of one piece of code in
@@ -41,8 +42,8 @@ class Settling:
     """The accounts of one compiled function.  Threads may lose increments of each other, never more."""
 
     __slots__ = (
-        "_code", "_cost", "_crowded", "_failures", "_first", "_gained", "_granted", "_lost", "_newest", "_patience", "_raised",
-        "_recorded", "_retired", "_seen", "_wait", "rest",
+        "_code", "_cost", "_crowded", "_debt", "_drops", "_failures", "_first", "_gained", "_good", "_granted", "_losses", "_newest",
+        "_patience", "_raised", "_recorded", "_retired", "_seen", "_trial", "_wait", "rest",
     )  # fmt: skip
 
     def __init__(self, function: Any) -> None:
@@ -57,10 +58,12 @@ class Settling:
     def clear(self) -> None:
         """As if the function had not been called yet."""
         self.rest.value = self._granted = 0
-        self._seen = self._cost = self._gained = self._retired = (
-            0  # of the window; gains are totals, of entries that are gone apart
-        )
-        self._lost = 0  # windows in a row
+        self._seen = self._cost = 0  # of the window
+        self._gained = self._retired = 0  # totals: when the window began, and of entries that are gone
+        self._debt = 0  # what earlier windows have lost, and none has made up for
+        self._losses = self._good = 0  # windows that left a debt, until as many in a row have not
+        self._drops = 0  # how often paths made room after a loss
+        self._trial = False  # whether the last window left a debt
         self._newest: Entry | None = None  # on trial: the last path that was recorded
         self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
         self._wait = 0  # calls that no entry serves before the next recording
@@ -86,11 +89,6 @@ class Settling:
         return True
 
     # -- entries
-    @property
-    def on_trial(self) -> bool:
-        """Whether the last window was a loss."""
-        return self._lost > 0
-
     def charge(self, cost: int) -> bool:
         """A call that the entry in front did not serve has tried entries in vain, for so much.  Whether the window is over."""
         self._seen += 1
@@ -98,22 +96,42 @@ class Settling:
         return self._seen >= WINDOW
 
     def close(self, entries: Iterable[Entry]) -> bool:
-        """The window is over: whether it was a loss."""
+        """The window is over: whether there is a loss to make up for."""
         total = self._retired + sum([entry.gain for entry in entries])
-        lost = total - self._gained < self._cost
+        self._debt = max(0, self._debt + self._cost - (total - self._gained))
         self._seen = self._cost = 0
         self._gained = total
         self._newest = None
-        self._lost = self._lost + 1 if lost else 0
-        return lost
+        self._trial = self._debt > 0
+        if self._debt:
+            self._losses += 1
+            self._good = 0
+        else:
+            self._good += 1
+            if self._good >= self._losses:
+                self._losses = 0
+        return self._debt > 0
+
+    def may_drop(self) -> bool:
+        """Whether a loss may be answered by other paths: one more loss each time, since to record them costs as much each time."""
+        return self._losses > self._drops
+
+    def dropped(self) -> None:
+        """Other paths get their turn, without debts."""
+        self._drops += 1
+        self._debt = 0
+        self.looked(True)
 
     def retired(self, entry: Entry) -> None:
         """An entry is dropped."""
         self._retired += entry.gain
 
     def period(self) -> int:
-        """For how many calls to leave the function alone, after a loss."""
-        return FIRST_WAIT << min(2 * (self._lost - 2), _FURTHEST) if self._lost > 1 else 0
+        """For how many calls to leave the function alone, after a loss; they settle the debt."""
+        if self._losses < 2:
+            return 0
+        self._debt = 0
+        return FIRST_WAIT << min(2 * (self._losses - 2), _FURTHEST)
 
     # -- recordings
     def waits_for_kin(self) -> int:
@@ -155,7 +173,7 @@ class Settling:
     def recorded(self, entry: Entry) -> None:
         """A path was recorded."""
         self._failures = self._raised = self._wait = 0
-        if self._lost:
+        if self._trial:
             self._newest = entry
         if self._code is not None and not self._recorded:
             _kin.setdefault(self._code, _Kin()).last = entry.executable.counter
