@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -278,3 +279,27 @@ def test_all_that_takes_a_generator_is_among_the_forms() -> None:
     known = {name.split()[0] for name in (*FORMS, *ELEMENTARY)}
     assert {"randn", "multinomial", "uniform_", "cauchy_"} <= takers
     assert takers - known <= {"uniform_of", "exponential_of", "_normal", "_integers", "_open_uniform"}
+
+
+def test_draws_beside_steps_of_the_host_are_replayed_while_there_are_other_threads() -> None:
+    def fn(logits: T.Tensor) -> T.Tensor:
+        noise = T.rand(3)
+        chosen = T.searchsorted(logits.sort().values, T.rand(2))
+        return noise * 2, chosen, T.rand(1) if logits.sum() > 0 else T.rand(2)
+
+    def outcomes(call: Callable[..., Any]) -> list[Any]:
+        T.manual_seed(3)
+        found = [[t.tolist() for t in call(T.tensor([0.1, 0.5, 0.3]) * (-1) ** i)] for i in range(8)]
+        return [found, T.rand(1).item()]
+
+    compiled = T.compile(fn)
+    over = threading.Event()
+    waiting = threading.Thread(target=over.wait)
+    waiting.start()
+    try:
+        assert outcomes(compiled) == outcomes(fn)
+    finally:
+        over.set()
+        waiting.join()
+    assert compiled.stats.compiled_calls == 6, compiled.explain()
+    assert "host step" in compiled.explain()

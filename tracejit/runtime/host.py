@@ -12,7 +12,6 @@ again where the user sees it, or goes on with the other size.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,10 +58,10 @@ class HostProgram:
         self.raises = raises
         self.slab_inputs = slab_inputs
         self.residuals = slab_outputs
-        self.draws = any(node.op.kind is Kind.RANDOM for node in graph.nodes)
         changed = {t for t, v in graph.writes if t != v}
         self.overwritten = [v for v in slab_outputs if v in changed]  # whose contents from before are kept for the backward pass
         self.tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
+        self.advances = _advances(graph, self.tensors)
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
         self.codes = exit_codes(graph)
         self.layouts = {v: s for v, s in layouts.items() if v in self.tensors}
@@ -107,10 +106,24 @@ class HostProgram:
         return _Segment(program, tensors, tuple(v for v in inputs if v not in tensors), outputs)
 
     def run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
-        """As `Program.run`.  Draws stand beside steps of the host, between which other threads may draw: they have to wait for a call that
-        runs eagerly, so there is none where there are other threads."""
-        if self.draws and threading.active_count() > 1:
-            return 0
+        """As `Program.run`.  Draws stand beside steps of the host, between which other threads may draw: generators are moved on at once by
+        all that the call will draw, and back again where it comes to nothing, unless somebody else has drawn meanwhile."""
+        if not self.advances:
+            return self._run(arrays, scalars)
+        states = [_moved(arrays[place], count) for place, count in self.advances]
+        own = list(arrays)
+        for (place, _), state in zip(self.advances, states, strict=True):
+            own[place] = state
+        result: tuple[Any, ...] | int = 0
+        try:
+            result = self._run(own, scalars)
+        finally:
+            if isinstance(result, int):
+                for (place, count), state in zip(self.advances, states, strict=True):
+                    _move_back(arrays[place], state, count)
+        return result
+
+    def _run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
         known: dict[int, Any] = dict(zip(self.tensors, arrays, strict=False))
         known.update(zip(self.scalars, scalars, strict=True))
         known.update(self.graph.constants)
@@ -158,6 +171,30 @@ class HostProgram:
                 lines.append(segment.program.describe())
             lines.extend(f"host step: {node.op.name} {node.line}".rstrip() for node in host)
         return "\n".join(lines)
+
+
+def _advances(graph: Graph, tensors: list[int]) -> list[tuple[int, int]]:
+    """(position among the tensor inputs, by how much) for each state of a generator that a call moves on."""
+    roots = {value: value for value in tensors}
+    counts: dict[int, int] = {}
+    for node in graph.nodes:
+        root = roots.get(node.operands[0]) if node.op.name == "random_advance" else None  # type: ignore[arg-type]
+        if root is not None:
+            roots[node.outputs[0]] = root
+            counts[root] = counts.get(root, 0) + node.attrs["count"]
+    return [(tensors.index(root), count) for root, count in counts.items()]
+
+
+def _moved(array: Any, count: int) -> Any:
+    """The state that a generator had; it is moved on without a call in between."""
+    seed, counter = array[0], array[1]
+    array[1:] += count
+    return np.array([seed, counter])
+
+
+def _move_back(array: Any, state: Any, count: int) -> None:
+    if array[1] == (state[1:] + count)[0]:
+        array[1:] -= count
 
 
 def _read(known: Mapping[int, Any], operand: Operand) -> Any:
