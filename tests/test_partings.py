@@ -78,7 +78,7 @@ CASES: list[tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], str, str
     (by_item, set_item, f"NAMES['key'] {line_of(by_item)}", "'name 0', 'name 1', 'name 2', 'name 3', ..."),
     (by_class, set_class, f"Settings.kind {line_of(by_class)}", "'kind 0', 'kind 1', 'kind 2', 'kind 3', ..."),
     (by_length, lambda n: (T.ones(1), [T.ones(1)] * (n + 1)), f"len(items) {line_of(by_length)}", "1, 2, 3, 4, ..."),
-    (by_exit, lambda n: (T.full((1,), float(n)),), f"a value {line_of(by_exit)}", "0.0, 1.0, 2.0, 3.0, ..."),
+    (by_exit, lambda n: (T.full((1,), float(n)),), f"a value {line_of(by_exit)}", "0, 1, 2, 3, ..."),
     (by_size, lambda n: (T.ones(n),), "x.shape[0]", "0, 1, 2, 3, ..."),
     (
         by_size,

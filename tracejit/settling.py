@@ -23,12 +23,12 @@ count of such calls, too.  It must not know what an entry does.
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Iterable
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from tracejit.config import config
+from tracejit.core.weak_table import WeakTable
 from tracejit.recorded_path import FIRST_WAIT, Entry
 
 __all__ = ["WINDOW", "Settling"]
@@ -176,7 +176,10 @@ class Settling:
         if self._trial:
             self._newest = entry
         if self._code is not None and not self._recorded:
-            _kin.setdefault(self._code, _Kin()).last = entry.executable.counter
+            kin = _kin.get(self._code)
+            if kin is None:
+                kin = _kin[self._code] = _Kin()
+            kin.last = entry.executable.counter
         self._recorded = True
 
     def failed(self, lasting: bool) -> int:
@@ -206,7 +209,7 @@ class _Kin:
         self.last: list[int] | None = None
 
 
-_kin: weakref.WeakKeyDictionary[CodeType, _Kin] = weakref.WeakKeyDictionary()
+_kin: WeakTable[_Kin] = WeakTable()
 
 
 def _code(function: Any) -> CodeType | None:
