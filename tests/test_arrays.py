@@ -252,6 +252,22 @@ def test_what_cannot_be_computed_again_is_eager_with_a_reason(name: str) -> None
     assert codes and codes <= {"tensor_contents", "container", "unbuildable", "unknown_call", "tensor_state", "unknown_callable"}
 
 
+@pytest.mark.parametrize("compute", [
+    lambda x: np.log(x.numpy() * 0),
+    lambda x: x.numpy()[0, 0] / np.float32(0),
+    lambda x: np.float64(1e308) * x.sum().item() * np.inf * 0,
+    lambda x: x * float(np.log(np.zeros(1)).item()),
+])  # fmt: skip
+def test_where_numpy_warns_each_call_does(compute: Any) -> None:
+    compiled = T.compile(compute)
+    for _ in range(4):
+        with pytest.warns(RuntimeWarning):
+            compute(given(0))
+        with pytest.warns(RuntimeWarning):
+            compiled(given(0))
+    assert [reason.code for reason in compiled.reasons] == ["impure_call"]
+
+
 def test_an_array_shares_the_memory_of_the_tensor_that_is_returned() -> None:
     @T.compile
     def fn(x: T.Tensor) -> Any:

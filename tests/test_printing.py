@@ -136,6 +136,18 @@ def warns(out: io.StringIO) -> Any:
     return fn
 
 
+def warns_about_callers(out: io.StringIO) -> Any:
+    def helper(value: float) -> None:
+        warnings.warn(f"of the caller: {value}", stacklevel=2)
+        warnings.warn(f"by position: {value}", DeprecationWarning, 2)
+
+    def fn(x: T.Tensor) -> T.Tensor:
+        helper(x.sum().item())
+        return x * 2
+
+    return fn
+
+
 def writes(out: io.StringIO) -> Any:
     def fn(x: T.Tensor) -> T.Tensor:
         out.write(f"{x.sum().item()};")
@@ -149,7 +161,7 @@ def writes(out: io.StringIO) -> Any:
     return fn
 
 
-MAKERS = [prints_of_tensors, prints_of_parameters, logs, logs_in_a_function_that_is_called, warns, writes]
+MAKERS = [prints_of_tensors, prints_of_parameters, logs, logs_in_a_function_that_is_called, warns, warns_about_callers, writes]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
@@ -225,6 +237,58 @@ def test_what_a_file_says_of_a_write_cannot_decide() -> None:
     assert out.getvalue() == "1.010.0100.01000.0"
 
 
+def logs_of_unusual_kinds(out: io.StringIO) -> Any:
+    logger = logger_to(out)
+
+    def fn(x: T.Tensor) -> T.Tensor:
+        try:
+            {}["nothing"]
+        except KeyError:
+            logger.exception("failed at %s", x.sum().item())
+        logger.info("above", stacklevel=1)
+        logger.warning({"a": 1})
+        logger.error("extra", extra={"more": 2})
+        return x * 2
+
+    return fn
+
+
+def warns_in_unusual_ways(out: io.StringIO) -> Any:
+    def fn(x: T.Tensor) -> T.Tensor:
+        warnings.warn(DeprecationWarning("an object"))
+        warnings.warn("of whoever calls", UserWarning, 2)
+        return x * 2
+
+    return lambda x: fn(x)
+
+
+@pytest.mark.parametrize("make", [logs_of_unusual_kinds, warns_in_unusual_ways])
+def test_what_is_told_in_unusual_ways_names_the_programs_line(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = told_by(make, False, monkeypatch)
+    told, (_, replays, reasons) = told_by(make, True, monkeypatch)
+    assert [line for line in told.splitlines() if "capture" not in line] == expected.splitlines()
+    assert replays == 0 and {reason.code for reason in reasons} == {"impure_call"}
+
+
+def test_a_file_that_is_closed_raises_where_it_is_written_to() -> None:
+    def fn(x: T.Tensor, out: io.StringIO) -> T.Tensor:
+        try:
+            out.write(f"{x.item()}")
+        except ValueError:
+            return -x
+        return x
+
+    compiled, told = T.compile(fn), {}
+    for call in (fn, compiled):
+        out = io.StringIO()
+        assert [call(T.tensor(float(i)), out).item() for i in range(5)] == [0, 1, 2, 3, 4]
+        told[call] = out.getvalue()
+        out.close()
+        assert [call(T.tensor(float(i)), out).item() for i in range(5)] == [0, -1, -2, -3, -4]
+    assert told[fn] == told[compiled] == "0.01.02.03.04.0"
+    assert compiled.stats.compiled_calls >= 4
+
+
 def test_calls_of_loggers_of_unusual_kinds_are_made_eagerly_with_a_reason() -> None:
     out = io.StringIO()
     logger = logger_to(out)
@@ -250,6 +314,7 @@ def test_progress_bars_move_in_each_call() -> None:
         def fn(x: T.Tensor, bar: Any = bar) -> T.Tensor:
             bar.set_description(f"at {x.sum().item():.1f}", refresh=False)
             bar.set_postfix(loss=x.sum().item(), of=x)
+            bar.set_postfix({"sum": x.sum().item(), "of": x}, refresh=False)
             bar.update(1)
             return x * 2
 

@@ -216,7 +216,7 @@ class ArrayHandlers(TextHandlers):
         if not any(map(self._is_open, values)):
             for value in values:
                 self.read_content(value, deep=True)
-            return self._fixed_result(self.native(lambda: function(*arguments, **keywords)))
+            return self._fixed_result(self.numpy_computes(lambda: function(*arguments, **keywords)))
         name = getattr(function, "__name__", "")
         if not self._is_calm(function, name, arguments, keywords) and not any(map(self._leaves, values)):
             settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
@@ -226,7 +226,7 @@ class ArrayHandlers(TextHandlers):
         parts: list[Any] = []
         texts = [self._argument(v, parts) for v in arguments] + [f"{k}={self._argument(v, parts)}" for k, v in keywords.items()]
         plain_values = [_bare(v) for v in arguments], {k: _bare(v) for k, v in keywords.items()}
-        result = self.native(lambda: function(*plain_values[0], **plain_values[1]))
+        result = self.numpy_computes(lambda: function(*plain_values[0], **plain_values[1]))
         if self.stopped:
             return result
         return self._result(f"{self.constant(function)}({', '.join(texts)})", tuple(parts), result)

@@ -110,7 +110,7 @@ class OperatorHandlers(ContainerMethodHandlers):
                 self.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
             self.read_content(operand, deep=True)
         if is_a(left, np.generic) or is_a(right, np.generic):
-            return self._numpy_scalars(lambda: compute(left, right))
+            return self.numpy_computes(lambda: compute(left, right))
         return self.made(self.native(lambda: compute(left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
@@ -122,7 +122,7 @@ class OperatorHandlers(ContainerMethodHandlers):
                 return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
         return BINARY[symbol](len(left), len(right))
 
-    def _numpy_scalars(self, compute: Callable[[], Any]) -> Any:
+    def numpy_computes(self, compute: Callable[[], Any]) -> Any:
         """An operation of NumPy's scalars.  Where NumPy would warn, each call has to."""
         try:
             return self.native(lambda: _without_warnings(compute))

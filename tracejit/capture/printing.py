@@ -8,6 +8,7 @@ handlers and filters decide in each call what becomes of it.
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import sys
 import time
@@ -20,7 +21,7 @@ from tracejit.capture.convert import is_instrumented
 from tracejit.capture.effects import FunctionCall
 from tracejit.capture.policies import PRIMITIVE_TYPES, bound_to, is_a
 from tracejit.capture.standard_calls import StandardCallHandlers
-from tracejit.capture.symbols import concrete, plain, stored
+from tracejit.capture.symbols import concrete, plain
 from tracejit.capture.texts import is_open
 
 __all__ = ["PrintingHandlers"]
@@ -41,6 +42,8 @@ _PROGRESS = frozenset(
     }
 )  # fmt: skip
 _FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
+_WARN = ("message", "category", "stacklevel")
+_PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
 _WRITING = frozenset({"write", "flush", "writelines"})
 
 
@@ -70,6 +73,35 @@ def _calling_frame() -> FrameType:
         frame = frame.f_back
     found: FrameType = frame
     return found
+
+
+def _frame_at(level: Any) -> FrameType | None:
+    """The frame that is meant by a `stacklevel`: 1 is the innermost of instrumented code, and the recorder has none."""
+    frame: Any = _calling_frame() if type(level) is int else None
+    for _ in range(level - 1) if frame is not None else ():
+        frame = frame.f_back
+        while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE) and not is_instrumented(frame.f_code):
+            frame = frame.f_back
+        if frame is None:
+            break
+    return frame  # type: ignore[no-any-return]
+
+
+def _steps_to(target: FrameType | None) -> int | None:
+    """How many frames there are from whoever asks to `target`, both counted; None where it is none of them."""
+    frame: Any = sys._getframe(1)
+    for steps in itertools.count(1):
+        if frame is target or frame is None:
+            return None if frame is None else steps
+        frame = frame.f_back
+    return None
+
+
+def _bare(value: Any) -> Any:
+    """A copy of an argument without stand-ins."""
+    if type(value) is dict:
+        return {k: _bare(v) for k, v in value.items()}
+    return type(value)(map(_bare, value)) if type(value) in (list, tuple) else plain(value)
 
 
 class PrintingHandlers(StandardCallHandlers):
@@ -121,7 +153,9 @@ class PrintingHandlers(StandardCallHandlers):
         known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.is_outside(logger))
         if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
             self.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
-            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+            options = {k: plain(v) for k, v in keywords.items()}
+            steps = _steps_to(_frame_at(options.get("stacklevel", 1)))  # loggers count the frames of this library, too
+            return function(*map(plain, arguments), **options | ({} if steps is None else {"stacklevel": steps}))
         code = (frame := _calling_frame()).f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
         owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
@@ -152,22 +186,30 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _warned(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """warnings.warn"""
-        given = dict(zip(("message", "category"), arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
-        category, message = given.pop("category", None) or UserWarning, given.pop("message", None)
-        if type(plain(message)) is not str or given.pop("stacklevel", 1) != 1 or given or len(arguments) > 2:
+        given = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
+        message, category, level = given.get("message"), concrete(given.get("category")), concrete(given.get("stacklevel", 1))
+        frame = _frame_at(level)
+        if is_a(message, Warning):
+            category = type(message)
+        if len(arguments) > len(_WARN) or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
             self.stop("impure_call", "a call of warn() of this kind")
-            return function(*map(plain, arguments), **{"stacklevel": 2, **keywords})
-        frame = _calling_frame()
+            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+        if not is_instrumented(frame.f_code) or is_a(message, Warning):
+            self.stop(
+                "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
+            )
         self.fixed(frame.f_globals)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        return self._told(_warn, (message, self.fixed(category), *place), name="warn")
+        return self._told(_warn, (message, self.fixed(category or UserWarning), *place), name="warn")
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep"""
         return self._told(function, tuple(map(concrete, arguments)), keywords)
 
     def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """write, writelines or flush of a file from outside."""
+        """write, writelines or flush of a file from outside.  One that is closed raises."""
+        owner = bound_to(function)
+        self.miss_if(f"{'not ' if owner.closed else ''}{self.sources[id(owner)]}.closed")
         if not all(type(plain(v)) in (str, bytes) for v in arguments):
             arguments = tuple([self.made([*self.iterate(v)]) if not is_open(v) else v for v in arguments])
             for value in arguments:
@@ -177,11 +219,20 @@ class PrintingHandlers(StandardCallHandlers):
     def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a progress bar."""
         bar, *rest = arguments
-        shown = tuple([v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for v in rest])
-        named = {k: v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for k, v in keywords.items()}
+        shown, named = tuple(map(self._shown, rest)), {k: self._shown(v) for k, v in keywords.items()}
         if not self.is_outside(bar):
             self.stop("impure_call", "a progress bar that the call has made")
         return self._told(function, (bar, *shown), named, True)
+
+    def _shown(self, value: Any) -> Any:
+        """What a progress bar gets of a value: of what may change until it is shown the text of now."""
+        if type(value) in (list, tuple, dict):
+            if self.is_outside(value):
+                self.read_content(value, deep=True)
+            if type(value) is dict:
+                return self.made({k: self._shown(v) for k, v in value.items()})
+            return self.made(type(value)(map(self._shown, value)))
+        return value if type(plain(value)) in PRIMITIVE_TYPES else self.formatted(value, ord("s"), "")
 
     def _told(
         self,
@@ -194,8 +245,8 @@ class PrintingHandlers(StandardCallHandlers):
         """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
         is known beforehand.  name: of what the program called."""
         keywords = keywords or {}
-        now = [stored(tuple(v) if type(v) is list else v) for v in arguments]
-        answer = self.unwatched(lambda: function(*now, **{k: plain(v) for k, v in keywords.items()}))
+        now = list(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
+        answer = self.unwatched(lambda: function(*now[0], **now[1]))
         if self.stopped:
             return answer
         self.note_call(FunctionCall(self.fixed(function), arguments, keywords), name)

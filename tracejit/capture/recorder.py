@@ -404,6 +404,9 @@ class Recorder(Origins):
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         raise NotImplementedError
 
+    def numpy_computes(self, compute: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
     def generator_method(self, owner: Any, name: str) -> Any:
         raise NotImplementedError
 
