@@ -13,6 +13,18 @@ os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; sub
 os.environ["TRACEJIT_VERIFY"] = "1"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", default="1/1", metavar="K/N", help="run every N-th file of tests only, from the K-th on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    part, parts = map(int, config.getoption("--part").split("/"))
+    files = sorted({item.path for item in items})
+    kept = set(files[part - 1 :: parts])
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in kept])
+    items[:] = [item for item in items if item.path in kept]
+
+
 @pytest.fixture
 def no_modules_are_left() -> Iterator[None]:
     """Some programs of the corpus make modules that the next one, or another library, must not meet."""
