@@ -253,7 +253,7 @@ class ArrayHandlers(TextHandlers):
             return False
         if isinstance(function, np.ufunc):
             return function not in _RAISING_UFUNCS and len(arguments) <= function.nin
-        if function is np.where and len(arguments) != 3:
+        if (function is np.where and len(arguments) != 3) or (function is builtins.round and len(arguments) == 1):
             return False
         if is_a(function, type) and function not in _CALM_BUILTINS:
             return issubclass(function, np.floating)
@@ -302,6 +302,8 @@ class ArrayHandlers(TextHandlers):
 
     def _fixed_result(self, value: Any) -> Any:
         if type(value) is np.ndarray:
+            if value.dtype.hasobject:
+                self.stop("unbuildable", "array of objects")
             self._made[id(value)] = value
             self._fixed.add(id(value))
             self.keep.append(value)

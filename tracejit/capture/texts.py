@@ -89,6 +89,8 @@ class TextHandlers(LeavingHandlers):
         if not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
             return None
         result = template % tuple(map(plain, given))
+        if any(kind in "dixX" and is_a(plain(v), np.floating) for kind, v in zip(kinds, given, strict=True)):
+            return None  # NaN has no integer, and no exit can ask for it
         for kind, value in zip(kinds, given, strict=True):
             if kind in "di" and is_open(value) and type(plain(value)) is float:  # infinities and NaN have no integer
                 if not is_late(value):
