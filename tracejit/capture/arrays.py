@@ -163,7 +163,7 @@ class ArrayHandlers(TextHandlers):
 
     def is_of_arrays(self, left: Any, right: Any) -> bool:
         """Whether an operator between them is NumPy's."""
-        if is_a(left, Tensor) or is_a(right, Tensor):
+        if is_a(left, Tensor) or is_a(right, Tensor) or is_a(plain(left), (str, bytes)):
             return False
         scalars = (is_a(left, np.generic) and is_late(right)) or (is_late(left) and is_a(right, np.generic))
         return scalars or self.is_array(left) or self.is_array(right)
