@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType
+from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from tracejit.capture.convert import is_instrumented
@@ -23,7 +23,7 @@ from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain, stored
 from tracejit.capture.texts import is_open
 
-__all__ = ["PrintingHandlers"]
+__all__ = ["PrintingHandlers", "as_called_by_program"]
 
 _LEVELS: dict[Any, int] = {
     logging.Logger.debug: logging.DEBUG, logging.Logger.info: logging.INFO, logging.Logger.warning: logging.WARNING,
@@ -40,6 +40,7 @@ _PROGRESS = frozenset(
         "display", "unpause",
     }
 )  # fmt: skip
+_PACKAGE = __name__.split(".")[0]
 _FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
 _WRITING = frozenset({"write", "flush", "writelines"})
 
@@ -70,6 +71,34 @@ def _calling_frame() -> FrameType:
         frame = frame.f_back
     found: FrameType = frame
     return found
+
+
+def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
+    """(arguments, keywords) for a frame of capture's to call `function` with: where that names the line that calls it, this is the
+    program's line."""
+    function = function.__func__ if type(function) is MethodType else function
+    if type(function) not in (FunctionType, BuiltinFunctionType):
+        return arguments, keywords
+    if function is warnings.warn and len(arguments) > 2:
+        return (*arguments[:2], _level(arguments[2]), *arguments[3:]), keywords
+    if function is warnings.warn or function in _LEVELS or function in _OF_ROOT:
+        return arguments, {**keywords, "stacklevel": _level(keywords.get("stacklevel", 1))}
+    return arguments, keywords
+
+
+def _level(level: Any) -> Any:
+    """The `stacklevel` that names to a function called by capture the frame that is the program's `level`-th one: capture's own are not
+    the program's."""
+    if type(level) is not int or level < 1:
+        return level
+    frame: FrameType | None = sys._getframe(2)  # which is to call
+    count = 0
+    while frame is not None and level:
+        count += 1
+        own = frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE and not is_instrumented(frame.f_code)
+        level -= not own
+        frame = frame.f_back
+    return count + level
 
 
 class PrintingHandlers(StandardCallHandlers):
@@ -121,7 +150,9 @@ class PrintingHandlers(StandardCallHandlers):
         known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.is_outside(logger))
         if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
             self.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
-            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+            plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+            given, named = as_called_by_program(function, *plain_arguments)
+            return function(*given, **named)
         code = (frame := _calling_frame()).f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
         owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
@@ -152,11 +183,14 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _warned(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """warnings.warn"""
-        given = dict(zip(("message", "category"), arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
+        named = {k: concrete(v) for k, v in keywords.items()}
+        given = dict(zip(("message", "category", "stacklevel"), arguments, strict=False)) | named
         category, message = given.pop("category", None) or UserWarning, given.pop("message", None)
-        if type(plain(message)) is not str or given.pop("stacklevel", 1) != 1 or given or len(arguments) > 2:
+        level = concrete(given.pop("stacklevel", 1))
+        if type(plain(message)) is not str or level != 1 or given or len(arguments) > 2:
             self.stop("impure_call", "a call of warn() of this kind")
-            return function(*map(plain, arguments), **{"stacklevel": 2, **keywords})
+            called, named = as_called_by_program(function, tuple(map(plain, arguments)), named)
+            return function(*called, **named)
         frame = _calling_frame()
         self.fixed(frame.f_globals)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
