@@ -19,6 +19,67 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "the extreme of a list of one number that leaves": """
+        def target(x):
+            return min(x.tolist()), max([x.sum().item()]), min((x.sum().item(),), default=3), max(v for v in x.tolist())
+        def call(f):
+            return [f(T.tensor([v])) for v in (0.5, -1.5, math.nan)]
+    """,
+    "scalars of NumPy, computed of what left, as operands": """
+        def target(x, y):
+            e = np.exp(y.item())
+            return x * e, x + np.float32(y.item()), x.clamp(max=e), T.full((2,), e), x * (e > 1), T.where(x > 0, x, e), T.arange(3) * e
+        def call(f):
+            return [f(made('float32', (3,), 1), T.tensor(v)) for v in (0.5, -1.5, 2.0, 0.5)]
+    """,
+    "scalars of NumPy, computed of numbers of the world, as operands": """
+        table = {'k': 0.5}
+        def target(x):
+            return x * np.exp(table['k']), x.clamp(max=np.sqrt(table['k'])), T.full((2,), np.log(table['k']))
+        def call(f):
+            table['k'] += 0.25
+            return f(made('float32', (3,), 1))
+    """,
+    "the text of a truth value in a tensor without dimensions": """
+        def target(x):
+            return f'{x}', '{} {!r}'.format(x, x), format(x, '>7'), f'{x > 0} {x!s}', '%s' % x
+        def call(f):
+            return [f(T.tensor(v)) for v in (True, False, True, False)]
+    """,
+    "loggers and warnings of unusual kinds name the line that tells them": """
+        import io, logging, warnings
+        stream = io.StringIO()
+        log = logging.Logger('told')
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(logging.Formatter('%(lineno)d %(funcName)s %(message)s'))
+        log.addHandler(handler)
+        def deeper(x):
+            log.info('here', stacklevel=2)
+            log.warning({})
+            warnings.warn('there', UserWarning, 2)
+            warnings.warn('there', stacklevel=2)
+            return x * 2
+        def target(x):
+            log.warning({})
+            warnings.warn(DeprecationWarning(f'{x}'))
+            return deeper(x)
+        def call(f):
+            return f(T.ones(2)), stream.getvalue()
+    """,
+    "a logger that is told what ends the recording names the line that tells it": """
+        import io, logging, warnings
+        stream = io.StringIO()
+        log = logging.Logger('told')
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(logging.Formatter('%(lineno)d %(funcName)s %(message)s'))
+        log.addHandler(handler)
+        def target(x):
+            log.info(repr(T.nn.Linear(1, 1)))
+            warnings.warn(repr(T.nn.Linear(1, 1)))
+            return x
+        def call(f):
+            return f(T.ones(2)), stream.getvalue()
+    """,
     "an index of rows without elements is out of range": """
         w = T.zeros(3, 0)
         def target(i):

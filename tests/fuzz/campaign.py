@@ -60,6 +60,8 @@ class Summary:
     must: int = 0
     calls: int = 0
     replays: int = 0
+    all_calls: int = 0
+    all_replays: int = 0
     seconds: float = 0.0
     failing: list[int] = field(default_factory=list)
     differences: Counter[str] = field(default_factory=Counter)
@@ -78,6 +80,8 @@ class Summary:
         if result.signature:
             self.differences[result.signature] += 1
             self.failing.append(result.seed)
+        self.all_calls += result.calls
+        self.all_replays += result.replays
         if result.must_replay:
             self.must += 1
             self.calls += result.calls
@@ -92,11 +96,12 @@ class Summary:
 
     def __str__(self) -> str:
         rate = self.programs / max(self.seconds, 1e-9)
+        every = f"{self.all_replays} of {self.all_calls} of all programs"
         must = f"{self.replays} of {self.calls} calls of {self.must} programs that should be ({self.share:.1%})"
         lines = [
             f"{self.programs} programs, {self.total_calls} calls in {self.seconds:.0f} s ({rate:.1f} programs a second)",
             f"ways: {_counts(self.ways)}",
-            f"replayed: {must}; otherwise: {_counts(self.not_replayed)}",
+            f"replayed: {must}, {every}; otherwise: {_counts(self.not_replayed)}",
             f"explained by roundings at a decision: {self.unstable} programs; given up, for eager took too long: {self.endless}",
             f"differences: {sum(self.differences.values())} ({_counts(self.differences)})",
         ]

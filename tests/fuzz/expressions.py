@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.arguments import any_number, call_text, matrix, tensor_like
+from tests.fuzz.keeping import chance_number, kept_number
 from tests.fuzz.leaving import of_taken, taken
 from tests.fuzz.maker import Maker, Parameter, TensorSpec
 from tests.fuzz.operations import PrimitiveCase, operations, primitives
@@ -17,7 +18,7 @@ from tracejit.core.op import REGISTRY, Promotion
 __all__ = ["condition", "draw", "expression", "in_place", "key", "number", "operation"]
 
 TRIES = 6
-NEVER_REPLAYED = ("tolist", "nonzero", "argwhere", "masked_select", "one_hot", "repeat_interleave", "masked_scatter")
+NEVER_REPLAYED = ("nonzero", "argwhere", "masked_select", "one_hot", "repeat_interleave", "masked_scatter")
 ARITHMETIC = ("+", "-", "*", "+", "-", "*", "/", "//", "%", "**")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 BITS = ("&", "|", "^")
@@ -275,8 +276,9 @@ def number(m: Maker) -> str:
     options += [*known[-3:] * 2, *m.numbers]
     lists = [text for text, v in m.reachable() if isinstance(v, list | dict) and not text.endswith("]")]
     options += [f"len({text})" for text in lists[-2:]]
-    if m.chance(0.12) and (found := taken(m)) is not None:
-        options = [found]
+    if m.chance(0.2 if m.tells else 0.12):
+        found = m.pick([chance_number, kept_number, taken] if m.tells else [taken])(m)
+        options = options if found is None else [found]
     text = str(m.pick(options))
     if m.chance(0.3):
         text = f"{text} {m.pick(['+', '-', '*', '//', '%', '/', '**'])} {m.pick(['1', '2', '3', '0.5'])}"

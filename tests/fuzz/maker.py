@@ -114,6 +114,12 @@ class Maker:
         self.world = World()
         self.declared: list[str] = []  # names of the module that may be assigned to
         self.cells: list[str] = []  # variables of the function around
+        self.streams: list[str] = []  # of the world, which what is told is written to
+        self.chances: list[tuple[str, str]] = []  # generators of Python and NumPy, and what makes them
+        self.keepers: list[
+            tuple[str, Sequence[str], Sequence[str]]
+        ] = []  # what numbers are kept in, and how it is changed and read
+        self.arrays: list[str] = []  # of NumPy, from outside
         self.conditional = self.looping = self.nested = 0
         self.can_return = True
         self.special = self.choose.random() < 0.12  # NaN, infinities, zeros of both signs
@@ -122,6 +128,7 @@ class Maker:
         self.for_torch = True
         self.why_not: set[str] = set()
         self.used: list[str] = []  # operations, for the coverage
+        self.tells = self.choose.random() < 0.6  # something happens beside its program
         self._count = 0
         self.sizes = [self.choose.choice([2, 3, 4, 5, 7]) for _ in range(3)]
         if self.choose.random() < 0.08:

@@ -11,13 +11,17 @@ import contextlib
 import io
 import linecache
 import random
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+
+import numpy as np
 
 import tracejit
 from tests.fuzz.facts import Facts, facts
@@ -29,6 +33,9 @@ __all__ = ["EAGER", "WAYS", "Log", "Program", "Way", "run"]
 
 ROUNDS = 3
 RECORD = record.__code__
+LIBRARY = re.compile(
+    r"\w+\(\)(: | is deprecated)"
+)  # what the library itself warns of: when a call is recorded, not when it is replayed
 
 
 @dataclass(frozen=True)
@@ -97,8 +104,7 @@ def run(
     """All calls, `rounds` times, and once more under the witness if that is asked for."""
     if way is None:
         return _run(program, code, lambda target: target, rounds, framework, for_torch, witnessed)
-    with override(backend=way.backend, hot_calls=way.hot_calls, verify=True), warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+    with override(backend=way.backend, hot_calls=way.hot_calls, verify=True):
         return _run(program, code, compiler, rounds, tracejit, False, witnessed)
 
 
@@ -112,6 +118,7 @@ def _run(
     witnessed: bool,
 ) -> Log:
     random.seed(0)
+    np.random.seed(0)
     framework.manual_seed(0)
     module = sys.modules["fuzzed"] = ModuleType("fuzzed")  # dataclasses look for the module of a class
     world = vars(module)
@@ -119,7 +126,8 @@ def _run(
     log = Log([], [], [])
     given: list[Any] = []
     kept: list[Any] = []
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         exec(code, world)
         if not callable(world["target"]):
             raise TypeError("a program defines `target`, a callable")
@@ -139,7 +147,11 @@ def _run(
             text = printed.getvalue()
             printed.seek(0)
             printed.truncate()
-            log.seen.append(facts(for_torch, outcome=outcome, arguments=given, world=world["observe"](), printed=text))
+            told: dict[str, Any] = {"printed": text}
+            if not for_torch:
+                told["warned"] = [_warning(w) for w in warned if not LIBRARY.match(str(w.message))]
+            warned.clear()
+            log.seen.append(facts(for_torch, outcome=outcome, arguments=given, world=world["observe"](), **told))
             if keep:
                 kept.append(outcome)
 
@@ -159,6 +171,12 @@ def _run(
     log.reasons = tuple(sorted({r.code for r in getattr(compiled, "reasons", ())}))
     log.stats = getattr(compiled, "stats", None)
     return log
+
+
+def _warning(warning: warnings.WarningMessage) -> tuple[Any, ...]:
+    """A warning, and which line tells it; NumPy's own are told by whoever calls it."""
+    place = (Path(warning.filename).name, warning.lineno) if warning.category is not RuntimeWarning else ()
+    return warning.category.__name__, str(warning.message), place
 
 
 @contextlib.contextmanager

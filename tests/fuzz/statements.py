@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.fuzz.arguments import any_number
+from tests.fuzz.arrays import array_statement, list_statement, of_constants, outside_array
 from tests.fuzz.expressions import condition, draw, expression, in_place, number
+from tests.fuzz.keeping import chance_statement, kept_number
 from tests.fuzz.leaving import accumulation, kept_numbers, taken_assignment
 from tests.fuzz.maker import Maker, indented
+from tests.fuzz.telling import kept, told
 from tracejit import Tensor
 
 __all__ = ["body", "returned", "statement"]
@@ -24,7 +27,10 @@ DEEPEST = 2
 
 def statement(m: Maker) -> None:
     """One statement of some kind."""
-    m.weighted(STATEMENTS if m.nested < DEEPEST else SIMPLE)(m)
+    if m.tells and m.chance(0.55):
+        m.weighted(BESIDE)(m)
+    else:
+        m.weighted(STATEMENTS if m.nested < DEEPEST else SIMPLE)(m)
 
 
 def body(m: Maker, count: int) -> None:
@@ -129,7 +135,34 @@ def change_container(m: Maker) -> None:
     return None
 
 
+def read_back(m: Maker) -> None:
+    """A number that was kept in the world, as a value or an operand."""
+    text = kept_number(m)
+    if text is not None:
+        if m.chance(0.5):
+            m.assign(text, "n")
+        else:
+            m.assign(f"{m.tensor() or m.floating()} {m.pick(['*', '+', '-'])} ({text})")
+
+
 # -- control flow
+def list_loop(m: Maker) -> None:
+    """A loop over the numbers of a tensor."""
+    i = m.name("n")
+    x = m.tensor(lambda t: 0 < t.numel() < 7)
+    if x is None:
+        return
+    m.not_replayed("numbers that leave may be guarded by value")
+    iterable = m.pick([f"{x}.reshape(-1).tolist()", f"({x} > 0).reshape(-1).tolist()", f"{x}.detach().numpy().ravel()"])
+
+    def inner() -> None:
+        m.runs(f"{i} = next(iter({iterable}))")
+        m.names.append(i)
+        nested_body(m)
+
+    write_compound(m, [f"for {i} in {iterable}:", *indented(m.block(inner, loop=True))])
+
+
 def branch(m: Maker) -> None:
     test = condition(m)
     lines = [f"if {test}:", *indented(m.block(lambda: nested_body(m)))]
@@ -473,11 +506,16 @@ STATEMENTS: Sequence[tuple[float, Writer]] = (
     (3, inner_function),
 )  # fmt: skip
 
+BESIDE: Sequence[tuple[float, Writer]] = (
+    (6, told), (3, chance_statement), (4, kept), (4, array_statement), (1.5, of_constants), (3, list_statement), (2.5, outside_array),
+    (2, read_back), (1, list_loop),
+)  # fmt: skip
+
 
 def returned(m: Maker) -> str:
     """What the function returns."""
     x, y = m.tensor() or m.floating(), m.tensor() or m.floating()
-    names = [n for n in m.names if n in m.env and n[0] in "vcns" and n not in m.outer_names and not callable(m.env[n])]
+    names = [n for n in m.names if n in m.env and n[0] in "vcnsq" and n not in m.outer_names and not callable(m.env[n])]
     others = m.choose.sample(names, min(len(names), m.choose.randint(1, 3)))
     first = f"{x}[0], {x}" if not m.fails(f"{x}[0]") else x
     value = f"{x}.sum().item(), {y}" if not m.fails(f"{x}.sum().item()") else y

@@ -38,6 +38,7 @@ from tracejit.capture.policies import (
     is_library_module,
     is_python_class,
 )
+from tracejit.capture.printing import as_called_by_program
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
 from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
@@ -124,7 +125,9 @@ class CallHandlers(TypeCallHandlers):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if self.stopped:
-            return function(*map(stored, arguments), **{k: stored(v) for k, v in keywords.items()})
+            now = tuple(map(stored, arguments)), {k: stored(v) for k, v in keywords.items()}
+            arguments, keywords = as_called_by_program(function, *now)
+            return function(*arguments, **keywords)
         cls = type(function)
         if cls is not FunctionType and cls is not MethodType and of_numpy(function):
             return self.array_call(function, arguments, keywords)
@@ -186,7 +189,8 @@ class CallHandlers(TypeCallHandlers):
         """What the instrumented version of a function returns."""
         converted = self.prepare(function)
         if self.stopped:  # it may be the function itself
-            return converted(*map(released, arguments), **{k: released(v) for k, v in keywords.items()})
+            now = tuple(map(released, arguments)), {k: released(v) for k, v in keywords.items()}
+            arguments, keywords = as_called_by_program(converted, *now)
         return converted(*arguments, **keywords)
 
     def prepare(self, function: FunctionType) -> Any:

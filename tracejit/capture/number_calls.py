@@ -81,7 +81,8 @@ class NumberCallHandlers(GeneratorHandlers):
             values = list(values)
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
             return function(values, **keywords)
-        if key is None and is_a(values, (list, tuple)) and any(map(is_late, values)) and all(map(_is_number, values)):
+        several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
+        if several and any(map(is_late, values)) and all(map(_is_number, values)):
             late = self.late_function(function, tuple(values), function(map(plain, values)))
             if late is not None:
                 return late

@@ -306,7 +306,7 @@ class OperatorHandlers(ContainerMethodHandlers):
         specification = concrete(specification)
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
             number = self.element(value)
-            value = value if number is None else number
+            value = self.native(value.item) if number is None else number
         if type(value) in (list, tuple, dict) and not specification and conversion != ord("a") and self.holds_open(value):
             return self.text_of_container(value)  # type: ignore[no-any-return]
         if is_a(value, np.ndarray) and id(value) in self.left:

@@ -8,13 +8,12 @@ handlers and filters decide in each call what becomes of it.
 from __future__ import annotations
 
 import io
-import itertools
 import logging
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType
+from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from tracejit.capture.convert import is_instrumented
@@ -24,7 +23,7 @@ from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain
 from tracejit.capture.texts import is_open
 
-__all__ = ["PrintingHandlers"]
+__all__ = ["PrintingHandlers", "as_called_by_program"]
 
 _LEVELS: dict[Any, int] = {
     logging.Logger.debug: logging.DEBUG, logging.Logger.info: logging.INFO, logging.Logger.warning: logging.WARNING,
@@ -41,9 +40,9 @@ _PROGRESS = frozenset(
         "display", "unpause",
     }
 )  # fmt: skip
+_PACKAGE = __name__.split(".")[0]
 _FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
 _WARN = ("message", "category", "stacklevel")
-_PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
 _WRITING = frozenset({"write", "flush", "writelines"})
 
 
@@ -80,21 +79,11 @@ def _frame_at(level: Any) -> FrameType | None:
     frame: Any = _calling_frame() if type(level) is int else None
     for _ in range(level - 1) if frame is not None else ():
         frame = frame.f_back
-        while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE) and not is_instrumented(frame.f_code):
+        while frame is not None and _is_own(frame):
             frame = frame.f_back
         if frame is None:
             break
     return frame  # type: ignore[no-any-return]
-
-
-def _steps_to(target: FrameType | None) -> int | None:
-    """How many frames there are from whoever asks to `target`, both counted; None where it is none of them."""
-    frame: Any = sys._getframe(1)
-    for steps in itertools.count(1):
-        if frame is target or frame is None:
-            return None if frame is None else steps
-        frame = frame.f_back
-    return None
 
 
 def _bare(value: Any) -> Any:
@@ -102,6 +91,38 @@ def _bare(value: Any) -> Any:
     if type(value) is dict:
         return {k: _bare(v) for k, v in value.items()}
     return type(value)(map(_bare, value)) if type(value) in (list, tuple) else plain(value)
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether it is a frame of capture's, or of the rest of the library as it runs natively: the program's are instrumented."""
+    return frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE and not is_instrumented(frame.f_code)
+
+
+def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
+    """(arguments, keywords) for a frame of capture's to call `function` with: where that names the line that calls it, this is the
+    program's line."""
+    function = function.__func__ if type(function) is MethodType else function
+    if type(function) not in (FunctionType, BuiltinFunctionType):
+        return arguments, keywords
+    if function is warnings.warn and len(arguments) > 2:
+        return (*arguments[:2], _level(arguments[2]), *arguments[3:]), keywords
+    if function is warnings.warn or function in _LEVELS or function in _OF_ROOT:
+        return arguments, {**keywords, "stacklevel": _level(keywords.get("stacklevel", 1))}
+    return arguments, keywords
+
+
+def _level(level: Any) -> Any:
+    """The `stacklevel` that names to a function called by capture the frame that is the program's `level`-th one: capture's own are not
+    the program's."""
+    if type(level) is not int or level < 1:
+        return level
+    frame: FrameType | None = sys._getframe(2)  # which is to call
+    count = 0
+    while frame is not None and level:
+        count += 1
+        level -= not _is_own(frame)
+        frame = frame.f_back
+    return count + level
 
 
 class PrintingHandlers(StandardCallHandlers):
@@ -153,9 +174,9 @@ class PrintingHandlers(StandardCallHandlers):
         known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.is_outside(logger))
         if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
             self.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
-            options = {k: plain(v) for k, v in keywords.items()}
-            steps = _steps_to(_frame_at(options.get("stacklevel", 1)))  # loggers count the frames of this library, too
-            return function(*map(plain, arguments), **options | ({} if steps is None else {"stacklevel": steps}))
+            plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+            given, named = as_called_by_program(function, *plain_arguments)
+            return function(*given, **named)
         code = (frame := _calling_frame()).f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
         owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
@@ -193,7 +214,9 @@ class PrintingHandlers(StandardCallHandlers):
             category = type(message)
         if len(arguments) > len(_WARN) or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
             self.stop("impure_call", "a call of warn() of this kind")
-            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+            plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+            called, named = as_called_by_program(function, *plain_arguments)
+            return function(*called, **named)
         if not is_instrumented(frame.f_code) or is_a(message, Warning):
             self.stop(
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"

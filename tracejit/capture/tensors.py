@@ -110,12 +110,12 @@ class RecordingInterpreter(StateRecorder):
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         attributes = {k: _attribute(v) for k, v in attributes.items()}
-        operands = tuple(map(settled, operands))
         if any(map(is_late, operands)):
             operands = tuple([recorder.before(x) if is_late(x) else x for x in operands])
             if op.name == "full" and is_late(operands[0]) and (made := self._full_of_late(operands[0], attributes)) is not None:
                 return made
             operands = self._with_late(op, operands)
+        operands = tuple(map(settled, operands))
         if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
             operands = promote(op, with_tensor(op, operands))
             reduced = op.reduced(operands)
