@@ -130,6 +130,7 @@ def changed_while_it_is_a_list(x: T.Tensor, kept: Any) -> Any:
 
 
 REPLAYED = {
+    "signs of scalars": lambda x, _: (-x.numpy()[0, 0], +x.numpy().mean(), abs(x.numpy()[1, 1]), ~x.long().numpy()[0, 1]),
     "the array of a result": lambda x, kept: (x @ weight).detach().numpy(),
     "the array of an argument": lambda x, kept: (x.numpy(), x.numpy()[1:], x.T.numpy()),
     "of a parameter": lambda x, kept: (weight.detach().numpy().copy(), weight.numpy(force=True).sum()),

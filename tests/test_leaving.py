@@ -412,3 +412,33 @@ def test_what_an_outside_list_is_extended_by_is_read_as_what_each_call_has_put_t
         assert found.tolist() == [2.0 * i * i, 2.0 * i]
         assert before == i
     assert compiled.stats.traces == 1
+
+
+UNFINISHED: dict[str, Callable[[Any, Any], Any]] = {
+    "list": lambda x, into: into.append([x[0].item(), os.getpid()]),
+    "tuple": lambda x, into: into.append((x[0].item(), (x[1].item(),), os.getpid())),
+    "dictionary": lambda x, into: into.append({"a": x[0].item(), "b": os.getpid(), "c": x[1].item()}),
+    "list comprehension": lambda x, into: into.append([(v.item(), os.getpid())[0] for v in x]),
+    "pairs of a list comprehension": lambda x, into: into.append(
+        [(i, v.item()) if i < 1 else os.getpid() for i, v in enumerate(x)]
+    ),
+    "dictionary comprehension": lambda x, into: into.append({i: v.item() if i < 1 else os.getpid() for i, v in enumerate(x)}),
+    "generator": lambda x, into: into.append(tuple((v.item(), os.getpid())[0] for v in x)),
+    "map": lambda x, into: into.append(list(map(lambda v: (v.item(), os.getpid())[0], x))),  # noqa: C417
+    "sorted": lambda x, into: into.append(sorted(x.tolist(), key=lambda v: (os.getpid(), v)[1])),
+    "filter": lambda x, into: into.append(list(filter(None, [str(v.item()) for v in x]))),
+    "keywords": lambda x, into: into.append(dict(a=x[0].item(), b=os.getpid())),  # noqa: C408
+}
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_nothing_is_left_in_what_is_being_made_when_a_recording_stops(name: str) -> None:
+    found: list[Any] = []
+    expected: list[Any] = []
+    compiled = T.compile(UNFINISHED[name])
+    for i in range(4):
+        compiled(vector(i, 2), found)
+        UNFINISHED[name](vector(i, 2), expected)
+    assert left(found) == []
+    assert repr(found) == repr(expected)
+    assert compiled.stats.traces > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,11 @@ COMPUTED: dict[str, Function] = {
     "sum of texts": lambda x, s: "a" + str(x.sum().item()) + "b",
     "join": lambda x, s: ", ".join([str(v.item()) for v in x]),
     "join of a generator": lambda x, s: ", ".join(f"{v.item():.1f}" for v in x),
+    "join of a map": lambda x, s: " ".join(map(str, x.tolist())),
+    "join of a map of a method": lambda x, s: "|".join(map("{:.1f}".format, [v.item() for v in x])),
+    "join of a reversed list": lambda x, s: ", ".join(reversed([str(v.item()) for v in x])),
+    "join of a chain": lambda x, s: ", ".join(itertools.chain([str(x.sum().item())], ["end"])),
+    "join of values": lambda x, s: " ".join({i: f"{v.item():.1f}" for i, v in enumerate(x)}.values()),
     "kept": lambda x, s: s["log"].append(f"{x.sum().item():.2f}"),
     "in a dictionary": lambda x, s: {"text": f"{x.sum().item():.2f}", "number": x.sum().item()},
     "print": lambda x, s: print(x.sum().item()),
@@ -51,6 +57,9 @@ COMPUTED: dict[str, Function] = {
 }
 DECIDED: dict[str, Function] = {
     "key": lambda x, s: {f"{x.argmax().item()}": 1},
+    "join of a filter": lambda x, s: " ".join(filter(None, [str(v.item()) for v in x])),
+    "join in order": lambda x, s: " ".join(sorted(map(str, x.tolist()))),
+    "join of numbers": lambda x, s: " ".join(map(abs, x.tolist())),
     "member": lambda x, s: {f"{x.argmax().item()}"},
     "method": lambda x, s: f"{x.argmax().item()}a".upper(),
     "length": lambda x, s: len(str(x.argmax().item())),

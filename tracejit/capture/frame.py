@@ -14,7 +14,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import STAND_INS, SuperProxy, released, settle_closure, stored
+from tracejit.capture.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
@@ -28,8 +28,6 @@ current = _Current()
 """The recorder of each thread, while it records; None otherwise."""
 
 _EMPTY = CellType()
-_MAY_HOLD = frozenset((*STAND_INS, tuple))
-"""Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
@@ -222,7 +220,7 @@ class Frame:
     def argument(self, value: Any) -> Any:
         """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
         instrumented."""
-        return stored(value) if type(value) in _MAY_HOLD and active() is None else value
+        return stored(value) if type(value) in IMMUTABLE_HOLDERS and active() is None else value
 
     def zero_argument_super(self, cls: type, first: Any) -> Any:
         return super(cls, first) if active() is None else SuperProxy(cls, first)
@@ -246,7 +244,7 @@ class Frame:
         if recorder is not None:
             return recorder.made(value)
         settle_closure(value)
-        return value
+        return completed(value)
 
     def gathered(self, value: Any) -> Any:
         """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""

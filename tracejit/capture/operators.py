@@ -252,7 +252,7 @@ class OperatorHandlers(ContainerMethodHandlers):
 
     # -- unary, comparison, truth
     def unary(self, name: str, value: Any) -> Any:
-        if is_a(value, Tensor) or is_user_instance(value):
+        if is_a(value, Tensor) or is_user_instance(plain(value)):
             method, _ = self.lookup(type(value), f"__{name}__")
             if type(method) is FunctionType:
                 return self.call(method, (value,), {})

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
-from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber
+from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, completed
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -73,6 +73,8 @@ class Origins:
     def made(self, value: Any) -> Any:
         """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it.  Containers may hold
         symbolic numbers, until something that is no code of the program looks into them, or the recording is over."""
+        if self.stopped:
+            return completed(value)
         cls = type(value)
         if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
             return value

@@ -13,12 +13,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType, MethodType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.effects import FunctionCall
-from tracejit.capture.policies import PRIMITIVE_TYPES, bound_to, is_a
+from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a
 from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain
 from tracejit.capture.texts import is_open
@@ -133,9 +133,11 @@ class PrintingHandlers(StandardCallHandlers):
         if name == "format":
             opened = any(map(is_open, (*arguments, *keywords.values())))
             return self.late_str_format(owner, arguments, keywords) if opened else None
-        if len(arguments) != 1 or keywords or type(arguments[0]) not in (list, tuple, GeneratorType):
+        if len(arguments) != 1 or keywords:
             return None
-        consumed = type(arguments[0]) is GeneratorType
+        consumed = hasattr(type(arguments[0]), "__next__") or type(arguments[0]) in DICT_VIEWS
+        if not consumed and type(arguments[0]) not in (list, tuple):
+            return None
         parts = list(self.iterate(arguments[0])) if consumed else arguments[0]
         if any(map(is_open, parts)) and all(type(plain(part)) is str for part in parts):
             return self.joined(tuple(parts), owner)

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 __all__ = [
-    "COMPARISONS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "concrete", "holds_numbers", "is_symbolic",
-    "plain", "released", "settle_closure", "stored",
+    "COMPARISONS", "IMMUTABLE_HOLDERS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "completed", "concrete",
+    "holds_numbers", "is_symbolic", "plain", "released", "settle_closure", "stored",
 ]  # fmt: skip
 
 
@@ -93,6 +93,27 @@ def released(value: Any, kept: Callable[[Any], bool] | None = None) -> Any:
     """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries, sets and deques are changed in place,
     tuples made anew.  kept: of which values it is known that they have none; where it is given, attributes are looked at, too."""
     return _Release(kept).run(value)
+
+
+def completed(value: Any) -> Any:
+    """`value`, which was being made when the recording stopped: of what went into it before then there may be stand-ins among its
+    elements.  Containers in it were made before, and have none."""
+    cls = type(value)
+    if cls is list or cls is deque:
+        for index, item in enumerate(value):
+            if type(item) in IMMUTABLE_HOLDERS and (other := stored(item)) is not item:
+                value[index] = other
+    elif cls is dict:
+        if any(type(part) in IMMUTABLE_HOLDERS for pair in value.items() for part in pair):
+            items = [(stored(key), stored(item)) for key, item in value.items()]
+            value.clear()
+            value.update(items)
+    elif cls is set or cls is frozenset:
+        if any(type(item) in IMMUTABLE_HOLDERS for item in value):
+            return cls(map(stored, value))
+    elif cls in IMMUTABLE_HOLDERS:
+        return stored(value)
+    return value
 
 
 def settle_closure(function: Any) -> None:
@@ -393,6 +414,8 @@ for _name in set(vars(int)) & {
 
 
 STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity)
+IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
+"""Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
 """What each call has a number of its own for."""
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType))
 """Types of values in which there are none."""
