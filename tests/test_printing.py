@@ -270,6 +270,17 @@ def test_what_is_told_in_unusual_ways_names_the_programs_line(make: Any, monkeyp
     assert replays == 0 and {reason.code for reason in reasons} == {"impure_call"}
 
 
+def test_a_warning_is_told_once_for_each_place() -> None:
+    compiled = T.compile(fn := lambda x: (warnings.warn("once"), x * 2)[1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(5):
+            compiled(T.ones(1))
+        fn(T.ones(1))
+    assert [str(warning.message) for warning in caught] == ["once"]
+    assert compiled.stats.compiled_calls == 4
+
+
 def test_a_file_that_is_closed_raises_where_it_is_written_to() -> None:
     def fn(x: T.Tensor, out: io.StringIO) -> T.Tensor:
         try:

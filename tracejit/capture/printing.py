@@ -86,13 +86,6 @@ def _frame_at(level: Any) -> FrameType | None:
     return frame  # type: ignore[no-any-return]
 
 
-def _bare(value: Any) -> Any:
-    """A copy of an argument without stand-ins."""
-    if type(value) is dict:
-        return {k: _bare(v) for k, v in value.items()}
-    return type(value)(map(_bare, value)) if type(value) in (list, tuple) else plain(value)
-
-
 def _is_own(frame: FrameType) -> bool:
     """Whether it is a frame of capture's, or of the rest of the library as it runs natively: the program's are instrumented."""
     return frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE and not is_instrumented(frame.f_code)
@@ -259,6 +252,14 @@ class PrintingHandlers(StandardCallHandlers):
             return self.made(type(value)(map(self._shown, value)))
         return value if type(plain(value)) in PRIMITIVE_TYPES else self.formatted(value, ord("s"), "")
 
+    def _bare(self, value: Any) -> Any:
+        """An argument without stand-ins: what this run has made is copied."""
+        if type(value) in (list, tuple, dict) and not self.is_outside(value):
+            if type(value) is dict:
+                return {k: self._bare(v) for k, v in value.items()}
+            return type(value)(map(self._bare, value))
+        return plain(value)
+
     def _told(
         self,
         function: Any,
@@ -270,7 +271,7 @@ class PrintingHandlers(StandardCallHandlers):
         """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
         is known beforehand.  name: of what the program called."""
         keywords = keywords or {}
-        now = list(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
+        now = list(map(self._bare, arguments)), {k: self._bare(v) for k, v in keywords.items()}
         answer = self.unwatched(lambda: function(*now[0], **now[1]))
         if self.stopped:
             return answer
