@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import time
 import warnings
@@ -22,6 +23,7 @@ from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_
 from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain, stored
 from tracejit.capture.texts import is_open
+from tracejit.capture.tracebacks import COMPILER
 
 __all__ = ["PrintingHandlers"]
 
@@ -72,6 +74,31 @@ def _calling_frame() -> FrameType:
     return found
 
 
+def _called(
+    function: Any,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    level: Any,
+    is_passed_over: Callable[[str], bool] = lambda file: False,
+) -> Any:
+    """function(*arguments, stacklevel=level, **keywords), which goes up the stack that far, but for frames of the files that it passes
+    over: those of the compiler do not count."""
+    if type(level) is int:
+        frame: FrameType | None = sys._getframe()
+        wanted, level = max(level, 1), 0
+        while frame is not None and wanted:
+            if not is_passed_over(frame.f_code.co_filename):
+                level += 1
+                wanted -= not frame.f_code.co_filename.startswith(COMPILER)
+            frame = frame.f_back
+        level += wanted  # beyond the outermost frame
+    return function(*arguments, stacklevel=level, **keywords)
+
+
+def _is_of_logging(file: str) -> bool:
+    return os.path.normcase(file) == logging._srcfile
+
+
 class PrintingHandlers(StandardCallHandlers):
     """`print(x)`, `"{}".format(x)`, `", ".join(xs)`."""
 
@@ -96,6 +123,7 @@ class PrintingHandlers(StandardCallHandlers):
         file = keywords.get("file")
         if keywords.keys() - {"sep", "end", "flush", "file"} or not (file is None or self.is_outside(file)):
             self.stop("impure_call", "print() to a file that the call has made")
+        self._guard_open(file)
         texts = tuple([value if type(plain(value)) is str else self.formatted(value, ord("s"), "") for value in arguments])
         self.native(lambda: print(*map(plain, texts), **keywords))
         self.note_call(FunctionCall(print, texts, keywords))
@@ -123,7 +151,8 @@ class PrintingHandlers(StandardCallHandlers):
         known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.is_outside(logger))
         if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
             self.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
-            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+            named = {k: stored(v) for k, v in keywords.items()}
+            return _called(function, tuple(map(stored, arguments)), named, named.pop("stacklevel", 1), _is_of_logging)
         code = (frame := _calling_frame()).f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
         owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
@@ -154,11 +183,19 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _warned(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """warnings.warn"""
-        given = dict(zip(("message", "category"), arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
-        category, message = given.pop("category", None) or UserWarning, given.pop("message", None)
-        if type(plain(message)) is not str or given.pop("stacklevel", 1) != 1 or given or len(arguments) > 2:
+        by_place = dict(zip(("message", "category", "stacklevel", "source"), arguments, strict=False))
+        named = by_place | {k: concrete(v) for k, v in keywords.items()}
+        message, category, level = (
+            named.get("message"),
+            named.get("category") or UserWarning,
+            concrete(named.pop("stacklevel", 1)),
+        )
+        unusual = len(arguments) > 4 or bool(by_place.keys() & keywords.keys())
+        if type(plain(message)) is not str or level != 1 or named.keys() - {"message", "category"} or unusual:
             self.stop("impure_call", "a call of warn() of this kind")
-            return function(*map(plain, arguments), **{"stacklevel": 2, **keywords})
+            if unusual:
+                return function(*map(stored, arguments), **keywords)  # it raises what is to be raised
+            return _called(function, (), {k: stored(v) for k, v in named.items()}, level)
         frame = _calling_frame()
         self.fixed(frame.f_globals)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
@@ -174,16 +211,33 @@ class PrintingHandlers(StandardCallHandlers):
             arguments = tuple([self.made([*self.iterate(v)]) if not is_open(v) else v for v in arguments])
             for value in arguments:
                 self.read_content(value, deep=True)
+        self._guard_open(bound_to(function))
         return self._told(function, arguments, keywords, True)
+
+    def _guard_open(self, file: Any) -> None:
+        """A file that is closed raises in the middle of a call, where the program may handle it."""
+        if is_a(file, _FILES) and self.is_outside(file):
+            self.miss_if(f"{self.sources[id(file)]}.closed is not {file.closed}")
 
     def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a progress bar."""
         bar, *rest = arguments
-        shown = tuple([v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for v in rest])
-        named = {k: v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for k, v in keywords.items()}
+        shown = tuple(map(self._shown, rest))
+        named = {k: self._shown(v) for k, v in keywords.items()}
         if not self.is_outside(bar):
             self.stop("impure_call", "a progress bar that the call has made")
         return self._told(function, (bar, *shown), named, True)
+
+    def _shown(self, value: Any) -> Any:
+        """What a progress bar is given for `value`: the text of now of what may change, or that of each item of a dictionary."""
+        if type(plain(value)) in PRIMITIVE_TYPES:
+            return value
+        if not is_a(value, dict):
+            return self.formatted(value, ord("s"), "")
+        texts = {
+            k: v if type(plain(v)) in PRIMITIVE_TYPES else self.formatted(v, ord("s"), "") for k, v in self.mapping(value).items()
+        }
+        return self.made(texts)
 
     def _told(
         self,
@@ -196,7 +250,10 @@ class PrintingHandlers(StandardCallHandlers):
         """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
         is known beforehand.  name: of what the program called."""
         keywords = keywords or {}
-        now = [stored(tuple(v) if type(v) is list else v) for v in arguments]
+        now = [
+            {k: stored(part) for k, part in v.items()} if type(v) is dict else stored(tuple(v) if type(v) is list else v)
+            for v in arguments
+        ]
         answer = self.unwatched(lambda: function(*now, **{k: plain(v) for k, v in keywords.items()}))
         if self.stopped:
             return answer
