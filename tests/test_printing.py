@@ -338,3 +338,114 @@ def test_progress_bars_move_in_each_call() -> None:
             assert (call.stats.traces, call.stats.compiled_calls) == (1, CALLS - 1), call.reasons
     assert told[0] == told[1]
     assert told[0].count("loss=") >= CALLS
+
+
+def places_of(make: Callable[[logging.Logger], Any], compiled: bool) -> list[Any]:
+    """Who has told what, of each call of a function of `make`, by the records of its logger and by warnings."""
+    records: list[Any] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append((record.getMessage(), record.pathname, record.lineno, record.funcName, record.levelname))
+
+    logger = logging.Logger("places")
+    logger.addHandler(Kept())
+    function = make(logger)
+    call = T.compile(function) if compiled else function
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(4):
+            try:
+                call(T.tensor([float(i)]))
+            except TypeError as error:
+                records.append(str(error))
+    return [*records, *((str(w.message), w.category, w.filename, w.lineno) for w in caught)]
+
+
+def passed_to_a_helper(tell: Callable[..., Any]) -> Callable[[logging.Logger], Any]:
+    """A step whose helper tells it, from one more line."""
+
+    def make(logger: logging.Logger) -> Any:
+        def helper(x: T.Tensor) -> None:
+            tell(logger, x)
+
+        def fn(x: T.Tensor) -> T.Tensor:
+            helper(x)
+            return x * 2
+
+        return fn
+
+    return make
+
+
+PLACES: dict[str, Callable[..., Any]] = {
+    "extra": lambda logger, x: logger.info("a", extra={"more": x.sum().item()}),
+    "exc_info": lambda logger, x: logger.error("a", exc_info=ValueError("b")),
+    "a dictionary": lambda logger, x: logger.info("a %(b)s", {"b": x.sum().item()}),
+    "a number": lambda logger, x: logger.info(x.sum().item()),
+    "message by name": lambda logger, x: logger.info(msg="a"),
+    "one level up": lambda logger, x: logger.info("a", stacklevel=2),
+    "two levels up": lambda logger, x: logger.log(30, "a", stacklevel=3),
+    "beyond the stack": lambda logger, x: logger.info("a", stacklevel=500),
+    "an adapter": lambda logger, x: logging.LoggerAdapter(logger, {"more": 1}).warning("a %s", x.sum().item()),
+    "a deprecated name": lambda logger, x: logger.warn("a") if hasattr(logger, "warn") else None,
+    "warning of a level by place": lambda logger, x: warnings.warn("a", UserWarning, 2),
+    "warning of a level by name": lambda logger, x: warnings.warn("a", stacklevel=3),
+    "warning of level one by place": lambda logger, x: warnings.warn("a", None, 1),
+    "warning that is an object": lambda logger, x: warnings.warn(DeprecationWarning("a")),
+    "warning of a source": lambda logger, x: warnings.warn("a", RuntimeWarning, 1, x),
+    "warning of two levels": lambda logger, x: warnings.warn("a", UserWarning, 1, stacklevel=2),
+    "warning of no text": lambda logger, x: warnings.warn(x.sum().item()),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_a_recorded_call_tells_names_the_place_in_the_program(name: str) -> None:
+    make = passed_to_a_helper(PLACES[name])
+    assert places_of(make, True) == places_of(make, False)
+
+
+def test_a_progress_bar_is_given_a_dictionary() -> None:
+    tqdm = pytest.importorskip("tqdm")
+    bar = tqdm.tqdm(total=9, file=io.StringIO(), mininterval=0)
+
+    def fn(x: T.Tensor) -> T.Tensor:
+        bar.set_postfix({"loss": x.sum().item(), "text": f"{x.max().item():.1f}", "tensor": x.min()})
+        return x * 2
+
+    compiled, shown = T.compile(fn), []
+    for call in (fn, compiled):
+        for i in range(4):
+            call(T.tensor([float(i), 1.5]))
+            shown.append(bar.postfix)
+    assert shown[:4] == shown[4:]
+    assert len(set(shown)) == 4
+    assert compiled.stats.compiled_calls == 3, compiled.explain()
+    bar.close()
+
+
+@pytest.mark.parametrize("tell", [lambda f, x: f.write(f"{x.sum().item()}"), lambda f, x: print(x.sum().item(), file=f)])
+def test_a_file_that_was_closed_raises_where_the_program_handles_it(tell: Callable[..., Any]) -> None:
+    def outcomes(compiled: bool) -> tuple[list[Any], Any]:
+        file, found = io.StringIO(), []
+        names = {"file": file}
+
+        def fn(x: T.Tensor) -> Any:
+            try:
+                tell(names["file"], x)
+            except ValueError as error:
+                return str(error), -x
+            return x * 2
+
+        call = T.compile(fn) if compiled else fn
+        for i in range(8):
+            if i == 3:
+                file.close()
+            if i == 6:
+                names["file"] = io.StringIO()
+            found.append(repr(call(T.tensor([float(i)]))))
+        return found, call
+
+    found, compiled = outcomes(True)
+    assert found == outcomes(False)[0]
+    assert compiled.stats.traces == 3, compiled.explain()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import time
 import warnings
@@ -22,6 +23,7 @@ from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_
 from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain
 from tracejit.capture.texts import is_open
+from tracejit.capture.tracebacks import COMPILER
 
 __all__ = ["PrintingHandlers", "as_called_by_program"]
 
@@ -142,6 +144,7 @@ class PrintingHandlers(StandardCallHandlers):
         file = keywords.get("file")
         if keywords.keys() - {"sep", "end", "flush", "file"} or not (file is None or self.is_outside(file)):
             self.stop("impure_call", "print() to a file that the call has made")
+        self._guard_open(file)
         texts = tuple([value if type(plain(value)) is str else self.formatted(value, ord("s"), "") for value in arguments])
         self.native(lambda: print(*map(plain, texts), **keywords))
         self.note_call(FunctionCall(print, texts, keywords))
@@ -232,7 +235,13 @@ class PrintingHandlers(StandardCallHandlers):
             arguments = tuple([self.made([*self.iterate(v)]) if not is_open(v) else v for v in arguments])
             for value in arguments:
                 self.read_content(value, deep=True)
+        self._guard_open(bound_to(function))
         return self._told(function, arguments, keywords, True)
+
+    def _guard_open(self, file: Any) -> None:
+        """A file that is closed raises in the middle of a call, where the program may handle it."""
+        if is_a(file, _FILES) and self.is_outside(file):
+            self.miss_if(f"{self.sources[id(file)]}.closed is not {file.closed}")
 
     def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a progress bar."""
