@@ -51,8 +51,9 @@ def test_random_programs_do_what_eager_does(summary: tuple[Summary, list[str]]) 
 
 def test_what_should_be_replayed_is_replayed(summary: tuple[Summary, list[str]]) -> None:
     found, _ = summary
-    assert found.must > PROGRAMS // 5
+    assert found.must > PROGRAMS // 12
     assert found.share > SHARE, str(found)
+    assert found.all_replays > found.all_calls // 2
 
 
 def test_programs_are_hardly_ever_explained_by_roundings_at_a_decision(summary: tuple[Summary, list[str]]) -> None:
@@ -61,7 +62,7 @@ def test_programs_are_hardly_ever_explained_by_roundings_at_a_decision(summary: 
 
 
 # -- two compilers that do not compile
-def fuzzed(compiler: Callable[[Any], Any], programs: int = 60) -> Summary:
+def fuzzed(compiler: Callable[[Any], Any], programs: int = 120) -> Summary:
     """A run with another compiler."""
     total = Summary()
     for seed in range(programs):
@@ -251,5 +252,5 @@ def test_eager_programs_do_what_torch_does(block: int) -> None:
             found = check_torch(program)
             if found is not None:
                 differing.append(f"seed {seed}: {found}\n{program.text}")
-    assert tried > 8
+    assert tried > 4
     assert not differing, "\n\n".join(differing)

@@ -9,6 +9,9 @@ with changes between them.  Text is written and tried together: a statement is k
 the generator needs no shape rules, and whatever the tables of `ops/public`, the registry and `nn.functional` hold is drawn from there by
 the names of its parameters (`operations.py`, `arguments.py`); a function that is added there is fuzzed without a word here.
 
+In half of the programs something happens beside the program that a call is: prints, loggers, warnings and writes to files (`telling.py`),
+draws of Python and NumPy and numbers that are kept (`keeping.py`), arrays of NumPy (`arrays.py`).
+
 Each way to run a program loads its text anew, makes all calls three times, and writes down after every call what can be seen (`facts.py`):
 results, arguments, the world, what was printed, gradients, who shares memory with whom.  What docs/equality.md promises bit for
 bit must be bit for bit.  For the rest, eager itself is run with roundings of the allowed size put in (`noise.py`): what a compiled program

@@ -14,7 +14,7 @@ from typing import Any
 import tracejit
 from tests.fuzz.compare import Difference, compare
 from tests.fuzz.noise import rounding_noise
-from tests.fuzz.run import EAGER, ROUNDS, WAYS, Program, Way, run
+from tests.fuzz.run import EAGER, ROUNDS, WAYS, Log, Program, Way, run
 
 __all__ = ["Endless", "Outcome", "check", "ways_of"]
 
@@ -83,6 +83,8 @@ def check(
         log = run(program, code, way, rounds=rounds, compiler=compiler, witnessed=witnessed)
         difference, unstable = compare(eager.seen, log.seen, _noisy(program, code, rounds, witnessed))
         outcome.unstable |= unstable
+        if difference is None:
+            difference = _alarmed(eager, log)
         outcome.reasons += log.reasons
         for replayed, returned in zip(log.replayed, eager.returned[-len(log.replayed) :] if log.replayed else (), strict=True):
             outcome.calls += returned
@@ -91,6 +93,14 @@ def check(
             outcome.difference, outcome.way = difference, str(way)
             break
     return outcome
+
+
+def _alarmed(eager: Log, other: Log) -> Difference | None:
+    """What NumPy warned of in a compiled call, and not in the eager one.  What nobody asks for is not computed, so it may warn of less."""
+    for number, (mine, theirs) in enumerate(zip(eager.alarms, other.alarms, strict=True)):
+        if not theirs <= mine:
+            return Difference(number, "alarms", "warnings of NumPy", repr(sorted(mine)), repr(sorted(theirs)))
+    return None
 
 
 def _noisy(program: Program, code: CodeType, rounds: int, witnessed: bool) -> Callable[[int], Any]:

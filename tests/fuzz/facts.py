@@ -80,7 +80,7 @@ class _Viewer:
         if isinstance(value, tracejit.Tensor):
             return self.tensor(path, value, depth)
         if isinstance(value, np.ndarray):
-            return "array", value.shape, str(value.dtype), self.number(path, value.copy())
+            return self.array(path, value)
         if isinstance(value, dict):
             items = tuple((self.of(f"{path}.key", k, depth), self.of(f"{path}[{k!r:.20}]", v, depth)) for k, v in value.items())
             return kind.__name__, items
@@ -114,6 +114,13 @@ class _Viewer:
         marks = ("requires_grad", requires_grad), ("leaf", leaf), self.number(path, array.copy())
         own = tuple((name, self.of(f"{path}.{name}", item, depth)) for name, item in value.__dict__.items())
         return (*head, *marks, ("grad", self.of(f"{path}.grad", value.grad, depth)), own)
+
+    def array(self, path: str, value: Any) -> Any:
+        """An array of NumPy; without strides that no element sees."""
+        if not self.for_torch:
+            self.arrays.append(value)
+        strides = tuple([s for n, s in zip(value.shape, value.strides, strict=True) if n > 1]) if value.size else ()
+        return "array", value.shape, str(value.dtype), strides, value.flags.writeable, self.number(path, value.copy())
 
     def any_tensor(self, path: str, value: Any, depth: int) -> Any:
         """What a tensor of tracejit and one of torch have in common."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import warnings
 from collections.abc import Sequence
 
 from tests.fuzz.forms import open_form
@@ -39,7 +40,8 @@ def generate(seed: int) -> Program:
 def written(seed: int) -> tuple[Program, Maker]:
     """The program of a seed, and the hand that wrote it."""
     m = Maker(seed)
-    with contextlib.redirect_stdout(io.StringIO()):  # what is tried may print
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():  # what is tried may print
+        warnings.simplefilter("ignore")
         furnish(m)
         for _ in range(m.choose.choice([1, 1, 2, 2, 3])):
             m.parameter_of(m.shape(), m.dtype())
@@ -125,6 +127,7 @@ def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
                 "for t in r if isinstance(r, (tuple, list)) else [r]:",
                 "    if isinstance(t, T.Tensor):",
                 "        t.data.fill_(2)",
+                *(["    if isinstance(t, np.ndarray) and t.flags.writeable:", "        t[...] = 2"] if m.tells else []),
                 "return r",
             ],
         ),

@@ -23,6 +23,7 @@ from tracejit import Tensor
 __all__ = ["Maker", "Parameter", "TensorSpec", "indented"]
 
 LARGEST = 1500
+TELLING = 0.5  # of the programs: in the others nothing happens beside the program but what they return and change
 FLOATS = ("float32",) * 5 + ("float64",) * 3
 OTHERS = ("int64",) * 4 + ("int32", "int32", "uint8", "int8", "int16", "bool", "bool")
 LAYOUTS = ("plain",) * 12 + ("transposed", "transposed", "strided", "offset", "expanded", "last_strided", "selected", "leaf_view")
@@ -128,7 +129,7 @@ class Maker:
         self.for_torch = True
         self.why_not: set[str] = set()
         self.used: list[str] = []  # operations, for the coverage
-        self.tells = self.choose.random() < 0.6  # something happens beside its program
+        self.tells = random.Random(f"{seed} tells").random() < TELLING  # something happens beside its program
         self._count = 0
         self.sizes = [self.choose.choice([2, 3, 4, 5, 7]) for _ in range(3)]
         if self.choose.random() < 0.08:

@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -76,11 +76,13 @@ class Program:
 
 @dataclass
 class Log:
-    """What was seen after each call, in all rounds; what the last calls left; and which calls of the last round were replayed."""
+    """What was seen after each call, in all rounds; what the last calls left; and which calls of the last round were replayed.  alarms:
+    what NumPy warned of in each call."""
 
     seen: list[Facts]
     replayed: list[bool]
     returned: list[bool]
+    alarms: list[set[str]] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     stats: Any = None
 
@@ -149,7 +151,9 @@ def _run(
             printed.truncate()
             told: dict[str, Any] = {"printed": text}
             if not for_torch:
-                told["warned"] = [_warning(w) for w in warned if not LIBRARY.match(str(w.message))]
+                of_program = [w for w in warned if w.category is not RuntimeWarning and not LIBRARY.match(str(w.message))]
+                told["warned"] = [(w.category.__name__, str(w.message), Path(w.filename).name, w.lineno) for w in of_program]
+            log.alarms.append({str(w.message) for w in warned if w.category is RuntimeWarning})
             warned.clear()
             log.seen.append(facts(for_torch, outcome=outcome, arguments=given, world=world["observe"](), **told))
             if keep:
@@ -171,12 +175,6 @@ def _run(
     log.reasons = tuple(sorted({r.code for r in getattr(compiled, "reasons", ())}))
     log.stats = getattr(compiled, "stats", None)
     return log
-
-
-def _warning(warning: warnings.WarningMessage) -> tuple[Any, ...]:
-    """A warning, and which line tells it; NumPy's own are told by whoever calls it."""
-    place = (Path(warning.filename).name, warning.lineno) if warning.category is not RuntimeWarning else ()
-    return warning.category.__name__, str(warning.message), place
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from tests.fuzz.arguments import any_number
 from tests.fuzz.arrays import array_statement, list_statement, of_constants, outside_array
 from tests.fuzz.expressions import condition, draw, expression, in_place, number
 from tests.fuzz.keeping import chance_statement, kept_number
-from tests.fuzz.leaving import accumulation, kept_numbers, taken_assignment
+from tests.fuzz.leaving import accumulation, kept_numbers, of_taken, taken_assignment
 from tests.fuzz.maker import Maker, indented
 from tests.fuzz.telling import kept, told
 from tracejit import Tensor
@@ -506,9 +506,38 @@ STATEMENTS: Sequence[tuple[float, Writer]] = (
     (3, inner_function),
 )  # fmt: skip
 
+
+def attempt_and_tell(m: Maker) -> None:
+    """Something is told before what raises, and after."""
+    risky = m.pick(["1 // 0", "[][0]", "int('a')", f"{m.tensor() or m.floating()}.missing", "raise ValueError(3)"])
+    test = condition(m)
+    lines = [
+        "try:",
+        *indented(m.block(lambda: told(m))),
+        f"    if {test}:",
+        f"        {risky}",
+        *indented(m.block(lambda: kept(m))),
+    ]
+    lines += ["except Exception as error:", *indented(m.block(lambda: told(m))), "    print(type(error).__name__)"]
+    if m.chance(0.4):
+        lines += ["finally:", *indented(m.block(lambda: kept(m)))]
+    write_compound(m, lines)
+
+
+def decided(m: Maker) -> None:
+    """What is told and kept depends on a value."""
+    test = of_taken(m) if m.chance(0.5) else condition(m)
+    if test is None or m.fails(f"bool({test})"):
+        return
+    tellers = [told, kept, chance_statement, array_statement, list_statement]
+    lines = [f"if {test}:", *indented(m.block(lambda: m.pick(tellers)(m)))]
+    lines += ["else:", *indented(m.block(lambda: m.pick(tellers)(m)))]
+    write_compound(m, lines)
+
+
 BESIDE: Sequence[tuple[float, Writer]] = (
     (6, told), (3, chance_statement), (4, kept), (4, array_statement), (1.5, of_constants), (3, list_statement), (2.5, outside_array),
-    (2, read_back), (1, list_loop),
+    (2, read_back), (1, list_loop), (1, raising), (0.5, attempt_and_tell), (2, decided),
 )  # fmt: skip
 
 

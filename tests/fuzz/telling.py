@@ -37,7 +37,7 @@ PRINTED = (
 TEXTED = (
     "{s}.write(str(({a},)))", "{s}.writelines([str(({a},)), ' '])", "{s}log.info(str(({a},)))", "{s}log.info('%s', ({a},))",
     "{s}log.warning(f'{({a},)}')", "{s}log.debug(({a},))", "{s}log.log(30, '%r', ({a},))", "warnings.warn(str(({a},)))",
-    "warnings.warn(f'{({a},)}', DeprecationWarning)", "warnings.warn(RuntimeWarning(({a},)))", "{s}.write('%s\\n' % (({a},),))",
+    "warnings.warn(f'{({a},)}', DeprecationWarning)", "warnings.warn(FutureWarning(({a},)))", "{s}.write('%s\\n' % (({a},),))",
     "{s}log.error('two %s %s', 1, ({a},))",
 )  # fmt: skip
 FORMATTED = (
