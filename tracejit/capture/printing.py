@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import sys
 import time
 import warnings
@@ -23,7 +22,6 @@ from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_
 from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain
 from tracejit.capture.texts import is_open
-from tracejit.capture.tracebacks import COMPILER
 
 __all__ = ["PrintingHandlers", "as_called_by_program"]
 
@@ -76,9 +74,9 @@ def _calling_frame() -> FrameType:
     return found
 
 
-def _frame_at(level: Any) -> FrameType | None:
+def _frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None:
     """The frame that is meant by a `stacklevel`: 1 is the innermost of instrumented code, and the recorder has none."""
-    frame: Any = _calling_frame() if type(level) is int else None
+    frame: Any = (innermost or _calling_frame()) if type(level) is int else None
     for _ in range(level - 1) if frame is not None else ():
         frame = frame.f_back
         while frame is not None and _is_own(frame):
@@ -175,7 +173,10 @@ class PrintingHandlers(StandardCallHandlers):
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             given, named = as_called_by_program(function, *plain_arguments)
             return function(*given, **named)
-        code = (frame := _calling_frame()).f_code
+        frame = _calling_frame()
+        while frame.f_code.co_filename == logging.__file__ and (outer := _frame_at(2, frame)) is not None:
+            frame = outer  # which loggers pass over
+        code = frame.f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
         owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
         return self._told(tell, (*owner, level, *place, message, *values), name=function.__qualname__)
@@ -210,7 +211,8 @@ class PrintingHandlers(StandardCallHandlers):
         frame = _frame_at(level)
         if is_a(message, Warning):
             category = type(message)
-        if len(arguments) > len(_WARN) or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
+        twice = len(given) < len(arguments) + len(keywords)
+        if twice or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
             self.stop("impure_call", "a call of warn() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             called, named = as_called_by_program(function, *plain_arguments)
@@ -229,8 +231,6 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """write, writelines or flush of a file from outside.  One that is closed raises."""
-        owner = bound_to(function)
-        self.miss_if(f"{'not ' if owner.closed else ''}{self.sources[id(owner)]}.closed")
         if not all(type(plain(v)) in (str, bytes) for v in arguments):
             arguments = tuple([self.made([*self.iterate(v)]) if not is_open(v) else v for v in arguments])
             for value in arguments:
