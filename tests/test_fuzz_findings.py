@@ -19,6 +19,27 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "functions of numbers that tensors do not have": """
+        def told(function, x):
+            try:
+                return function(x)
+            except TypeError as error:
+                return str(error)
+        def target(x):
+            try:
+                first = round(x)
+            except TypeError as error:
+                first = str(error)
+            return first, [told(f, x) for f in (abs, round, math.floor, math.ceil, math.trunc)]
+        def call(f):
+            return f(T.tensor(0.472))
+    """,
+    "an array that NumPy copies from a tensor lies in memory as that does": """
+        def target(x, y):
+            return np.array(x), np.array(x.t()), np.array(y, order='F'), np.asarray(y), np.array([x, y]), np.array(x.t(), dtype='f8')
+        def call(f):
+            return f(T.tensor([0.5, 1.5]).expand(2, 2), T.arange(4.0).reshape(2, 2).t())
+    """,
     "the extreme of a list of one number that leaves": """
         def target(x):
             return min(x.tolist()), max([x.sum().item()]), min((x.sum().item(),), default=3), max(v for v in x.tolist())

@@ -63,6 +63,8 @@ def chance_number(m: Maker) -> str | None:
     """A number that is drawn."""
     if not m.chances:
         furnish_generators(m)
+    if not m.chances:
+        return None
     name, kind = m.pick(m.chances)
     text = str(m.pick(KINDS[kind][1])).replace("{g}", name).replace("{n}", "2")
     m.not_replayed("draws of Python and NumPy")

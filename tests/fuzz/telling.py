@@ -68,6 +68,8 @@ def told(m: Maker) -> None:
     """Something is told somebody."""
     if not m.streams:
         furnish_streams(m)
+    if not m.streams:
+        return
     for _ in range(TRIES):
         template = str(m.pick(m.pick([PRINTED, TEXTED, FORMATTED])))
         text = filled(m, template.replace("{a}", m.pick(SAID)).replace("{s}", m.pick(m.streams)))

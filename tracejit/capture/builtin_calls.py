@@ -255,8 +255,9 @@ class BuiltinCallHandlers(NumberCallHandlers):
         if function is functools.reduce and len(arguments) > 1:
             arguments = (arguments[0], self.iterate(arguments[1]), *arguments[2:])
         if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
-            name = "__abs__" if function is builtins.abs else "__round__"
-            return self.call(self.lookup(type(arguments[0]), name)[0], arguments, keywords)
+            method, _ = self.lookup(type(arguments[0]), _UNARY_METHODS[function])
+            if method is not ABSENT:
+                return self.call(method, arguments, keywords)
         if function in _UNARY_METHODS and arguments and is_user_instance(arguments[0]):
             method = self.method(arguments[0], _UNARY_METHODS[function])
             if method is not None:

@@ -328,7 +328,7 @@ class Tensor:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
-        return array.copy() if copy else array
+        return array.copy(order="K") if copy else array
 
     def __bool__(self) -> bool:
         if self._array.size != 1:
