@@ -14,7 +14,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
-from tracejit.capture.symbols import STAND_INS, SuperProxy, released, settle_closure, stored
+from tracejit.capture.symbols import STAND_INS, SuperProxy, holds_numbers, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]
@@ -241,12 +241,14 @@ class Frame:
         return stored(value) if recorder is None else recorder.mapping(value)
 
     def made(self, value: Any) -> Any:
-        """The value of a display, comprehension or definition."""
+        """The value of a display, comprehension or definition.  Where one of its parts has stopped the recording, those before it were
+        taken when it was recorded."""
         recorder = active()
         if recorder is not None:
             return recorder.made(value)
         settle_closure(value)
-        return value
+        parts = (*value, *value.values()) if type(value) is dict else value if type(value) in (list, tuple, set) else ()
+        return released(value) if any(map(holds_numbers, parts)) else value
 
     def gathered(self, value: Any) -> Any:
         """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
