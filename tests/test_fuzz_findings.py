@@ -19,6 +19,43 @@ from tests.fuzz.run import WAYS, Program
 from tracejit.core.op import REGISTRY, Kind
 
 FINDINGS = {
+    "a number that leaves, rounded to digits, as an operand": """
+        def target(x):
+            first, second = x.tolist()
+            y = x * round(second, 1)
+            return y, T.tensor([round(first, 0), round(second, 2)]), T.full((2,), round(first, 1)), x if round(first, 1) > 0.4 else -x
+        def call(f):
+            return [f(T.tensor(v)) for v in ([0.472, -0.111], [-0.25, 0.06], [0.46, 1.25])]
+    """,
+    "what is put into a list before a call that ends the recording is a number": """
+        import os
+        kept = []
+        def target(x):
+            kept.extend([x.item(), os.getpid() > 0])
+            kept.extend({'a': x.item(), 'b': os.getpid() > 0}.values())
+            kept.extend((x.item(), [(x.item(), 1), os.getpid() > 0][0]))
+            return x
+        def call(f):
+            return f(T.tensor(0.472)), kept
+    """,
+    "the same where each expression is the first to end it": """
+        import os
+        kept = []
+        def of_a_dictionary(x):
+            kept.extend({'a': x.item(), 'b': os.getpid() > 0}.values())
+        def of_a_tuple(x):
+            kept.extend((x.item(), (x.item(), os.getpid() > 0)))
+        def of_a_set(x):
+            kept.extend(sorted({x.item(), os.getpid() > 0}))
+        def of_a_list(x):
+            kept.extend([[x.item(), 2], (x.item(), os.getpid() > 0)])
+        makers = [of_a_dictionary, of_a_tuple, of_a_set, of_a_list]
+        def target(x, i):
+            makers[i](x)
+            return x
+        def call(f):
+            return [f(T.tensor(0.472), i) for i in range(4)], kept
+    """,
     "functions of numbers that tensors do not have": """
         def told(function, x):
             try:

@@ -239,7 +239,8 @@ class Frame:
         return stored(value) if recorder is None else recorder.mapping(value)
 
     def made(self, value: Any) -> Any:
-        """The value of a display, comprehension or definition."""
+        """The value of a display, comprehension or definition.  Where one of its parts has stopped the recording, those before it were
+        taken when it was recorded."""
         recorder = active()
         if recorder is not None:
             return recorder.made(value)

@@ -199,8 +199,8 @@ class LeavingHandlers(Recorder):
             self.late_outcome(symbol, arguments[0], bound, True)
         bits = _WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
-        number = arguments[0]
-        return self._defined(Late(text, arguments, lambda: self._conversion(function, number), bits), value)
+        number, alone = arguments[0], len(arguments) == 1
+        return self._defined(Late(text, arguments, lambda: self._conversion(function, number) if alone else None, bits), value)
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
