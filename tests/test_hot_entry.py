@@ -127,6 +127,7 @@ def test_every_guard_is_still_checked() -> None:
 
 def test_gradients_come_from_the_same_node_of_the_tape() -> None:
     f = tj.compile(lambda x, y: (x * y).tanh())
+    tj.manual_seed(0)  # where tanh comes close to 1, its derivative loses digits
     x, y = tj.randn(5, requires_grad=True), tj.randn(5, requires_grad=True)
     heated(f, x, y)
     f(x, y).sum().backward()
