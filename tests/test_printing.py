@@ -270,6 +270,23 @@ def test_what_is_told_in_unusual_ways_names_the_programs_line(make: Any, monkeyp
     assert replays == 0 and {reason.code for reason in reasons} == {"impure_call"}
 
 
+def test_a_warning_that_is_an_error_is_raised_where_the_program_handles_it() -> None:
+    def fn(x: T.Tensor) -> T.Tensor:
+        try:
+            warnings.warn("strange")
+        except UserWarning:
+            return -x
+        return x * 2
+
+    compiled = T.compile(fn)
+    for i in range(9):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if i % 3 == 2 else "ignore")
+            assert compiled(T.ones(1)).item() == fn(T.ones(1)).item() == (-1.0 if i % 3 == 2 else 2.0)
+    assert compiled.stats.compiled_calls >= 5
+    assert {reason.code for reason in compiled.reasons} == {"impure_call"}
+
+
 def test_a_warning_is_told_once_for_each_place() -> None:
     compiled = T.compile(fn := lambda x: (warnings.warn("once"), x * 2)[1])
     with warnings.catch_warnings(record=True) as caught:

@@ -65,6 +65,17 @@ def _warn(message: Any, category: type[Warning], file: str, line: int, names: di
     warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry, names)
 
 
+def _may_be_error(category: type[Warning]) -> bool:
+    """Whether a warning may be an error, which the program may handle where it warns."""
+    for action, message, kind, module, line in warnings.filters:
+        if issubclass(category, kind):
+            if action == "error":
+                return True
+            if message is None and module is None and not line:
+                return False
+    return False
+
+
 def _calling_frame() -> FrameType:
     """The innermost frame of instrumented code."""
     frame: Any = sys._getframe(1)
@@ -212,7 +223,8 @@ class PrintingHandlers(StandardCallHandlers):
         if is_a(message, Warning):
             category = type(message)
         twice = len(given) < len(arguments) + len(keywords)
-        if twice or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
+        wrong = category is not None and not (is_a(category, type) and issubclass(category, Warning))
+        if twice or wrong or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
             self.stop("impure_call", "a call of warn() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             called, named = as_called_by_program(function, *plain_arguments)
@@ -221,9 +233,14 @@ class PrintingHandlers(StandardCallHandlers):
             self.stop(
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
             )
+        category = category or UserWarning
+        errors = _may_be_error(category)
+        self.miss_if(f"{self.constant(_may_be_error)}({self.constant(category)}) is not {errors}")
+        if errors:
+            self.stop("impure_call", "a warning that may be an error")
         self.fixed(frame.f_globals)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        return self._told(_warn, (message, self.fixed(category or UserWarning), *place), name="warn")
+        return self._told(_warn, (message, self.fixed(category), *place), name="warn")
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep"""
