@@ -652,3 +652,15 @@ def test_zeros_have_either_sign_only_where_both_were_compared() -> None:
     assert op.kind is Kind.REDUCTION
     for values, expected in (([0.0, -0.0], 0.0), ([0.0, 0.0], None), ([-0.0], None)):
         assert bound(op, op.evaluate, np.float32(0), (np.array(values, np.float32),), {}) == expected
+
+
+def test_a_number_that_no_tensor_holds_raises_what_eager_raises() -> None:
+    compiled = T.compile(lambda n: T.tensor(n))
+    for n in (3, 2**70, 4):
+        found = []
+        for call in (T.tensor, compiled):
+            try:
+                found.append(call(n).item())
+            except Exception as error:
+                found.append((type(error), str(error)))
+        assert found[0] == found[1]

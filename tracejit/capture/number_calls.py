@@ -134,6 +134,8 @@ class NumberCallHandlers(GeneratorHandlers):
         shape = self._shape_of(arguments[0], numbers)
         if shape is None or len(numbers) > _MOST or not any(map(is_symbolic, numbers)):
             return None
+        if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
+            return None  # it raises what is to be raised
         floating = any(type(plain(n)) is float for n in numbers)
         dtype = keywords.get("dtype") or (default_dtype() if floating else int64)
         dtype = as_dtype(dtype, function.__name__)
