@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.late import Late, is_late
+from tracejit.capture.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.symbols import SymbolicNumber, plain
 from tracejit.capture.texts import TextHandlers
@@ -94,7 +94,6 @@ _OF_SEVERAL: frozenset[Any] = frozenset(
     }
 )
 """Functions of whose arguments each may be an array."""
-_ELEMENTS = 4096
 _DISPATCHERS: tuple[type, ...] = (type(np.mean), BuiltinFunctionType, FunctionType)
 
 
@@ -334,7 +333,7 @@ class ArrayHandlers(TextHandlers):
 
     def array_elements(self, array: Any) -> Any:
         """The elements, or rows, of an array."""
-        if not array.ndim or len(array) > _ELEMENTS:
+        if not array.ndim or len(array) > MOST_ELEMENTS:
             self.stop("tensor_contents", f"shape {list(array.shape)}")
             return array
         return [self.array_call(operator.getitem, (array, i)) for i in range(len(array))]

@@ -10,7 +10,10 @@ from typing import Any, Protocol
 
 from tracejit.capture.symbols import SymbolicNumber
 
-__all__ = ["Access", "Late", "Program", "definitions", "is_late"]
+__all__ = ["MOST_ELEMENTS", "Access", "Late", "Program", "definitions", "is_late"]
+
+MOST_ELEMENTS = 4096
+"""How many elements of a tensor, or rows of an array, are values of their own."""
 
 Access = Callable[[str], str]
 """From the expression of a tensor to that of what Python takes out of it."""

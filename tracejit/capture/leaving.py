@@ -266,7 +266,7 @@ class LeavingHandlers(Recorder):
             self._place(number)
         return number
 
-    def unknown_answer(self, function: Any, answer: Any) -> Any:
+    def unknown_answer(self, answer: Any) -> Any:
         """What a function said that was called for what it does: nobody knows it before the program has run, nor is it kept."""
         late = Late("")
         late.readings = frozenset([late])

@@ -302,7 +302,7 @@ class PrintingHandlers(StandardCallHandlers):
         if self.stopped:
             return answer
         self.note_call(FunctionCall(self.fixed(function), arguments, keywords), name)
-        return self.unknown_answer(function, answer) if answers else answer
+        return self.unknown_answer(answer) if answers else answer
 
 
 _TELLING: dict[Any, Callable[..., Any]] = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import EffectHandlers, GradStore
-from tracejit.capture.late import is_late
+from tracejit.capture.late import MOST_ELEMENTS, is_late
 from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.tensor_state import StateRecorder
@@ -39,8 +39,6 @@ __all__ = ["RecordingInterpreter", "Watch"]
 _OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
 """Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
-_ELEMENTS = 4096
-"""How many elements of a tensor, as a list, are numbers of their own."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
 _BOUNDS: dict[str, tuple[int, int]] = {
     "bool": (-(2**63), 2**63 - 1),
@@ -237,7 +235,7 @@ class RecordingInterpreter(StateRecorder):
 
     def take_numbers(self, tensor: Tensor) -> Any:
         array, recorder = tensor._array, self.recorder
-        operand = None if recorder.stopped or array.dtype.kind == "b" or array.size > _ELEMENTS else self.value_of(tensor)
+        operand = None if recorder.stopped or array.dtype.kind == "b" or array.size > MOST_ELEMENTS else self.value_of(tensor)
         if operand is None:
             return self.take_list(tensor).tolist()
         return recorder.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
