@@ -533,7 +533,7 @@ def identity_of_the_thread():
     return fn, [lambda f: f(x(1)), go], None
 
 
-@program(reason="unknown_call")
+@program()
 def working_directory():
     here = os.getcwd()
     there = tempfile.mkdtemp()

@@ -8,8 +8,8 @@ import functools
 import itertools
 import json
 import math
-import os
 import re
+import sys
 import types
 
 import numpy as np
@@ -259,7 +259,7 @@ def function_that_cannot_be_recorded():
 def rest_of_a_call_after_its_recording_stopped():
     def fn(a, n, *rest):
         m = n * 2
-        os.getpid()
+        sys.getsizeof(print)
         names = [type(v).__name__ for v in (n, m, *rest)]
         table = {n: m, "r": rest}
         fs = [lambda: n, lambda: m, lambda: rest]

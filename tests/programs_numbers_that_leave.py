@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
-import os
+import sys
 
 from registered_programs import Box, program, x
 
@@ -201,7 +201,7 @@ def recordings_that_stop_after_numbers_were_stored():
         log.append([v, (v,)])
         queue.append(local)
         box.function = lambda q=v: (q, v)
-        os.getcwd()
+        sys.getsizeof(print)
         box.slots, later = slots.list, []
         later.append(box.tuple)
         later += (v, (v,))

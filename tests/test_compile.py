@@ -4,7 +4,6 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 
@@ -226,7 +225,7 @@ def test_methods_callable_objects_and_the_bare_decorator() -> None:
 
 def test_what_cannot_be_recorded_runs_eagerly_with_a_reason_and_a_line() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        os.getpid()
+        sys.getsizeof(print)
         return x + 1
 
     compiled = T.compile(function)
@@ -235,7 +234,7 @@ def test_what_cannot_be_recorded_runs_eagerly_with_a_reason_and_a_line() -> None
     (reason,) = compiled.reasons
     assert reason.code == "unknown_call"
     assert "test_compile.py:" in reason.where
-    assert "getpid" in compiled.explain()
+    assert "getsizeof" in compiled.explain()
     assert compiled.stats.traces == 3
     with pytest.raises(RuntimeError, match="nothing was compiled"):
         compiled.graph()
@@ -338,7 +337,7 @@ def test_a_call_that_raises_is_noted_and_does_not_stop_later_recordings() -> Non
 
 def test_recordings_stop_after_max_failures_until_clear() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        os.getpid()
+        sys.getsizeof(print)
         return x + 1
 
     with override(max_failures=2):
@@ -371,7 +370,7 @@ def test_a_function_that_could_not_be_recorded_is_tried_again_now_and_then() -> 
         training = True
 
         def __call__(self, x: T.Tensor) -> T.Tensor:
-            return x * (os.getpid() > 0) if self.training else x * 2
+            return x * (sys.getsizeof(print) > 0) if self.training else x * 2
 
     noisy = Noisy()
     compiled = T.compile(noisy)

@@ -70,7 +70,7 @@ def test_times_are_written_once_per_program_backward_included(capsys: pytest.Cap
 
 def test_reasons_are_written_when_they_arise(capsys: pytest.CaptureFixture[str]) -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        os.getpid()
+        sys.getsizeof(print)
         return x + 1
 
     with override(debug=1):

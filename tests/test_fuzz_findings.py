@@ -28,27 +28,27 @@ FINDINGS = {
             return [f(T.tensor(v)) for v in ([0.472, -0.111], [-0.25, 0.06], [0.46, 1.25])]
     """,
     "what is put into a list before a call that ends the recording is a number": """
-        import os
+        import sys
         kept = []
         def target(x):
-            kept.extend([x.item(), os.getpid() > 0])
-            kept.extend({'a': x.item(), 'b': os.getpid() > 0}.values())
-            kept.extend((x.item(), [(x.item(), 1), os.getpid() > 0][0]))
+            kept.extend([x.item(), sys.getsizeof(print) > 0])
+            kept.extend({'a': x.item(), 'b': sys.getsizeof(print) > 0}.values())
+            kept.extend((x.item(), [(x.item(), 1), sys.getsizeof(print) > 0][0]))
             return x
         def call(f):
             return f(T.tensor(0.472)), kept
     """,
     "the same where each expression is the first to end it": """
-        import os
+        import sys
         kept = []
         def of_a_dictionary(x):
-            kept.extend({'a': x.item(), 'b': os.getpid() > 0}.values())
+            kept.extend({'a': x.item(), 'b': sys.getsizeof(print) > 0}.values())
         def of_a_tuple(x):
-            kept.extend((x.item(), (x.item(), os.getpid() > 0)))
+            kept.extend((x.item(), (x.item(), sys.getsizeof(print) > 0)))
         def of_a_set(x):
-            kept.extend(sorted({x.item(), os.getpid() > 0}))
+            kept.extend(sorted({x.item(), sys.getsizeof(print) > 0}))
         def of_a_list(x):
-            kept.extend([[x.item(), 2], (x.item(), os.getpid() > 0)])
+            kept.extend([[x.item(), 2], (x.item(), sys.getsizeof(print) > 0)])
         makers = [of_a_dictionary, of_a_tuple, of_a_set, of_a_list]
         def target(x, i):
             makers[i](x)

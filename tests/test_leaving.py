@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import math
-import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -159,7 +159,7 @@ def test_no_object_holds_a_stand_in_after_a_call_however_it_ended(end: str) -> N
         found = hold(a[0].item(), log)
         log.append(found)
         if "stops" in end:
-            os.getcwd()
+            sys.getsizeof(print)
             log.append((a[0].item(), found[1].tuple))
         if end.endswith("raises"):
             raise ValueError(found)
@@ -415,19 +415,21 @@ def test_what_an_outside_list_is_extended_by_is_read_as_what_each_call_has_put_t
 
 
 UNFINISHED: dict[str, Callable[[Any, Any], Any]] = {
-    "list": lambda x, into: into.append([x[0].item(), os.getpid()]),
-    "tuple": lambda x, into: into.append((x[0].item(), (x[1].item(),), os.getpid())),
-    "dictionary": lambda x, into: into.append({"a": x[0].item(), "b": os.getpid(), "c": x[1].item()}),
-    "list comprehension": lambda x, into: into.append([(v.item(), os.getpid())[0] for v in x]),
+    "list": lambda x, into: into.append([x[0].item(), sys.getsizeof(print)]),
+    "tuple": lambda x, into: into.append((x[0].item(), (x[1].item(),), sys.getsizeof(print))),
+    "dictionary": lambda x, into: into.append({"a": x[0].item(), "b": sys.getsizeof(print), "c": x[1].item()}),
+    "list comprehension": lambda x, into: into.append([(v.item(), sys.getsizeof(print))[0] for v in x]),
     "pairs of a list comprehension": lambda x, into: into.append(
-        [(i, v.item()) if i < 1 else os.getpid() for i, v in enumerate(x)]
+        [(i, v.item()) if i < 1 else sys.getsizeof(print) for i, v in enumerate(x)]
     ),
-    "dictionary comprehension": lambda x, into: into.append({i: v.item() if i < 1 else os.getpid() for i, v in enumerate(x)}),
-    "generator": lambda x, into: into.append(tuple((v.item(), os.getpid())[0] for v in x)),
-    "map": lambda x, into: into.append(list(map(lambda v: (v.item(), os.getpid())[0], x))),  # noqa: C417
-    "sorted": lambda x, into: into.append(sorted(x.tolist(), key=lambda v: (os.getpid(), v)[1])),
+    "dictionary comprehension": lambda x, into: into.append(
+        {i: v.item() if i < 1 else sys.getsizeof(print) for i, v in enumerate(x)}
+    ),
+    "generator": lambda x, into: into.append(tuple((v.item(), sys.getsizeof(print))[0] for v in x)),
+    "map": lambda x, into: into.append(list(map(lambda v: (v.item(), sys.getsizeof(print))[0], x))),  # noqa: C417
+    "sorted": lambda x, into: into.append(sorted(x.tolist(), key=lambda v: (sys.getsizeof(print), v)[1])),
     "filter": lambda x, into: into.append(list(filter(None, [str(v.item()) for v in x]))),
-    "keywords": lambda x, into: into.append(dict(a=x[0].item(), b=os.getpid())),  # noqa: C408
+    "keywords": lambda x, into: into.append(dict(a=x[0].item(), b=sys.getsizeof(print))),  # noqa: C408
 }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -296,7 +296,7 @@ def objects_compared_by_identity() -> Any:
 @program
 def recordings_that_came_to_nothing() -> Any:
     def function(model: Any, x: Any) -> Any:
-        os.getpid()
+        sys.getsizeof(print)
         return model(x)
 
     def use(compiled: Any) -> Any:

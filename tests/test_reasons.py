@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import random
 import sys
 from pathlib import Path
@@ -48,11 +47,11 @@ def test_the_recorder_uses_catalogued_codes_only():
 def test_a_reason_names_the_users_line():
     def fn(a):
         b = a * 2
-        os.getcwd()
+        sys.getsizeof(print)
         return b
 
     reason, result = reason_of(fn, T.ones(1))
-    assert reason.code == "unknown_call" and "getcwd" in reason.message
+    assert reason.code == "unknown_call" and "getsizeof" in reason.message
     assert reason.where == f"{__file__}:{fn.__code__.co_firstlineno + 2}"
     assert result.tolist() == [2.0]
 
@@ -65,14 +64,14 @@ def test_a_reason_names_the_line_of_a_decorated_function():
     @decorated
     @decorated
     def two(a):
-        os.getpid()
+        sys.getsizeof(print)
         return a
 
     @T.compile(
         dynamic=True,
     )
     def long(a):
-        return a, os.getpid()
+        return a, sys.getsizeof(print)
 
     for function, lines in ((two, 3), (long.__wrapped__, 4)):
         reason, _ = reason_of(function, T.ones(1))
@@ -87,7 +86,7 @@ def test_the_run_goes_on_correctly_after_a_reason():
 
     def fn(a, s):
         k = s * 2
-        os.getpid()
+        sys.getsizeof(print)
         box.n += k
         pair = [k, *(k for _ in range(2))]
         text = f"{k:.1f}"

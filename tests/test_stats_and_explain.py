@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_forward_and_backward_are_a_machine_call_each() -> None:
 
 def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
     def function(x: T.Tensor) -> T.Tensor:
-        os.getpid()
+        sys.getsizeof(print)
         return x
 
     compiled = T.compile(function)
@@ -57,7 +57,7 @@ def test_eager_calls_are_counted_when_nothing_can_be_recorded() -> None:
 def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
     def function(x: T.Tensor, loud: bool) -> T.Tensor:
         if loud:
-            os.getpid()
+            sys.getsizeof(print)
         return (x @ x).relu() if x.sum() > 0 else x
 
     compiled = T.compile(function)

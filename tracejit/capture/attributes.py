@@ -131,7 +131,7 @@ class AttributeHandlers(EffectHandlers):
         if drawing is not None:
             return drawing
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
-            return getattr(concrete(owner), name)
+            return self.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
         if is_a(owner, Tensor):
             return self._tensor_attribute(owner, name)
         if is_a(owner, type):

@@ -26,6 +26,7 @@ import numpy as np
 
 from tracejit.capture.arrays import is_calm, of_numpy
 from tracejit.capture.contents import has_stable_hash
+from tracejit.capture.late import is_answer
 from tracejit.capture.number_calls import NumberCallHandlers
 from tracejit.capture.policies import (
     BINARY,
@@ -74,6 +75,11 @@ _KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
+def _is_static(made_by: Any) -> bool:
+    """Whether methods of this class that are bound to it are known."""
+    return type(made_by) is type and made_by in (*_STATIC_OWNERS, object, list, set, frozenset)
+
+
 class BuiltinCallHandlers(NumberCallHandlers):
     """The policies of C functions."""
 
@@ -115,6 +121,10 @@ class BuiltinCallHandlers(NumberCallHandlers):
             return self.container_method(function, owner, arguments, keywords)
         if function in _COMPARING:
             return self._call_pure(function, arguments, keywords)
+        if self._is_unknown(function, owner):
+            name = getattr(function, "__name__", repr(function))
+            reason = "unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()"
+            return self.outside_call(function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason))
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -127,21 +137,27 @@ class BuiltinCallHandlers(NumberCallHandlers):
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
             return self._value_method(function, arguments, keywords)
         made_by = getattr(function, "__self__", None)
-        if type(made_by) is type and made_by in (*_STATIC_OWNERS, object, list, set, frozenset):
+        if _is_static(made_by):
             return self._static_method(function, made_by, arguments, keywords)
-        if is_a(owner, GeneratorType) and not self.is_outside(owner):
+        if is_a(owner, GeneratorType):
             return function(*arguments, **keywords)
-        if is_a(owner, BaseException) and not self.is_outside(owner):
+        if is_a(owner, BaseException):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
-        bound = None if owner is None else self.standard_method(owner, function.__name__)
-        if bound is not None and not keywords:
-            return bound(self, owner, *arguments)
-        name = getattr(function, "__name__", repr(function))
-        if name in IMPURE:
-            self.stop("impure_call", f"{name}()")
-        else:
-            self.stop("unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()")
-        return function(*arguments, **keywords)
+        bound: Any = self.standard_method(owner, function.__name__)
+        return bound(self, owner, *arguments)
+
+    def _is_unknown(self, function: Any, owner: Any) -> bool:
+        """Whether a C function that has no handler is none of those of which it is known what they do."""
+        if function in _OPERATORS or function in _UNARY_OPERATORS or function in PURE_FUNCTIONS:
+            return False
+        if is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS and owner is not None:
+            return False
+        if _is_static(getattr(function, "__self__", None)):
+            return False
+        if owner is None:
+            return True
+        made = is_a(owner, (GeneratorType, BaseException)) and not self.is_outside(owner)
+        return not made and self.standard_method(owner, function.__name__) is None
 
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
@@ -334,7 +350,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
         if is_a(classes, tuple):
             self.read_content(classes)
             return any(self._class_test(function, value, candidate) for candidate in classes)
-        value = plain(value)
+        value = concrete(value) if is_answer(value) else plain(value)
         kind = type(classes)
         if kind is type:
             self.read_mro(type(value))

@@ -23,7 +23,7 @@ from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
 from tracejit.capture.generators import draws
-from tracejit.capture.late import is_late
+from tracejit.capture.late import MethodOf, is_answer, is_late
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
     C_CALLABLES,
@@ -163,6 +163,8 @@ class CallHandlers(TypeCallHandlers):
             return self.call_getter(function, arguments, keywords)
         if is_symbolic(function):
             return concrete(function)()
+        if cls is MethodOf:
+            return self.method_of(function, arguments, keywords)
         drawn = self.drawn_by(function, arguments, keywords)
         if drawn is not None:
             return drawn
@@ -171,8 +173,7 @@ class CallHandlers(TypeCallHandlers):
             return self.call(method, (function, *arguments), keywords)
         if is_a(function, weakref.ref) and not (arguments or keywords):
             return self.referent(function)
-        self.stop("unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
-        return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+        return self.outside_call(function, arguments, keywords, "unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
 
     def _parts_of_partial(self, function: Any) -> None:
         for name in ("func", "args", "keywords"):
@@ -305,6 +306,8 @@ class CallHandlers(TypeCallHandlers):
                 return self.fixed(type(arguments[0]))
             if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not self.is_made(arguments[0])):
                 return self.made(cls(*map(concrete, arguments), **keywords))
+            if not issubclass(cls, type):
+                return self.outside_call(cls, arguments, keywords, "construction", f"{cls.__module__}.{cls.__qualname__}")
             self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*_class_arguments(cls, arguments), **keywords)
@@ -383,7 +386,7 @@ class CallHandlers(TypeCallHandlers):
     def _symbolic_conversion(self, cls: type, number: SymbolicNumber) -> Any:
         """type(), int() or float() of a symbolic number."""
         if cls is type:
-            return type(number._value)
+            return type(concrete(number) if is_answer(number) else number._value)
         if type(number._value) is cls:
             return number
         try:

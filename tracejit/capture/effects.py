@@ -9,12 +9,13 @@ in this run must see.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
 from tracejit.capture.arrays import ArrayHandlers
+from tracejit.capture.late import MethodOf
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
@@ -143,17 +144,21 @@ class MethodCall:
 
 @dataclass(slots=True)
 class FunctionCall:
-    """A function is called for what it does outside: its result is not used."""
+    """A function is called for what it does outside.  answer: stands for what it says."""
 
     function: Any
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     value: Any = None
+    answer: Any = None
 
     def statement(self, values: ValueText) -> str:
         arguments = [values.text(a) for a in self.arguments]
         arguments += [f"{name}={values.text(value)}" for name, value in self.keywords.items()]
-        return f"{values.text(self.function)}({', '.join(arguments)})"
+        method = self.function if type(self.function) is MethodOf else None
+        function = values.text(self.function) if method is None else f"{values.text(method.owner)}.{method.name}"
+        answer = "" if self.answer is None else f"{self.answer._text} = "
+        return f"{answer}{function}({', '.join(arguments)})"
 
 
 class EffectHandlers(ArrayHandlers):
@@ -172,8 +177,23 @@ class EffectHandlers(ArrayHandlers):
         ] = {}  # what was in containers that were changed while their content was not: lists or dictionaries
         self.cells: dict[int, str] = {}  # outside closure cells
         self._latest: dict[Place, int] = {}
+        self.handles_in_blocks = False  # whether a context manager of the program has been entered
         self.dropped = False  # whether something that weak references may refer to has lost a place
 
+    # -- what is asked of the handlers of calls that are put off (outside_calls.py)
+    def is_moment(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def moment_binary(self, symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
+        raise NotImplementedError
+
+    def late_attribute(self, owner: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def entered_answer(self, manager: Any) -> Any:
+        raise NotImplementedError
+
+    # -- changes
     def note_store(self, place: Place, effect: Effect) -> None:
         """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
         self.written.add(place)

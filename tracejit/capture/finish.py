@@ -52,8 +52,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         return Recording(recorder.reason)
     recipes = Recipes(recorder, interpreter)
     for effect in list(recorder.effects):
-        statement = effect.statement(recipes)  # may add lines that build its value
-        recipes.lines.append(statement)
+        recipes.make(effect)
     for tensor, _, _ in interpreter.switched.values():
         if tensor._requires_grad != recorder.tensors[id(tensor)].requires_grad:
             recipes.lines.append(f"{recipes.source(tensor)}.requires_grad_({tensor._requires_grad})")
@@ -71,6 +70,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     _check_tape(recorder, interpreter, views, inputs)
     _check_targets(recorder, interpreter, views)
     _check_arrays(recorder, interpreter, views)
+    recorder.check_given()
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
@@ -378,10 +378,8 @@ def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, vie
         for position, node in enumerate(interpreter.nodes)
         if node.op.kind is Kind.WRITE
     ]
-    for number in recorder.late if written else ():
-        position = number._late.position
-        if position < 0:
-            continue
+    looked_at = [(number._late.position, number) for number in recorder.late if number._late.position >= 0]
+    for position, number in (*looked_at, *recorder.arrays_given) if written else ():
         for tensor in _sources(number):
             value = interpreter.value_of(tensor)
             if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.outside_calls import OutsideCallHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
-from tracejit.capture.printing import PrintingHandlers
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 
 __all__ = ["GeneratorHandlers", "draws"]
@@ -42,7 +42,7 @@ def draws(function: Any) -> bool:
     return function.__name__ in _DRAWS and vars(random.Random).get(function.__name__) is function
 
 
-class GeneratorHandlers(PrintingHandlers):
+class GeneratorHandlers(OutsideCallHandlers):
     """Calls of methods of generators."""
 
     def __init__(self) -> None:

@@ -159,6 +159,9 @@ class IterationHandlers(OperatorHandlers):
 
     def context(self, manager: Any) -> Any:
         """A context manager for a with statement."""
+        entered = self.entered_answer(manager)
+        if entered is not None:
+            return entered
         manager = concrete(manager)
         cls = type(manager)
         if not (hasattr(cls, "__enter__") and hasattr(cls, "__exit__")):
@@ -166,6 +169,7 @@ class IterationHandlers(OperatorHandlers):
         if is_library_module(cls.__module__):
             return manager
         if is_user_instance(manager):
+            self.handles_in_blocks = True
             return RecordedContext(self, manager)
         self.stop("impure_call", f"with {cls.__name__}")
         return manager

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tracejit.capture.symbols import SymbolicNumber
+from tracejit.capture.symbols import SymbolicNumber, plain
 
-__all__ = ["MOST_ELEMENTS", "Access", "Late", "Program", "definitions", "is_late"]
+__all__ = ["MOST_ELEMENTS", "Access", "Late", "MethodOf", "Program", "definitions", "is_answer", "is_late"]
 
 MOST_ELEMENTS = 4096
 """How many elements of a tensor, or rows of an array, are values of their own."""
@@ -38,7 +38,8 @@ class Late:
     make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
     readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
-    it from an array, -1 for anything else."""
+    it from an array, -1 for anything else.  answer: it is what a call has answered that is made after the program, or what is computed
+    from that alone, so its very type is that of this run only."""
 
     text: str
     parts: tuple[Any, ...] = ()
@@ -53,6 +54,12 @@ class Late:
     readings: frozenset[Late] = frozenset()
     of_program: bool = False
     placed: bool = False
+    answer: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is known once a call has been made, and not by a text."""
+        return self.answer and not self.text
 
     def in_program(self) -> Any:
         """The tensor, made when it is first asked for."""
@@ -66,16 +73,37 @@ def is_late(value: Any) -> bool:
     return type(value) is SymbolicNumber and value._late is not None
 
 
-def definitions(numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], tensor: Callable[[Late], str]) -> list[str]:
-    """The lines that define the late numbers `needed`, and what they are made of; `numbers` are all, in the order of their definition.
-    tensor: the expression of the tensor that a value is taken from."""
+def is_answer(value: Any) -> bool:
+    """Whether `value` is what a call has answered that is made after the program."""
+    return is_late(value) and bool(value._late.answer)
+
+
+class MethodOf:
+    """A method of something that each call has one of its own of."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: SymbolicNumber, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """For code that runs once the recording has stopped."""
+        return getattr(self.owner._value, self.name)(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+
+
+def definitions(
+    numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], tensor: Callable[[Late], str]
+) -> list[tuple[Late, str]]:
+    """What defines the late numbers `needed`, and what they are made of, each with its line; `numbers` are all, in the order of their
+    definition.  Answers are defined by the calls that they are of.  tensor: the expression of the tensor that a value is taken from."""
     wanted = {number._text for number in needed}
-    lines: list[str] = []
+    lines: list[tuple[Late, str]] = []
     for number in reversed(list(numbers)):
         if number._text in wanted:
             late: Late = number._late
             wanted.update(part._text for part in late.parts if is_late(part))
-            if late.placed:
+            if late.placed or late.awaited:
                 continue
-            lines.append(f"{number._text} = {late.text or (late.access or str)(tensor(late))}")
+            lines.append((late, f"{number._text} = {late.text or (late.access or str)(tensor(late))}"))
     return lines[::-1]

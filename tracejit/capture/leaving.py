@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.late import Access, Late, Program, is_late
+from tracejit.capture.late import Access, Late, Program, is_answer, is_late
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recorder import Recorder
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
@@ -227,7 +227,9 @@ class LeavingHandlers(Recorder):
         return all(is_late(v) or self._length(v) is not None for v in values if type(plain(v)) is int)
 
     def _length(self, value: Any) -> int | None:
-        """How many bits an int can have, 0 for a float; None for one that may be too long to become a float."""
+        """How many bits an int can have, 0 for a float; None for one that may be too long to become a float, or may be no number."""
+        if is_answer(value):
+            return None
         if type(plain(value)) is float:
             return 0
         if is_late(value):
@@ -266,9 +268,9 @@ class LeavingHandlers(Recorder):
             self._place(number)
         return number
 
-    def unknown_answer(self, answer: Any) -> Any:
-        """What a function said that was called for what it does: nobody knows it before the program has run, nor is it kept."""
-        late = Late("")
+    def answered(self, answer: Any) -> SymbolicNumber:
+        """What stands for the answer of a call that is made when the program has run: nobody knows it before."""
+        late = Late("", answer=True)
         late.readings = frozenset([late])
         return self._defined(late, answer)
 
@@ -287,7 +289,7 @@ class LeavingHandlers(Recorder):
         readings: frozenset[Late] = frozenset().union(*(late.readings for late in lates))
         if not readings:
             return False
-        if any(not (late.text or late.access) for late in readings):
+        if any(late.answer for late in readings):
             self.stop("impure_call", "a call whose answer decides")
         elif any(late.of_program for late in lates):
             self.stop("clock", "a clock and results of the call decide together")
@@ -348,7 +350,7 @@ class LeavingHandlers(Recorder):
         if number._late is None:
             super().guard_number(number)
         elif number._late.readings:
-            if all(late.text for late in number._late.readings):
+            if not any(late.answer for late in number._late.readings):
                 self.stop("clock", "the very time that a clock tells is asked for")
             self.stop("impure_call", "a call whose answer is asked for")
         elif self.first_time("number", number._text):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.container_methods import ContainerMethodHandlers
+from tracejit.capture.late import is_answer
 from tracejit.capture.policies import (
     BINARY,
     C_CALLABLES,
@@ -73,6 +74,8 @@ class OperatorHandlers(ContainerMethodHandlers):
                 return text
         if self.is_of_arrays(left, right):
             return self.array_call(compute, (left, right))
+        if self.is_moment(left) or self.is_moment(right):
+            return self.moment_binary(symbol, left, right, compute)
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):
@@ -131,6 +134,8 @@ class OperatorHandlers(ContainerMethodHandlers):
         return compute()
 
     def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
+        if is_answer(left) or is_answer(right):
+            left, right = concrete(left), concrete(right)
         if is_symbolic(left) or is_symbolic(right):
             if left is not right and type(plain(left)) is type(plain(right)):
                 self.stop("object_identity", f"operator {symbol} on numbers")

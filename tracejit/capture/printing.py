@@ -301,8 +301,9 @@ class PrintingHandlers(StandardCallHandlers):
         answer = self.unwatched(lambda: function(*now[0], **now[1]))
         if self.stopped:
             return answer
-        self.note_call(FunctionCall(self.fixed(function), arguments, keywords), name)
-        return self.unknown_answer(answer) if answers else answer
+        stands = self.answered(answer) if answers else None
+        self.note_call(FunctionCall(self.fixed(function), arguments, keywords, answer=stands), name)
+        return stands if answers else answer
 
 
 _TELLING: dict[Any, Callable[..., Any]] = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.effects import EffectHandlers
+from tracejit.capture.effects import Effect, EffectHandlers, FunctionCall
 from tracejit.capture.late import Late, definitions, is_late
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
@@ -55,15 +55,13 @@ class Recipes:
         self.outputs: list[Tensor] = []
         self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that leave
+        self._answered: dict[Late, int] = {}  # what calls have answered, and how many lines there were then
         self._texts: dict[int, str] = {}
 
     def define_late(self) -> None:
         """Put the definitions of numbers that are computed after the program before all that uses them."""
 
         def tensor(late: Late) -> str:
-            if late.source is None:
-                self.recorder.stop("impure_call", "a call whose answer is kept")
-                return "None"
             if late.shared and self.recorder.is_outside(late.source):
                 return self.source(late.source)
             known = [i for i, output in enumerate(self.outputs) if output is late.source]
@@ -72,7 +70,19 @@ class Recipes:
                 self.outputs.append(late.source)
             return f"out{known[0]}"
 
-        self.lines[:0] = definitions(self.recorder.late, self.late, tensor)
+        places: dict[int, list[str]] = {}
+        for late, line in definitions(self.recorder.late, self.late, tensor):
+            after = max((self._answered[reading] for reading in late.readings if reading in self._answered), default=0)
+            places.setdefault(after, []).append(line)
+        for place in sorted(places, reverse=True):
+            self.lines[place:place] = places[place]
+
+    def make(self, effect: Effect) -> None:
+        """Append the statement of an effect, behind the lines that build what it needs."""
+        statement = effect.statement(self)
+        self.lines.append(statement)
+        if isinstance(effect, FunctionCall) and effect.answer is not None:
+            self._answered[effect.answer._late] = len(self.lines)
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""
@@ -84,6 +94,8 @@ class Recipes:
         if is_symbolic(value):
             if is_late(value):
                 self.late.append(value)
+                if any(reading.awaited and reading not in self._answered for reading in value._late.readings):
+                    recorder.stop("impure_call", "what a call has answered, stored in what was handed on before,")
             return str(value._text)
         if is_a(value, np.ndarray):
             return self._array(value)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.late import Late, is_late
+from tracejit.capture.late import Late, is_answer, is_late
 from tracejit.capture.leaving import LeavingHandlers
 from tracejit.capture.policies import is_a
 from tracejit.capture.symbols import SymbolicNumber, concrete, plain
@@ -59,6 +59,7 @@ class TextHandlers(LeavingHandlers):
             return result
         if (
             not self.are_short((value,))
+            or (is_answer(value) and specification)
             or specification[-1:] in ("c", "n")
             or (type(known) is int and specification[-1:] in tuple("eEfFgG%"))
         ):
@@ -87,6 +88,8 @@ class TextHandlers(LeavingHandlers):
                 [self.for_percent(v, kind) if is_a(v, (Tensor, np.ndarray)) else v for v, kind in zip(given, kinds, strict=True)]
             )
         if not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
+            return None
+        if any(is_answer(v) and kind not in "sra" for kind, v in zip(kinds, given, strict=False)):
             return None
         result = template % tuple(map(plain, given))
         if any(kind in "dixX" and is_a(plain(v), np.floating) for kind, v in zip(kinds, given, strict=True)):
@@ -120,7 +123,7 @@ class TextHandlers(LeavingHandlers):
     def late_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """template.format(...) of arguments of which some are open; None where the values are needed."""
         values = (*arguments, *keywords.values())
-        if not all(is_open(v) or type(v) in _PLAIN for v in values) or not self.are_short(values):
+        if not all(is_open(v) or type(v) in _PLAIN for v in values) or not self.are_short(values) or any(map(is_answer, values)):
             return None
         result = template.format(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
         for _, name, specification, _ in self.unwatched(lambda: list(string.Formatter().parse(template))):
