@@ -48,16 +48,16 @@ CLOCKS = {
     "process_time": (time.process_time, None),
     "monotonic_ns": (time.monotonic_ns, None),
     "thread_time": (time.thread_time, None),
-    "now": (datetime.datetime.now, "unknown_call"),
-    "uuid4": (uuid.uuid4, "unknown_call"),
-    "token": (secrets.token_hex, "unknown_call"),
-    "urandom": (lambda: os.urandom(4), "unknown_call"),
+    "now": (datetime.datetime.now, None),
+    "uuid4": (uuid.uuid4, None),
+    "token": (secrets.token_hex, None),
+    "urandom": (lambda: os.urandom(4), None),
     "gauss": (lambda: random.gauss(0, 1), None),
     "uniform": (lambda: random.uniform(0, 1), None),
     "numpy_uniform": (lambda: np.random.uniform(), None),
-    "system_random": (random.SystemRandom().random, "unknown_call"),
+    "system_random": (random.SystemRandom().random, "clock"),
     "getrandbits": (lambda: random.getrandbits(64), None),
-    "counter_of_allocations": (lambda: sys.getallocatedblocks(), "unknown_call"),
+    "counter_of_allocations": (lambda: sys.getallocatedblocks(), None),
 }
 
 
@@ -201,7 +201,7 @@ def path_that_exists():
     return ambient(fn, path.touch, path.unlink)
 
 
-@program(reason="unknown_call")
+@program()
 def file_tested_by_os():
     path = os.path.join(tempfile.mkdtemp(), "flag")
 
@@ -321,7 +321,7 @@ def level_of_a_logger_read():
     return ambient(fn, lambda: logger.setLevel(20), lambda: logger.setLevel(30))
 
 
-@program(reason="unknown_call")
+@program()
 def recursion_limit_read():
     def fn(a):
         return a * (2 if sys.getrecursionlimit() > 10 else 3)
@@ -422,7 +422,7 @@ def list_shuffled():
     return ambient(fn, observe=lambda: cards)
 
 
-@program(reason="unknown_callable")
+@program()
 def text_of_json():
     config = {"k": 2.0, "l": [1, 2]}
 
@@ -499,7 +499,7 @@ def constants_of_modules():
     return ambient(fn)
 
 
-@program(reason="unknown_call")
+@program()
 def current_thread_by_name():
     def fn(a):
         return a * (2 if threading.current_thread().name == "MainThread" else 3)
@@ -514,7 +514,7 @@ def current_thread_by_name():
     return fn, [lambda f: f(x(1)), go], None
 
 
-@program(reason="unknown_call")
+@program()
 def identity_of_the_thread():
     seen = []
 

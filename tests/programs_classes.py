@@ -279,7 +279,7 @@ def frozen_slots_dataclass():
     return fn, with_change(lambda: setattr(box, "p", P(4.0, 9))), None
 
 
-@program(reason="unknown_call")
+@program(reason="no_source")
 def dataclass_field_defaults_and_kw_only():
     @dataclasses.dataclass(kw_only=True, order=True)
     class P:

@@ -298,7 +298,7 @@ def modes_of_gradients_mixed():
     return over(fn, (), ())
 
 
-@program(reason="impure_call")
+@program(reason="unknown_call")
 def lock_around_the_work():
     lock = threading.Lock()
 

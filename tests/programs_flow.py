@@ -735,7 +735,7 @@ def list_comprehension_side_effects():
     return fn, with_change(), lambda: seen
 
 
-@program(reason="unknown_call")
+@program()
 def gc_and_refcount_asked():
     def fn(a):
         gc.collect()

@@ -242,7 +242,7 @@ def dictionary_of_numbers_returned():
     return fn, [lambda f: f(x(1, 2)), lambda f: f(x(3, 4))], None
 
 
-@program(reason="construction")
+@program()
 def json_of_numbers():
     def fn(a):
         return a * 2, json.dumps({"m": a.mean().item()})

@@ -147,7 +147,7 @@ def name_and_qualname_of_functions_and_classes():
     )
 
 
-@program(reason="unknown_call")
+@program(reason="frame_access")
 def signature_inspected():
     def g(a, b=2):
         return a

@@ -375,12 +375,7 @@ REASONS = {
     "int_subclass": "unbuildable",
     "float_subclass": "unbuildable",
     "tuple_subclass": "unbuildable",
-    "array": "construction",
     "bytes": "unbuildable",
-    "struct": "unknown_call",
-    "json": "construction",
-    "pickle": "unknown_call",
-    "date": "construction",
     "random": "construction",
 }
 for _n, _u in USES.items():

@@ -14,9 +14,10 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import inspect, logging, math, os, random, time
+import csv, inspect, io, json, logging, math, os, random, sys, threading, time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import tracejit
@@ -39,6 +40,9 @@ class Box:
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 numbers = iter(range(100))
+file = io.StringIO()
+writer = csv.writer(file)
+lock = threading.Lock()
 
 
 @dataclass

@@ -76,6 +76,8 @@ class Entry:
         recording, body, run = self.recording, self.body, self.run
         if recording.generators:
             raise Untranslatable("a draw from a generator of Python or NumPy, which is put back where the call is not served")
+        if recording.locks:
+            raise Untranslatable("a lock, which is given back whatever happens")
         cell = cell_of(run)
         if cell is not None and cell.hardly_pays and recording.structure is not None and len(recording.structure.checks) <= _FEW:
             recording, body = replace(recording, structure=None), self.executable.body(structured=False)

@@ -190,7 +190,7 @@ class EffectHandlers(ArrayHandlers):
     def late_attribute(self, owner: Any, name: str) -> Any:
         raise NotImplementedError
 
-    def entered_answer(self, manager: Any) -> Any:
+    def entered(self, manager: Any) -> Any:
         raise NotImplementedError
 
     # -- changes
@@ -229,10 +229,9 @@ class EffectHandlers(ArrayHandlers):
         for held in (self.keep, self.effects, self.originals, self.stored, self.numbered, self.namespace):
             held.clear()
 
-    def note_call(self, effect: FunctionCall, name: str = "") -> None:
+    def note_call(self, effect: Effect, name: str) -> None:
         """A function was called for what it does: stores before it stay before it.  name: what the program called."""
         if not self.stopped:
-            name = name or getattr(effect.function, "__qualname__", type(effect.function).__qualname__)
             self.outside.append(make("outside_call", f"{name}()", user_line()))
             self.effects.append(effect)
             self.keep.append(effect)

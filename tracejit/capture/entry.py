@@ -164,7 +164,7 @@ class Recording:
     guards: the prologue's statements.  epilogue: the effects'.  result: an expression.  namespace: the constants they refer to.  weak:
     names of those that are weak references, and stand for what these refer to.
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
-    generators: references to those of Python and NumPy that the prologue draws from.
+    generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
     facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program."""
 
     reason: Reason | None
@@ -181,6 +181,7 @@ class Recording:
     weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
     generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
+    locks: bool = False
     facts: tuple[Fact, ...] = field(default=(), repr=False)
     outside: tuple[Reason, ...] = field(default=(), repr=False)
 
@@ -210,8 +211,8 @@ class Recording:
             lines += _examining(self.structure, [*body.cached.values(), *held])
             guards = _guarding(self.structure, [*body.cached, *held], definitions)
         guards = [*[f"if {name} is None: return MISS" for name in self.weak], *guards]
-        lines += ["def entry(args, kwargs):", *_missing_on_errors(guards)]
-        lines += [f"    {line}" for line in rest]
+        statements = [*_missing_on_errors(guards), *[f"    {line}" for line in rest]]
+        lines += ["def entry(args, kwargs):", *(_letting_go(statements) if self.locks else statements)]
         text = "\n".join(lines) + "\n"
         return _Weak(self.weak).changed(text) if self.weak else text
 
@@ -241,6 +242,17 @@ def _missing_on_errors(lines: Sequence[str]) -> list[str]:
     errors = "(LookupError, AttributeError, ValueError, ArithmeticError)"
     handler = [f"    except {errors} as error:", f"        {SENT}: raise", "        return MISS"]
     return ["    try:", *body, *handler]
+
+
+def _letting_go(lines: Sequence[str]) -> list[str]:
+    """Whatever comes of it, no lock stays taken."""
+    return [
+        "    held = []",
+        "    try:",
+        *[f"    {line}" for line in lines],
+        "    finally:",
+        "        for lock in held: lock.release()",
+    ]
 
 
 def distinct_lines(expressions: Sequence[str]) -> list[str]:

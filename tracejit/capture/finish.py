@@ -29,6 +29,7 @@ from tracejit.capture.entry import (
 )
 from tracejit.capture.facts import Fact, shown
 from tracejit.capture.late import is_late
+from tracejit.capture.locking import release
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
 from tracejit.capture.recorder import ABSENT, TensorSource
@@ -70,7 +71,9 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     _check_tape(recorder, interpreter, views, inputs)
     _check_targets(recorder, interpreter, views)
     _check_arrays(recorder, interpreter, views)
+    _check_calls(recorder, interpreter, views, inputs)
     recorder.check_given()
+    recorder.check_locks()
     outputs = _outputs(interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
@@ -123,9 +126,10 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         guards=(*guards, *distinct_lines(distinct)),
         epilogue=tuple(recipes.lines),
         result=text,
-        namespace={**recorder.namespace, **weak},
+        namespace={**recorder.namespace, **weak, "release": release},
         weak=tuple(weak),
-        structure=_structure(recorder, guards, distinct),
+        structure=None if recorder.taken else _structure(recorder, guards, distinct),  # what is read under a lock is read there
+        locks=bool(recorder.taken),
         generators=tuple(map(reference, recorder.generators.values())),
         outside=tuple(recorder.outside),
         facts=(
@@ -384,6 +388,14 @@ def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, vie
             value = interpreter.value_of(tensor)
             if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
                 recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
+
+
+def _check_calls(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> None:
+    """Where a call that is put off raises, nothing of what the program changes after it is to be changed."""
+    nodes = interpreter.nodes
+    for position, code, detail in recorder.may_raise:
+        if any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] in inputs for node in nodes[position:]):
+            recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
 
 
 def _sources(number: Any) -> list[Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.outside_calls import OutsideCallHandlers
+from tracejit.capture.locking import LockHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 
@@ -42,7 +42,7 @@ def draws(function: Any) -> bool:
     return function.__name__ in _DRAWS and vars(random.Random).get(function.__name__) is function
 
 
-class GeneratorHandlers(OutsideCallHandlers):
+class GeneratorHandlers(LockHandlers):
     """Calls of methods of generators."""
 
     def __init__(self) -> None:

@@ -159,9 +159,9 @@ class IterationHandlers(OperatorHandlers):
 
     def context(self, manager: Any) -> Any:
         """A context manager for a with statement."""
-        entered = self.entered_answer(manager)
-        if entered is not None:
-            return entered
+        known = self.entered(manager)
+        if known is not None:
+            return known
         manager = concrete(manager)
         cls = type(manager)
         if not (hasattr(cls, "__enter__") and hasattr(cls, "__exit__")):

@@ -39,7 +39,7 @@ class Late:
     readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
     it from an array, -1 for anything else.  answer: it is what a call has answered that is made after the program, or what is computed
-    from that alone, so its very type is that of this run only."""
+    from that alone, so its very type is that of this run only: (code, detail) of the reason where it is asked for, else empty."""
 
     text: str
     parts: tuple[Any, ...] = ()
@@ -54,12 +54,12 @@ class Late:
     readings: frozenset[Late] = frozenset()
     of_program: bool = False
     placed: bool = False
-    answer: bool = False
+    answer: tuple[str, ...] = ()
 
     @property
     def awaited(self) -> bool:
         """Whether it is known once a call has been made, and not by a text."""
-        return self.answer and not self.text
+        return bool(self.answer) and not self.text
 
     def in_program(self) -> Any:
         """The tensor, made when it is first asked for."""

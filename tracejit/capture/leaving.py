@@ -268,11 +268,19 @@ class LeavingHandlers(Recorder):
             self._place(number)
         return number
 
-    def answered(self, answer: Any) -> SymbolicNumber:
-        """What stands for the answer of a call that is made when the program has run: nobody knows it before."""
-        late = Late("", answer=True)
+    def answered(self, answer: Any, code: str, detail: str, text: str = "", parts: tuple[Any, ...] = ()) -> SymbolicNumber:
+        """What stands for the answer of a call that is made when the program has run: nobody knows it before.  code, detail: the reason
+        where it is asked for.  text: what computes it, where it is no call for its own sake."""
+        late = Late(text, parts, answer=(code, detail))
         late.readings = frozenset([late])
         return self._defined(late, answer)
+
+    def _stop_for_answer(self, readings: Iterable[Late]) -> bool:
+        """Whether there are answers among readings of clocks; then the recording has stopped."""
+        answer = next((late.answer for late in readings if late.answer), None)
+        if answer is not None:
+            self.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
+        return answer is not None
 
     def _place(self, number: Any) -> None:
         """Let the prologue define a number of clocks, and what it is made of."""
@@ -289,8 +297,8 @@ class LeavingHandlers(Recorder):
         readings: frozenset[Late] = frozenset().union(*(late.readings for late in lates))
         if not readings:
             return False
-        if any(late.answer for late in readings):
-            self.stop("impure_call", "a call whose answer decides")
+        if self._stop_for_answer(readings):
+            pass
         elif any(late.of_program for late in lates):
             self.stop("clock", "a clock and results of the call decide together")
         elif len(readings) > 1:
@@ -350,9 +358,8 @@ class LeavingHandlers(Recorder):
         if number._late is None:
             super().guard_number(number)
         elif number._late.readings:
-            if not any(late.answer for late in number._late.readings):
+            if not self._stop_for_answer(number._late.readings):
                 self.stop("clock", "the very time that a clock tells is asked for")
-            self.stop("impure_call", "a call whose answer is asked for")
         elif self.first_time("number", number._text):
             tensor = number._late.in_program()
             if tensor is not None:

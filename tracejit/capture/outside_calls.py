@@ -9,7 +9,8 @@
 
 What such code looks at is taken to be what it is given: numbers, texts, containers of them that the call has made, and objects of C code.
 Not put off is what may see more or do more: code that is given functions, tensors, memory, containers from outside or objects of the
-program; locks; and calls around which the program handles exceptions, since then it would handle what they raise.
+program; locks; and calls around which the program handles exceptions, since then it would handle what they raise.  Where one of them may
+raise, tensors from outside that are changed after it would be changed all the same: then it is not put off either.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import gc
 import html
 import json
 import os
@@ -45,7 +47,7 @@ import numpy as np
 from tracejit.capture.effects import FunctionCall
 from tracejit.capture.late import Late, MethodOf, is_answer, is_late
 from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
-from tracejit.capture.printing import PrintingHandlers
+from tracejit.capture.printing import FILES, PrintingHandlers
 from tracejit.capture.protected import is_protected
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.dtypes import DType
@@ -110,6 +112,10 @@ _LEADING = frozenset(
     {"builtins", "collections", "types", "itertools", "functools", "operator", "weakref", "numpy", "mappingproxy"}
 )
 """Modules whose objects lead to others."""
+_QUIET: frozenset[Any] = _KEEPING | _WHOLE | _present(gc, "collect") | {open}
+_INNER = frozenset({"gc", "sys", "_thread", "_signal", "faulthandler", "_tracemalloc", "atexit", "_ctypes", "_weakref"})
+"""Modules whose functions look into the interpreter, where a recording shows, or change how it works."""
+_HARMLESS = frozenset(_present(gc, "collect") | _present(threading, "Lock", "RLock") | _present(sys, "getallocatedblocks"))
 _CONSTANTS: tuple[type, ...] = (type, ModuleType, np.dtype, np.generic, DType, *_MOMENTS)
 
 
@@ -129,6 +135,7 @@ class OutsideCallHandlers(PrintingHandlers):
         super().__init__()
         self.given: list[tuple[Any, list[Any]]] = []  # containers of the call that were given to one, and what was in them then
         self.arrays_given: list[tuple[int, SymbolicNumber]] = []  # arrays, and how many nodes the graph had
+        self.may_raise: list[tuple[int, str, str]] = []  # calls that may: how many nodes the graph had, the reason
 
     # -- which there are
     def standard_call(self, function: Any) -> Callable[..., Any] | None:
@@ -145,7 +152,7 @@ class OutsideCallHandlers(PrintingHandlers):
         if not self._may_be_put_off(function, arguments, keywords, keeps):
             self.stop(code, detail)
             return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
-        return self._put_off(function, arguments, keywords)
+        return self._put_off(function, arguments, keywords, code, detail)
 
     # -- readings
     def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -188,14 +195,14 @@ class OutsideCallHandlers(PrintingHandlers):
         return is_late(value) and is_a(plain(value), _MOMENTS)
 
     def moment_attribute(self, owner: Any, name: str) -> Any:
-        value = getattr(plain(owner), name)  # or it raises what is to be raised
+        value = self.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
         if callable(value):
             return self.made(MethodOf(owner, name))
         return self._defined(Late(f"{owner._text}.{name}", (owner,), bits=63), value)
 
     def moment_binary(self, symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         """An operator between a moment and something else."""
-        value = compute(plain(left), plain(right))
+        value = self.unwatched(lambda: compute(plain(left), plain(right)))
         parts: list[Any] = []
         texts = self._data_text(left, parts), self._data_text(right, parts)
         if None in texts or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
@@ -211,10 +218,10 @@ class OutsideCallHandlers(PrintingHandlers):
             texts = self._texts(arguments, keywords, parts)
             if texts is not None:
                 values = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
-                value = getattr(plain(owner), name)(*values[0], **values[1])
+                value = self.unwatched(lambda: getattr(plain(owner), name)(*values[0], **values[1]))
                 return self._defined(Late(f"{owner._text}.{name}({texts})", tuple(parts), bits=63), value)
         elif self._may_be_put_off(None, arguments, keywords, False):
-            return self._put_off(method, arguments, keywords)
+            return self._put_off(method, arguments, keywords, owner._late.answer[0])
         return getattr(concrete(owner), name)(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
     # -- functions of data
@@ -234,10 +241,10 @@ class OutsideCallHandlers(PrintingHandlers):
         answer = self.unwatched(lambda: function(*values[0], **values[1]))
         if self.stopped or not any(map(is_symbolic, parts)):
             return self.made(answer)
-        late = Late(f"{self.constant(function)}({texts})", tuple(parts), bits=63, answer=type(answer) not in (str, bytes, int))
-        if late.answer:
-            late.readings = frozenset([late])
-        return self._defined(late, answer)
+        text = f"{self.constant(function)}({texts})"
+        if type(answer) not in (str, bytes, int):
+            return self.answered(answer, "unknown_call", f"{function.__name__}()", text, tuple(parts))
+        return self._defined(Late(text, tuple(parts), bits=63), answer)
 
     def _as_data(self, value: Any) -> Any:
         """A container from outside as one of this run, with the numbers that each call finds in it."""
@@ -288,6 +295,8 @@ class OutsideCallHandlers(PrintingHandlers):
         values = [*arguments, *keywords.values()]
         if self.stopped or (owner is not None and not self._is_apart(owner)) or is_a(function, _UNBOUND):
             return False
+        if getattr(function, "__module__", None) in _INNER and function not in _HARMLESS:
+            return False
         if type(function) is not BuiltinFunctionType and function is not None and not self._is_known_callable(function):
             return False
         if not (keeps or all(map(self._may_be_given, values))):
@@ -306,7 +315,8 @@ class OutsideCallHandlers(PrintingHandlers):
         apart = (
             cls.__module__.partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_LOCKS, Tensor))
         )
-        return self.is_outside(value) and apart and not callable(value) and not hasattr(cls, "__next__") and not _writable(value)
+        leads = callable(value) or (hasattr(cls, "__next__") and not is_a(value, FILES)) or _writable(value)
+        return self.is_outside(value) and apart and not leads
 
     def _may_be_given(self, value: Any) -> bool:
         cls = type(value)
@@ -330,13 +340,23 @@ class OutsideCallHandlers(PrintingHandlers):
             return self.instrumented(function, arguments, keywords)
         return self._put_off(function, arguments, keywords)
 
-    def _put_off(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call now, and in each call after the program.  Returns what stands for the answer."""
+    def _put_off(
+        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str = "unknown_call", detail: str = ""
+    ) -> Any:
+        """Call now, and in each call after the program.  Returns what stands for the answer.  code, detail: the reason where it is asked
+        for."""
         now = getattr(plain(function.owner), function.name) if type(function) is MethodOf else function
+        name = getattr(now, "__qualname__", type(now).__qualname__)
+        detail = detail or f"{name}()"
         containers = [v for v in (*arguments, *keywords.values()) if type(v) in (list, tuple, dict, set)]
         before = [list(v) for v in containers]
         given = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
-        name = getattr(now, "__qualname__", type(now).__qualname__)
+        if not _looks_only(now) and any(
+            type(new) in (list, dict, set) and new is not old
+            for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)
+        ):
+            self.stop(code, f"{detail}, given a container with numbers of the call")  # which it may keep, and so may the program
+            return now(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
         try:
             answer = self.native(lambda: now(*given[0], **given[1]))
         except Exception:
@@ -349,7 +369,9 @@ class OutsideCallHandlers(PrintingHandlers):
         self.arrays_given += [(len(self.program.nodes), array) for array in arrays]
         if type(function) is not MethodOf and bound_to(function) is None:
             self.fixed(function)
-        stands = self.answered(answer)
+        if not _is_quiet(now):
+            self.may_raise.append((len(self.program.nodes), code, detail))
+        stands = self.answered(answer, code, detail)
         self.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
         return stands
 
@@ -371,7 +393,7 @@ class OutsideCallHandlers(PrintingHandlers):
             return getattr(concrete(owner), name)
         return self.made(MethodOf(owner, name))
 
-    def entered_answer(self, manager: Any) -> Any:
+    def entered(self, manager: Any) -> Any:
         """What enters and leaves a context manager that a call has answered; None for others."""
         known = is_answer(manager) and not is_python_class(type(plain(manager))) and hasattr(plain(manager), "__exit__")
         return _EnteredAnswer(self, manager) if known else None
@@ -405,6 +427,19 @@ class _EnteredAnswer:
 
 _UNBOUND: tuple[type, ...] = tuple(kind for kind in C_CALLABLES if kind is not BuiltinFunctionType)
 """Methods that are given their object as an argument."""
+
+
+def _looks_only(function: Any) -> bool:
+    """Whether a function keeps nothing that it is given."""
+    quiet = type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv")
+    return quiet or (not _is_unhashable(function) and function in _WHOLE)
+
+
+def _is_quiet(function: Any) -> bool:
+    """Whether a function raises nothing but what comes from outside: a disk that is full."""
+    if type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv", "_queue"):
+        return True
+    return not _is_unhashable(function) and function in _QUIET
 
 
 def _is_unhashable(function: Any) -> bool:

@@ -23,7 +23,7 @@ from tracejit.capture.standard_calls import StandardCallHandlers
 from tracejit.capture.symbols import concrete, plain
 from tracejit.capture.texts import is_open
 
-__all__ = ["PrintingHandlers", "as_called_by_program"]
+__all__ = ["FILES", "PrintingHandlers", "as_called_by_program"]
 
 _LEVELS: dict[Any, int] = {
     logging.Logger.debug: logging.DEBUG, logging.Logger.info: logging.INFO, logging.Logger.warning: logging.WARNING,
@@ -41,7 +41,7 @@ _PROGRESS = frozenset(
     }
 )  # fmt: skip
 _PACKAGE = __name__.split(".")[0]
-_FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
+FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
 _WARN = ("message", "category", "stacklevel")
 _WRITING = frozenset({"write", "flush", "writelines"})
 
@@ -156,7 +156,7 @@ class PrintingHandlers(StandardCallHandlers):
         self._guard_open(file)
         texts = tuple([value if type(plain(value)) is str else self.formatted(value, ord("s"), "") for value in arguments])
         self.native(lambda: print(*map(plain, texts), **keywords))
-        self.note_call(FunctionCall(print, texts, keywords))
+        self.note_call(FunctionCall(print, texts, keywords), "print")
 
     # -- loggers, warnings, files, progress bars
     def standard_call(self, function: Any) -> Callable[..., Any] | None:
@@ -166,7 +166,7 @@ class PrintingHandlers(StandardCallHandlers):
         if type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("tqdm."):
             return PrintingHandlers._progressed if function.__name__ in _PROGRESS else None
         owner = bound_to(function)
-        if is_a(owner, _FILES) and function.__name__ in _WRITING and self.is_outside(owner):
+        if is_a(owner, FILES) and function.__name__ in _WRITING and self.is_outside(owner):
             return PrintingHandlers._written
         return _TELLING.get(function) if owner is None else None
 
@@ -257,7 +257,7 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _guard_open(self, file: Any) -> None:
         """A file that is closed raises in the middle of a call, where the program may handle it."""
-        if is_a(file, _FILES) and self.is_outside(file):
+        if is_a(file, FILES) and self.is_outside(file):
             self.miss_if(f"{self.sources[id(file)]}.closed is not {file.closed}")
 
     def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -301,7 +301,8 @@ class PrintingHandlers(StandardCallHandlers):
         answer = self.unwatched(lambda: function(*now[0], **now[1]))
         if self.stopped:
             return answer
-        stands = self.answered(answer) if answers else None
+        name = name or function.__qualname__
+        stands = self.answered(answer, "impure_call", f"{name}()") if answers else None
         self.note_call(FunctionCall(self.fixed(function), arguments, keywords, answer=stands), name)
         return stands if answers else answer
 

@@ -193,6 +193,11 @@ class Recorder(Origins):
         if self.first_time("guard", condition):
             self.lines.append(f"if {condition}: return MISS")
 
+    def read_again(self) -> None:
+        """What has been read so far may be something else from here on: another read of it is one of its own."""
+        for known in (self._expressions, self._symbolic, self._once):
+            known.clear()
+
     # -- symbolic numbers (the Prologue protocol)
     def define_number(self, text: str, value: int | float, *, check_type: bool) -> SymbolicNumber:
         variable = self._variables_of.get(text)

@@ -53,8 +53,8 @@ class TextHandlers(LeavingHandlers):
     def late_format(self, value: Any, conversion: int, specification: str) -> Any:
         """format(conversion(value), specification) of an open number or text."""
         convert = _CONVERSIONS.get(conversion)
-        known = plain(value) if convert is None else convert(plain(value))
-        result = format(known, specification)
+        known = plain(value) if convert is None else self.native(lambda: convert(plain(value)))
+        result = self.native(lambda: format(known, specification))
         if self.stopped:
             return result
         if (

@@ -1,0 +1,358 @@
+"""Calls of C code and of the standard library: put off, read again, or computed from what each call has, they come to what eager's do."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gc
+import hashlib
+import io
+import json
+import os
+import pickle
+import platform
+import queue
+import struct
+import sys
+import tempfile
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as T
+from tracejit.config import override
+
+CALLS = 5
+folder = Path(tempfile.mkdtemp())
+weight = T.tensor([1.0, -2.0], requires_grad=True)
+
+
+def state() -> SimpleNamespace:
+    out = io.StringIO()
+    return SimpleNamespace(
+        out=out, writer=csv.writer(out), queue=queue.Queue(), simple=queue.SimpleQueue(), kept=[], path=str(folder / "file.txt"),
+        metrics={"loss": 0.5, "epochs": [1, 2.5]}, count=0, text="", started=datetime.datetime.now(),
+    )  # fmt: skip
+
+
+def drained(s: SimpleNamespace) -> list[Any]:
+    """What others have been told."""
+    found = [s.out.getvalue(), s.kept, s.count, s.text]
+    while not s.queue.empty():
+        found.append(s.queue.get())
+    while not s.simple.empty():
+        found.append(s.simple.get())
+    if os.path.exists(s.path):
+        found.append(Path(s.path).read_text())
+        os.remove(s.path)
+    return plain(found)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, T.Tensor):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def rows_of_a_table(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    s.writer.writerow([i, x.sum().item(), f"{x.mean():.2f}"])
+    return x * 2
+
+
+def lines_of_json(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    s.out.write(json.dumps({"step": i, "loss": x.sum().item(), "inner": [x[0].item(), (i, "a")]}) + "\n")
+    json.dump({"last": x[1].item()}, s.out)
+    return x * 2, json.dumps(s.metrics), json.dumps({"m": s.metrics, "x": x.tolist()}, sort_keys=True)
+
+
+def json_of_a_changing_metric(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    s.metrics["loss"] = x.sum().item()
+    return x * 2, json.dumps(s.metrics, indent=1)
+
+
+def queues(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    y = x * 2
+    s.queue.put((i, y.sum().item()))
+    s.queue.put_nowait({"y": y, "n": [1, 2]})
+    s.simple.put(x.mean().item())
+    return y
+
+
+def a_file_made_inside(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    with open(s.path, "a") as file:
+        file.write(f"{i} {x.sum().item()}\n")
+        print("step", i)
+    return x + 1
+
+
+def a_buffer_made_inside(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    buffer = io.StringIO()
+    buffer.write(f"{x.sum().item()};")
+    buffer.write(str(i))
+    s.text = buffer.getvalue()
+    return buffer.getvalue(), x * 2
+
+
+def answers_that_are_kept(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    digest = hashlib.md5(b"abc")
+    s.kept.append([digest.hexdigest(), s.out.write("a"), f"{s.out.tell()} so far"])
+    return {"at": s.out.tell(), "all": s.out.getvalue()}, x * 2
+
+
+def packed(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return struct.pack("<fi", x.sum().item(), i), zlib.crc32(struct.pack("<i", i)), pickle.dumps([i, x[0].item()]), x
+
+
+def array_saved(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    np.savetxt(s.path, (x * 2).numpy())
+    return x + 1
+
+
+def array_saved_before_it_changes(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    y = x * 2
+    np.savetxt(s.path, y.numpy())
+    y.add_(1)
+    return y
+
+
+def collected(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    gc.collect()
+    os.makedirs(folder / "deep" if i < 0 else str(folder), exist_ok=True)
+    return x * 2
+
+
+def read_of_the_process(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    name = threading.current_thread().name
+    return x * (os.getpid() > 0), os.getpid(), os.getcwd(), platform.system(), name, sys.getrecursionlimit() > 1
+
+
+def moments(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    begun = datetime.datetime.now()
+    y = x * 2
+    took = (datetime.datetime.now() - begun).total_seconds()
+    s.kept.append(took >= 0)
+    late = datetime.datetime.now() > s.started
+    return y, late, len(f"{begun:%Y-%m-%d}") if i < 0 else 10, isinstance(begun, datetime.datetime)
+
+
+def names_of_runs(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    run = uuid.uuid4()
+    s.run = run.hex, str(run)
+    s.when = datetime.datetime.now().isoformat(), time.ctime()
+    return x * 3
+
+
+def told_before_and_after(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    s.out.write("one ")
+    s.count += 1
+    s.writer.writerow([s.count, x.sum().item()])
+    s.count += 1
+    s.writer.writerow([s.count])
+    return x * s.count
+
+
+def list_that_changes_afterwards(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    row = [i]
+    s.queue.put(row)
+    row.append(x.sum().item())
+    return x * 2
+
+
+def trained(x: T.Tensor, i: int, s: SimpleNamespace) -> float:
+    loss = ((x * weight) ** 2).sum()
+    weight.grad = None
+    loss.backward()
+    s.writer.writerow([i, loss.item()])
+    with T.no_grad():
+        weight.sub_(weight.grad, alpha=0.01)
+    return loss.item()
+
+
+COMPILED: list[Callable[..., Any]] = [
+    rows_of_a_table, lines_of_json, json_of_a_changing_metric, queues, a_file_made_inside, a_buffer_made_inside, answers_that_are_kept,
+    packed, array_saved, collected, read_of_the_process, moments, told_before_and_after, trained,
+]  # fmt: skip
+
+
+def run(call: Any, capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    s = state()
+    with T.no_grad():
+        weight.copy_(T.tensor([1.0, -2.0]))
+    found = [plain(call(T.tensor([i / 2, 1.0]), i, s)) for i in range(CALLS)]
+    return [found, drained(s), weight.tolist(), capsys.readouterr().out]
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("function", COMPILED)
+def test_calls_outside_are_made_in_each_call_with_its_values(function: Any, hot: int, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = run(function, capsys)
+    with override(hot_calls=hot):
+        compiled = T.compile(function)
+        assert run(compiled, capsys) == expected
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == CALLS - 1, compiled.explain()
+
+
+def test_each_call_has_a_name_and_a_moment_of_its_own() -> None:
+    compiled, s, seen = T.compile(names_of_runs), state(), set()
+    for i in range(CALLS):
+        compiled(T.ones(2), i, s)
+        seen.add(s.run)
+        assert s.run[0] == s.run[1].replace("-", "") and len(s.when[0]) >= 19
+    assert len(seen) == CALLS and compiled.stats.compiled_calls == CALLS - 1
+
+
+# -- what stays eager
+def array_of_answers(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x * len(struct.unpack("<ii", s.out.getvalue().encode() or b"12345678"))
+
+
+def answer_that_decides(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x if s.out.tell() >= 0 else -x
+
+
+def answer_of_unknown_type(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x, s.out.tell() is None, isinstance(s.out.tell(), str), type(s.out.tell())
+
+
+def answer_as_a_key(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return {s.out.tell(): x}
+
+
+def answer_computed_with(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return s.out.tell() + 1, x
+
+
+def handled(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    try:
+        return struct.pack("<B", i - 2), x
+    except struct.error:
+        return "raised", x
+
+
+def handled_further_out(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    def inner() -> Any:
+        return hashlib.new("md5" if i < 3 else "none").hexdigest()
+
+    try:
+        return inner(), x
+    except ValueError:
+        return "raised", x
+
+
+class Suppressing:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> bool:
+        return True
+
+
+def handled_by_a_manager(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    with Suppressing():
+        hashlib.new("md5" if i < 3 else "none")
+        s.count += 1
+    return x, s.count
+
+
+def raises_before_a_write(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    s.text = hashlib.new("md5" if i < 3 else "md4!").name if i < 0 else hashlib.new("md5").hexdigest()
+    with T.no_grad():
+        weight.mul_(0.5)
+    return x
+
+
+def given_a_container_from_outside(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x, sys.getsizeof(s.kept) > 0
+
+
+def given_memory(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    s.memory = bytearray(8)
+    struct.pack_into("<f", s.memory, 0, 1.0)
+    return x, bytes(s.memory)
+
+
+def given_a_function(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x, json.loads("[1]", parse_int=lambda v: v * 2)
+
+
+def asks_the_collector(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x * gc.isenabled()
+
+
+def asks_the_profiler(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return x, sys.getprofile()
+
+
+def file_looked_for_after_it_was_made(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    with open(s.path, "a") as file:
+        file.write("a")
+    return x * os.path.getsize(s.path)
+
+
+EAGER = [
+    array_of_answers, answer_that_decides, answer_of_unknown_type, answer_as_a_key, answer_computed_with, handled, handled_further_out,
+    handled_by_a_manager, raises_before_a_write, given_a_container_from_outside, given_memory, given_a_function, asks_the_collector,
+    asks_the_profiler, file_looked_for_after_it_was_made, array_saved_before_it_changes, list_that_changes_afterwards,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", EAGER)
+def test_what_cannot_be_put_off_makes_a_function_eager_with_its_line(function: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = run(function, capsys)
+    compiled = T.compile(function)
+    assert run(compiled, capsys) == expected
+    if function is not handled:  # what is known of the numbers is another path for each
+        assert compiled.stats.compiled_calls == 0 and compiled.reasons, compiled.explain()
+
+
+def test_a_file_that_appears_is_another_path() -> None:
+    path = str(folder / "appears")
+
+    def function(x: T.Tensor) -> T.Tensor:
+        return x * (2 if os.path.exists(path) else 3)
+
+    compiled = T.compile(function)
+    found = []
+    for i in range(6):
+        if i == 3:
+            Path(path).touch()
+        found.append(compiled(T.ones(1)).item())
+    os.remove(path)
+    assert [*found, compiled(T.ones(1)).item()] == [3, 3, 3, 2, 2, 2, 3]
+    assert compiled.stats.traces == 2
+
+
+def test_what_is_put_off_and_raises_is_raised_after_what_was_told_before_it() -> None:
+    out = io.StringIO()
+    target = io.StringIO()
+
+    def function(x: T.Tensor) -> T.Tensor:
+        y = x * 2
+        out.write("before ")
+        target.seek(0)
+        out.write("after ")
+        return y
+
+    compiled = T.compile(function)
+    for _ in range(3):
+        compiled(T.ones(2))
+    target.close()
+    with pytest.raises(ValueError, match="closed"):
+        compiled(T.ones(2))
+    assert out.getvalue() == "before after " * 3 + "before " and compiled.stats.compiled_calls == 3
+
+
+def test_a_strict_compilation_refuses_what_is_put_off() -> None:
+    compiled = T.compile(lambda x, s: (s.writer.writerow([1]), x)[1], fullgraph=True)
+    with pytest.raises(RuntimeError, match="writerow"):
+        compiled(T.ones(1), state())
