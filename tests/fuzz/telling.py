@@ -14,8 +14,11 @@ __all__ = ["kept", "told"]
 
 TRIES = 5
 STREAM = """
-import io, logging
+import csv, datetime, hashlib, io, json, logging, os, queue, struct, threading
 {s} = io.StringIO()
+{s}writer = csv.writer({s})
+{s}queue = queue.Queue()
+{s}lock = threading.Lock()
 {s}log = logging.Logger('{s}')
 {s}handler = logging.StreamHandler({s})
 {s}handler.setFormatter(logging.Formatter('%(levelname)s %(lineno)d %(funcName)s %(message)s'))
@@ -44,13 +47,24 @@ FORMATTED = (
     "{s}log.info('%.3f', {t})", "{s}log.info('%s of %s', {n}, {t})", "{s}log.info('%d', {n})",
     "{s}log.warning('%(a)s', {'a': {t}})", "{s}.write(f'{{t}:8.2f};')", "{s}log.info('%s', {x})",
 )  # fmt: skip
+PUT_OFF = (
+    "{s}writer.writerow([{n}, {t}, 'a'])", "{s}writer.writerow(({t}, {u}))", "{s}writer.writerows([[{t}], [{n}, {u}]])",
+    "{s}.write(json.dumps({'a': {t}, 'n': [{n}, {u}]}))", "json.dump([{t}, {n}], {s})", "{s}.write(json.dumps([{n}]) * 2)",
+    "{s}queue.put(({n}, {t}))", "{s}queue.put({x})", "{s}queue.put([{x}, 'a'])", "{s}.write(str({s}.tell()))",
+    "with {s}lock: {s}.write(str({t}))", "with {s}lock: {s}writer.writerow([{t}])",
+    "(lambda b: (b.write(str({t})), b.write('-'), {s}.write(b.getvalue())))(io.StringIO())",
+    "{s}.write(hashlib.md5(str({n}).encode()).hexdigest())", "{s}queue.put((struct.pack('<d', {t}), {t}))",
+    "{s}.write(str(os.getpid() > 0))", "{s}.write(str(datetime.datetime.now().year > 2000)[:0])",
+    "{s}queue.put({s}.tell())", "{s}.write(f'{{s}.tell()} {{t}} {os.path.exists(\"/nowhere\")}')",
+    "[{s}.write(str(v) + ' ') for v in ({t}, {n})]", "{s}.seek({s}.tell())",
+)  # fmt: skip
 
 
 def furnish_streams(m: Maker) -> None:
     """A stream, and a logger that writes to it."""
     name = m.name("stream")
     if m.outside("import warnings", *[line for line in STREAM.format(s=name).split("\n") if line]):
-        m.world.observed.append(f"{name}.getvalue()")
+        m.world.observed += [f"{name}.getvalue()", f"list({name}queue.queue)"]
         m.streams.append(name)
         m.for_torch = False
         m.world.changes += [
@@ -71,7 +85,7 @@ def told(m: Maker) -> None:
     if not m.streams:
         return
     for _ in range(TRIES):
-        template = str(m.pick(m.pick([PRINTED, TEXTED, FORMATTED])))
+        template = str(m.pick(m.pick([PRINTED, TEXTED, FORMATTED, PUT_OFF])))
         text = filled(m, template.replace("{a}", m.pick(SAID)).replace("{s}", m.pick(m.streams)))
         if text is not None and m.emit(text):
             m.not_replayed("something is told")

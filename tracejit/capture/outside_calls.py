@@ -15,6 +15,7 @@ raise, tensors from outside that are changed after it would be changed all the s
 
 from __future__ import annotations
 
+import array
 import base64
 import binascii
 import datetime
@@ -432,7 +433,7 @@ _UNBOUND: tuple[type, ...] = tuple(kind for kind in C_CALLABLES if kind is not B
 def _looks_only(function: Any) -> bool:
     """Whether a function keeps nothing that it is given."""
     quiet = type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv")
-    return quiet or (not _is_unhashable(function) and function in _WHOLE)
+    return quiet or (not _is_unhashable(function) and (function in _WHOLE or function is array.array))
 
 
 def _is_quiet(function: Any) -> bool:
