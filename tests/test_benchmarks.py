@@ -51,8 +51,9 @@ def test_kernels_by_hand_compute_what_the_eager_engine_computes(workload: Worklo
 
 def test_everyday_steps_are_timed_beside_the_bare_one_which_has_a_row_of_its_own() -> None:
     named = {w.name: w for w in rows.ROWS if w.name.startswith("everyday_")}
-    assert not named.pop("everyday_bare").beside and all(set(w.beside) == {"bare"} for w in named.values())
-    result = rows.run_row(named["everyday_dropout"], {}, 0.01)
+    assert not named.pop("everyday_bare").beside and not named.pop("everyday_tiny_bare").beside
+    assert len(named) == 12 and all(set(w.beside) == {"bare"} for w in named.values())
+    result = rows.run_row(named["everyday_tiny_dropout"], {}, 0.01)
     assert result.others["bare"] > 0 and result.other_ratios["bare"] > 0 and result.replayed == 1.0
     assert result.difference is not None and result.difference < 1e-4, "both sides draw the same masks"
     assert "compiled / bare: " in goals.summary([result])
