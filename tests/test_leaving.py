@@ -444,3 +444,45 @@ def test_nothing_is_left_in_what_is_being_made_when_a_recording_stops(name: str)
     assert left(found) == []
     assert repr(found) == repr(expected)
     assert compiled.stats.traces > 0
+
+
+LABELS = ["cat", "dog", "bird"]
+PRICES = [0.5, -1.5, 2.25]
+COUNTS = (3, 10**15, -2)
+LOOKED_UP: dict[str, Callable[[T.Tensor], Any]] = {
+    "a text": lambda x: LABELS[x.argmax().item()],
+    "a text of a tuple made inside": lambda x: ("a", "b", "c")[x.argmax().item()],
+    "a number": lambda x: PRICES[x.argmax().item()] * 2,
+    "a number as an operand": lambda x: x * PRICES[x.argmax().item()] + COUNTS[x.argmin().item()],
+    "several": lambda x: [LABELS[i] for i in x.argsort().tolist()],
+    "part of a text": lambda x: f"{LABELS[x.argmax().item()]:>6}|" + LABELS[int(x.argmin())],
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_an_item_at_a_place_that_leaves_is_looked_up_in_each_call(name: str) -> None:
+    function, recordings = LOOKED_UP[name], 0
+    compiled = T.compile(function)
+    for i in range(9):
+        x = T.tensor([0.25, 0.5, 0.75]).roll(i % 3) * (-1 if i > 5 else 1)
+        assert str(compiled(x)) == str(function(x))
+        recordings = max(recordings, compiled.stats.traces)
+    assert recordings == 1, compiled.explain()
+
+
+def test_a_place_beyond_the_end_raises_and_one_from_the_end_is_another_path() -> None:
+    compiled = T.compile(lambda x: LABELS[int(x.sum().item())])
+    for value in (0.0, 2.0, 1.0, -1.0, -3.0, 0.0):
+        assert compiled(T.tensor([value])) == LABELS[int(value)]
+    for value in (3.0, -4.0):
+        with pytest.raises(IndexError, match="out of range"):
+            compiled(T.tensor([value]))
+    assert compiled.stats.traces <= 4
+
+
+def test_a_list_that_changes_is_another_path() -> None:
+    names = ["a", "b"]
+    compiled = T.compile(lambda x: names[int(x.sum().item())])
+    found = [compiled(T.tensor([1.0]))]
+    names[1] = "c"
+    assert [*found, compiled(T.tensor([1.0])), compiled(T.tensor([0.0]))] == ["b", "c", "a"]

@@ -50,6 +50,9 @@ def drained(s: SimpleNamespace) -> list[Any]:
         found.append(s.queue.get())
     while not s.simple.empty():
         found.append(s.simple.get())
+    if os.path.exists(s.path + ".pt"):
+        found.append(T.load(s.path + ".pt"))
+        os.remove(s.path + ".pt")
     if os.path.exists(s.path):
         found.append(Path(s.path).read_text())
         os.remove(s.path)
@@ -178,9 +181,25 @@ def trained(x: T.Tensor, i: int, s: SimpleNamespace) -> float:
     return loss.item()
 
 
+def saved(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    loss = (x * weight).sum()
+    with T.no_grad():
+        weight.mul_(0.9)
+    T.save({"weight": weight, "x": x * 2, "step": i, "loss": loss.item(), "all": [weight.detach()]}, s.path + ".pt")
+    s.kept.append(str(T.load(s.path + ".pt")) if i < 0 else None)
+    return loss.detach()
+
+
+def saved_before_it_changes(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    T.save(weight, s.path + ".pt")
+    with T.no_grad():
+        weight.mul_(0.9)
+    return x
+
+
 COMPILED: list[Callable[..., Any]] = [
     rows_of_a_table, lines_of_json, json_of_a_changing_metric, queues, a_file_made_inside, a_buffer_made_inside, answers_that_are_kept,
-    packed, array_saved, collected, read_of_the_process, moments, told_before_and_after, trained,
+    packed, array_saved, collected, read_of_the_process, moments, told_before_and_after, trained, saved,
 ]  # fmt: skip
 
 
@@ -303,6 +322,7 @@ EAGER = [
     array_of_answers, answer_that_decides, answer_of_unknown_type, answer_as_a_key, answer_computed_with, handled, handled_further_out,
     handled_by_a_manager, raises_before_a_write, given_a_container_from_outside, given_memory, given_a_function, asks_the_collector,
     asks_the_profiler, file_looked_for_after_it_was_made, array_saved_before_it_changes, list_that_changes_afterwards,
+    saved_before_it_changes,
 ]  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from tracejit.capture.policies import (
     KEEPING_LIBRARY,
     PURE_TYPES,
     REFUSED_LIBRARY,
+    SAVING,
     builtin_base,
     is_a,
     is_heap_type,
@@ -253,6 +254,8 @@ class CallHandlers(TypeCallHandlers):
         refusal = REFUSED_LIBRARY.get(function.__name__)
         if refusal is not None:
             self.stop(refusal, f"{function.__name__}()")
+        if (function.__module__, function.__name__) in SAVING:
+            return self.saves(function, arguments, keywords)
         if makes_tensors(function, arguments) and self.is_outside(arguments[0]) and keywords.keys() <= {"dtype", "requires_grad"}:
             return self.tensor_of_array(function, *map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
         of_numbers = self.tensor_of_numbers(function, arguments, keywords)

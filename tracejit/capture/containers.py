@@ -17,7 +17,7 @@ import numpy as np
 
 from tracejit.capture.contents import CONTAINERS, DICT_TYPES, ContentHandlers, get_past, item_text, length_text, membership_text
 from tracejit.capture.effects import ItemStore, MethodCall
-from tracejit.capture.late import is_late
+from tracejit.capture.late import is_answer, is_late
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -76,6 +76,9 @@ class ContainerHandlers(ContentHandlers):
             return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
         if self.is_array(owner) and not self.is_outside(owner):
             return self.array_call(operator.getitem, (owner, key))
+        looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
+        if looked_up is not None:
+            return looked_up
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
@@ -90,6 +93,27 @@ class ContainerHandlers(ContentHandlers):
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
+
+    def _looked_up(self, owner: Any, place: Any) -> Any:
+        """An item of a list of texts, or of numbers, at a place that is known when the program has run: `names[scores.argmax().item()]`.
+        None where the place is needed now."""
+        kinds = set(map(type, owner))
+        if (
+            self.stopped
+            or type(plain(place)) is not int
+            or is_answer(place)
+            or not kinds
+            or not kinds <= {str, int, float}
+            or len(kinds) > 1
+        ):
+            return None
+        if not -len(owner) <= plain(place) < len(owner):
+            return None
+        self.read_content(owner)
+        negative = plain(place) < 0
+        self.late_outcome("<", place, 0 if negative else len(owner), True)
+        self.late_outcome(">=", place, -len(owner) if negative else 0, True)
+        return self.late_item(tuple(owner), place)
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""

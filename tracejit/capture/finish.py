@@ -391,8 +391,11 @@ def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, vie
 
 
 def _check_calls(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> None:
-    """Where a call that is put off raises, nothing of what the program changes after it is to be changed."""
+    """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
     nodes = interpreter.nodes
+    for position, code, detail in recorder.looking:
+        if any(node.op.kind is Kind.WRITE for node in nodes[position:]):
+            recorder.stop(code, f"{detail} of tensors that are changed afterwards")
     for position, code, detail in recorder.may_raise:
         if any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] in inputs for node in nodes[position:]):
             recorder.stop(code, f"{detail}, which may raise before tensors are changed,")

@@ -31,6 +31,7 @@ from tracejit.capture.recorder import Recorder
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
 from tracejit.core.op import REGISTRY
+from tracejit.ops.creation import ArrayConstant
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown
 
@@ -201,6 +202,26 @@ class LeavingHandlers(Recorder):
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
         number, alone = arguments[0], len(arguments) == 1
         return self._defined(Late(text, arguments, lambda: self._conversion(function, number) if alone else None, bits), value)
+
+    def late_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
+        """items[place], where exits see to it that there is one."""
+        bits = max([self._length(item) or 0 for item in items if type(item) is int], default=0)
+        late = Late(f"{self.constant(items)}[{place._text}]", (place,), lambda: self._item_of(items, place), bits)
+        return self._defined(late, items[place._value])
+
+    def _item_of(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
+        """The same in the program, of numbers that it can hold."""
+        index = self._operand(place)
+        if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > _WORD for v in items):
+            return None
+        bind, ops = self.program.bind, REGISTRY
+        numbers = np.asarray(items, np.float64 if type(items[0]) is float else np.int64)
+        table = bind(ops["constant"], (), {"array": ArrayConstant(numbers)})
+        index = bind(ops["reshape"], (index,), {"shape": (1,)})
+        if place._value < 0:
+            index = bind(ops["add"], (index, len(items)), {})
+        item = bind(ops["index_select"], (table, index), {"dim": 0})
+        return bind(ops["reshape"], (item,), {"shape": ()})
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import array
 import base64
 import binascii
+import collections
 import datetime
 import gc
 import html
@@ -136,6 +137,7 @@ class OutsideCallHandlers(PrintingHandlers):
         super().__init__()
         self.given: list[tuple[Any, list[Any]]] = []  # containers of the call that were given to one, and what was in them then
         self.arrays_given: list[tuple[int, SymbolicNumber]] = []  # arrays, and how many nodes the graph had
+        self.looking: list[tuple[int, str, str]] = []  # those that look at tensors: how many nodes the graph had, the reason
         self.may_raise: list[tuple[int, str, str]] = []  # calls that may: how many nodes the graph had, the reason
 
     # -- which there are
@@ -340,6 +342,24 @@ class OutsideCallHandlers(PrintingHandlers):
         if not self._may_be_put_off(None, arguments, keywords, False):
             return self.instrumented(function, arguments, keywords)
         return self._put_off(function, arguments, keywords)
+
+    def saves(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """tracejit.save(): it looks at tensors, which must hold then what they hold now."""
+        given = (*arguments, *keywords.values())
+        if not all(map(self._may_be_saved, given)) or is_protected(self.handles_in_blocks):
+            self.stop("impure_call", f"{function.__name__}() of what cannot be made again")
+        bare = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
+        self.unwatched(lambda: function(*bare[0], **bare[1]))
+        if not self.stopped:
+            self.looking.append((len(self.program.nodes), "impure_call", f"{function.__name__}()"))
+            self.note_call(FunctionCall(self.fixed(function), arguments, keywords), function.__name__)
+        return None
+
+    def _may_be_saved(self, value: Any) -> bool:
+        if type(value) in (list, tuple, dict, collections.OrderedDict) and not self.is_outside(value):
+            parts = [*value, *value.values()] if is_a(value, dict) else value
+            return all(map(self._may_be_saved, parts))
+        return is_a(value, Tensor) or (self._may_be_given(value) and not is_a(value, np.ndarray))
 
     def _put_off(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str = "unknown_call", detail: str = ""

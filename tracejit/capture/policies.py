@@ -53,6 +53,7 @@ __all__ = [
     "PURE_TYPES",
     "READING_METHODS",
     "REFUSED_LIBRARY",
+    "SAVING",
     "SPECIAL_NAMES",
     "SWAPPED",
     "TRANSPARENT_TYPES",
@@ -148,9 +149,16 @@ REFUSED_LIBRARY: dict[str, str] = {
     "set_default_dtype": "global_state",
     "set_num_threads": "global_state",
     "get_num_threads": "impure_call",
-    "save": "impure_call",
     "load": "impure_call",
 }
+SAVING: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("tracejit.serialization", "save"),
+        ("tracejit.serialization.npz", "save_npz"),
+        ("tracejit.serialization.safetensors", "save_safetensors"),
+    }
+)
+"""Functions of the library that write tensors to a file: modules and names, since they are of a layer above."""
 READING_METHODS: frozenset[str] = frozenset(
     {
         "get", "keys", "values", "items", "index", "count", "copy", "__contains__", "__len__", "__getitem__", "__iter__", "union",
