@@ -37,9 +37,11 @@ weight = T.tensor([1.0, -2.0], requires_grad=True)
 
 def state() -> SimpleNamespace:
     out = io.StringIO()
+    gc.collect()  # what other tests have left
     return SimpleNamespace(
-        out=out, writer=csv.writer(out), queue=queue.Queue(), simple=queue.SimpleQueue(), kept=[], path=str(folder / "file.txt"),
-        metrics={"loss": 0.5, "epochs": [1, 2.5]}, count=0, text="", started=datetime.datetime.now(),
+        named=csv.DictWriter(out, ["i", "sum"]), out=out, writer=csv.writer(out), queue=queue.Queue(), simple=queue.SimpleQueue(),
+        kept=[], path=str(folder / "file.txt"), metrics={"loss": 0.5, "epochs": [1, 2.5]}, count=0, text="",
+        started=datetime.datetime.now(),
     )  # fmt: skip
 
 
@@ -70,6 +72,13 @@ def plain(value: Any) -> Any:
 def rows_of_a_table(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
     s.writer.writerow([i, x.sum().item(), f"{x.mean():.2f}"])
     return x * 2
+
+
+def rows_by_name(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
+    csv.DictWriter(s.out, ["i", "sum"]) if i < 0 else s.named.writerow({"i": i, "sum": x.sum().item()})
+    s.writer.writerow(v.item() for v in x)
+    s.writer.writerows(map(list, zip([i, 1], x.tolist(), strict=True)))
+    return x * 2 if s.queue.put(1) is None else x
 
 
 def lines_of_json(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
@@ -198,8 +207,8 @@ def saved_before_it_changes(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor
 
 
 COMPILED: list[Callable[..., Any]] = [
-    rows_of_a_table, lines_of_json, json_of_a_changing_metric, queues, a_file_made_inside, a_buffer_made_inside, answers_that_are_kept,
-    packed, array_saved, collected, read_of_the_process, moments, told_before_and_after, trained, saved,
+    rows_of_a_table, rows_by_name, lines_of_json, json_of_a_changing_metric, queues, a_file_made_inside, a_buffer_made_inside,
+    answers_that_are_kept, packed, array_saved, collected, read_of_the_process, moments, told_before_and_after, trained, saved,
 ]  # fmt: skip
 
 

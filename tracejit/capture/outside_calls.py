@@ -41,7 +41,7 @@ import urllib.parse
 import uuid
 import zlib
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -151,11 +151,17 @@ class OutsideCallHandlers(PrintingHandlers):
 
     def outside_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str, detail: str) -> Any:
         """A call of which nothing is known; code, detail: the reason where it is not put off."""
+        if _looks_only(function):
+            arguments = tuple([self.made([*self.iterate(v)]) if self._is_of_the_call(v) else v for v in arguments])
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
         if not self._may_be_put_off(function, arguments, keywords, keeps):
             self.stop(code, detail)
             return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
         return self._put_off(function, arguments, keywords, code, detail)
+
+    def _is_of_the_call(self, value: Any) -> bool:
+        """Whether it is a generator, or another iterator, that goes through what this run has."""
+        return is_a(value, (GeneratorType, map, filter, zip)) and not self.is_outside(value)
 
     # -- readings
     def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -392,7 +398,7 @@ class OutsideCallHandlers(PrintingHandlers):
             self.fixed(function)
         if not _is_quiet(now):
             self.may_raise.append((len(self.program.nodes), code, detail))
-        stands = self.answered(answer, code, detail)
+        stands = None if answer is None and _says_nothing(now) else self.answered(answer, code, detail)
         self.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
         return stands
 
@@ -448,6 +454,12 @@ class _EnteredAnswer:
 
 _UNBOUND: tuple[type, ...] = tuple(kind for kind in C_CALLABLES if kind is not BuiltinFunctionType)
 """Methods that are given their object as an argument."""
+
+
+def _says_nothing(function: Any) -> bool:
+    """Whether a function always answers None."""
+    keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
+    return keeps or (not _is_unhashable(function) and function in (_KEEPING | {json.dump, os.makedirs}))
 
 
 def _looks_only(function: Any) -> bool:
