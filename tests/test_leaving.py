@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import itertools
 import math
 import sys
 import time
@@ -414,6 +415,13 @@ def test_what_an_outside_list_is_extended_by_is_read_as_what_each_call_has_put_t
     assert compiled.stats.traces == 1
 
 
+def begun_before(make: Any, x: T.Tensor) -> list[Any]:
+    found = make([v.item() for v in x])
+    next(found)
+    sys.getsizeof(print)
+    return list(itertools.islice(found, 3))
+
+
 UNFINISHED: dict[str, Callable[[Any, Any], Any]] = {
     "list": lambda x, into: into.append([x[0].item(), sys.getsizeof(print)]),
     "tuple": lambda x, into: into.append((x[0].item(), (x[1].item(),), sys.getsizeof(print))),
@@ -429,6 +437,10 @@ UNFINISHED: dict[str, Callable[[Any, Any], Any]] = {
     "map": lambda x, into: into.append(list(map(lambda v: (v.item(), sys.getsizeof(print))[0], x))),  # noqa: C417
     "sorted": lambda x, into: into.append(sorted(x.tolist(), key=lambda v: (sys.getsizeof(print), v)[1])),
     "filter": lambda x, into: into.append(list(filter(None, [str(v.item()) for v in x]))),
+    **{
+        name: lambda x, into, name=name: into.append(begun_before(getattr(itertools, name), x))
+        for name in ("product", "permutations", "pairwise", "cycle", "accumulate")
+    },
     "keywords": lambda x, into: into.append(dict(a=x[0].item(), b=sys.getsizeof(print))),  # noqa: C408
 }
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import collections
 import itertools
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
 from tracejit.capture.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.capture.recorder import ABSENT, Said
-from tracejit.capture.symbols import concrete
+from tracejit.capture.symbols import concrete, stored
 from tracejit.tensor import Tensor
 
 __all__ = ["TypeCallHandlers"]
@@ -26,6 +27,20 @@ _PASSING_ON: frozenset[type] = frozenset(
     {list, tuple, enumerate, zip, reversed, collections.deque, dict, collections.OrderedDict, collections.defaultdict}
 )
 """Types that look at nothing in what they are given but for keys."""
+_REMEMBERING = frozenset(
+    getattr(itertools, name)
+    for name in (
+        "product",
+        "permutations",
+        "combinations",
+        "combinations_with_replacement",
+        "pairwise",
+        "batched",
+        "cycle",
+        "accumulate",
+    )
+    if hasattr(itertools, name)
+)
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter})
 
 
@@ -39,6 +54,11 @@ class TypeCallHandlers(BuiltinCallHandlers):
     def call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """int(x), list(x), zip(a, b), str(x) ..."""
         return self.made(self._call_pure_type(cls, arguments, keywords))
+
+    def _watched(self, found: Any) -> Iterator[Any]:
+        """What an iterator gives that keeps elements for later: once the recording has stopped, without stand-ins of numbers."""
+        for item in found:
+            yield stored(item) if self.stopped else item
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
         """`cls(value)` by the special method `name` of the program."""
@@ -59,7 +79,8 @@ class TypeCallHandlers(BuiltinCallHandlers):
             )
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
                 arguments = (arguments[0], map(self.truth, arguments[1]))
-            return cls(*arguments, **keywords)
+            found = cls(*arguments, **keywords)
+            return self._watched(found) if cls in _REMEMBERING else found
         arguments = tuple(map(concrete if cls in _PASSING_ON else self.settled, arguments))
         if not issubclass(cls, dict):
             keywords = {k: self.settled(v) for k, v in keywords.items()}
