@@ -275,7 +275,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
             self.read_content(value, deep=True)
         self.inspect_all(arguments)
         if any(is_a(value, np.generic) for value in arguments):
-            return self.numpy_computes(lambda: function(*arguments, **keywords))
+            return self.numpy_computes(function, arguments, keywords)
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
     # -- builtins with a handler of their own

@@ -38,7 +38,7 @@ class Late:
     make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
     readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
-    it from an array, -1 for anything else."""
+    it from an array, -1 for anything else.  warns: whether NumPy may warn of it, so each call computes it, wanted or not."""
 
     text: str
     parts: tuple[Any, ...] = ()
@@ -53,6 +53,7 @@ class Late:
     readings: frozenset[Late] = frozenset()
     of_program: bool = False
     placed: bool = False
+    warns: bool = False
 
     def in_program(self) -> Any:
         """The tensor, made when it is first asked for."""

@@ -72,7 +72,7 @@ class Recipes:
                 self.outputs.append(late.source)
             return f"out{known[0]}"
 
-        self.lines[:0] = definitions(self.recorder.late, self.late, tensor)
+        self.lines[:0] = definitions(self.recorder.late, [*self.late, *[n for n in self.recorder.late if n._late.warns]], tensor)
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""
@@ -137,10 +137,12 @@ class Recipes:
             return known
         if number is not None:
             return self.text(number)
-        if not recorder.is_fixed(value) or not value.flags.writeable or any(np.shares_memory(value, v) for v in self.fixed):
+        shared = any(np.shares_memory(value, v) for v in self.fixed)
+        copy = value.copy(order="K")
+        if not recorder.is_fixed(value) or not value.flags.writeable or shared or copy.strides != value.strides:
             recorder.stop("unbuildable", f"array of shape {list(value.shape)}")
         self.fixed.append(value)
-        return self._define(value, f"{recorder.constant(value.copy(order='K'))}.copy(order='K')")
+        return self._define(value, f"{recorder.constant(copy)}.copy(order='K')")
 
     def _method(self, value: types.MethodType, function: Any) -> str:
         if not self.recorder.is_outside(function):

@@ -84,6 +84,19 @@ def stored(value: Any) -> Any:
     return plain(value)
 
 
+def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False) -> Any:
+    """`value` as C code gets it now, without a guard: lists, tuples, dictionaries and slices are copied without stand-ins.
+    kept: of which it is known that they have none."""
+    cls = type(value)
+    if cls not in (list, tuple, dict, slice) or kept(value):
+        return plain(value)
+    if cls is dict:
+        return {k: bare(v, kept) for k, v in value.items()}
+    if cls is slice:
+        return slice(*[bare(v, kept) for v in (value.start, value.stop, value.step)])
+    return cls([bare(v, kept) for v in value])
+
+
 def holds_numbers(value: Any) -> bool:
     """Whether a value is a symbolic number, or a tuple with some."""
     return type(value) in STAND_INS or (type(value) is tuple and any(map(holds_numbers, value)))

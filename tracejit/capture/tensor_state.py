@@ -11,7 +11,7 @@ from typing import Any
 
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import DataStore, EffectHandlers
-from tracejit.capture.recorder import user_line
+from tracejit.capture.places import user_line
 from tracejit.capture.symbols import plain
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import FROM_NUMPY

@@ -18,7 +18,7 @@ import numpy as np
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import EffectHandlers, GradStore
 from tracejit.capture.late import MOST_ELEMENTS, is_late
-from tracejit.capture.recorder import user_line
+from tracejit.capture.places import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.core.aval import Aval, ScalarAval
