@@ -97,7 +97,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
             self.inspect_all((owner, *arguments))
             return self.made(self.native(lambda: function(*arguments, **keywords)))
         drawn = self.drawn_by(function, arguments, keywords)
-        if drawn is not None:
+        if drawn is not ABSENT:
             return drawn
         standard = self.standard_call(function)
         if standard is not None:

@@ -135,7 +135,7 @@ class CallHandlers(TypeCallHandlers):
             if of_numpy(function):
                 return self.array_call(function, arguments, keywords)
             drawn = self.drawn_by(function, arguments, keywords)
-            if drawn is not None:
+            if drawn is not ABSENT:
                 return drawn
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
@@ -164,7 +164,7 @@ class CallHandlers(TypeCallHandlers):
         if is_symbolic(function):
             return concrete(function)()
         drawn = self.drawn_by(function, arguments, keywords)
-        if drawn is not None:
+        if drawn is not ABSENT:
             return drawn
         method, _ = self.lookup(cls, "__call__")
         if type(method) is FunctionType:
@@ -287,6 +287,9 @@ class CallHandlers(TypeCallHandlers):
             number = self.element(arguments[0])
             if number is not None:
                 return self._symbolic_conversion(cls, number)
+        begun = self.drawn_by(cls, arguments, keywords)
+        if begun is not ABSENT:
+            return begun
         if cls in PURE_TYPES:
             return self.call_pure_type(cls, arguments, keywords)
         if issubclass(cls, Tensor) or (is_library_module(cls.__module__) and is_heap_type(cls)):

@@ -143,7 +143,6 @@ IMPURE: frozenset[str] = frozenset({"open", "input", "random", "getenv"})
 KEEPING_LIBRARY: frozenset[str] = frozenset({"register_hook", "register_post_accumulate_grad_hook", "Function.apply"})
 """Functions of the library that keep functions of the program, or call them by way of the interpreter."""
 REFUSED_LIBRARY: dict[str, str] = {
-    "manual_seed": "global_state",
     "seed": "global_state",
     "set_default_dtype": "global_state",
     "set_num_threads": "global_state",
