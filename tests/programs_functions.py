@@ -940,7 +940,7 @@ def facts_about_a_tensor():
     )
 
 
-@program(reason="tensor_contents")
+@program()
 def seed_that_is_read():
     def fn(a):
         return a * 2, T.initial_seed()

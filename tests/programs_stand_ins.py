@@ -381,7 +381,6 @@ REASONS = {
     "json": "construction",
     "pickle": "unknown_call",
     "date": "construction",
-    "random": "construction",
 }
 for _n, _u in USES.items():
     for _s in ("argument", "attribute", "arithmetic"):

@@ -162,11 +162,14 @@ class Recipes:
         if self.interpreter.value_of(tensor) is None:
             self.recorder.stop("tensor_origin", "it is returned or stored")
             return "None"
-        if type(tensor) is not Tensor or tensor._hooks:
-            self.recorder.stop("unbuildable", f"{type(tensor).__name__} with hooks" if tensor._hooks else type(tensor).__name__)
+        cls = type(tensor)
+        if tensor._hooks or not (cls is Tensor or self.recorder.is_made(tensor)):
+            self.recorder.stop("unbuildable", f"{cls.__name__} with hooks" if tensor._hooks else cls.__name__)
             return "None"
         self.outputs.append(tensor)
         variable = self._define(tensor, f"out{len(self.outputs) - 1}")
+        if cls is not Tensor:
+            self.lines.append(f"{variable}.__class__ = {self.recorder.constant(cls)}")
         for name, value in tensor.__dict__.items():
             self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(tensor.__dict__, name, value)}")
         if tensor._grad is not None:
