@@ -778,6 +778,7 @@ def a_parameter_has_the_memory_of_what_it_is_made_of():
 
 @program()
 def a_parameter_that_is_stored_in_a_module_from_outside():
+    T.manual_seed(0)
     net = nn.Linear(3, 2)
 
     def fn(a):
@@ -811,3 +812,80 @@ def a_parameter_and_what_it_is_made_of_are_returned():
         return nn.Parameter(y), y
 
     return fn, [over_ones] * 2, None
+
+
+def over_batches(f):
+    return [f(T.ones(2, 3) * scale) for scale in (1, 2, -3, 0.5)]
+
+
+def net_of_three():
+    T.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+@program()
+def hooks_that_the_call_registers_and_removes():
+    net = net_of_three()
+    net[0].register_forward_hook(lambda module, args, out: out + 1)
+
+    def fn(a):
+        seen, gradients = [], []
+        first = net[0].register_forward_hook(lambda module, args, out: seen.append(out), prepend=True)
+        pre = [module.register_forward_pre_hook(lambda module, args: (args[0] + 1,)) for module in net]
+        handle = net[2].register_full_backward_hook(lambda module, inputs, outputs: gradients.append(outputs[0]))
+        net(a).sum().backward()
+        for h in (first, handle, *pre, first):
+            h.remove()
+        with net[1].register_forward_hook(lambda module, args, out: out * 2):
+            y = net(a)
+        taken = net[0].weight.grad.clone()
+        net.zero_grad()
+        return y.detach(), net(a).detach(), seen[0].detach(), gradients[0], taken
+
+    return fn, [over_batches] * 2, lambda: [len(module._hooks or ()) for module in net.modules()]
+
+
+@program()
+def a_hook_of_the_program_that_the_call_registers_for_good():
+    def twice(module, args, out):
+        return out * 2
+
+    def fn(a, net):
+        handle = net[0].register_forward_hook(twice)
+        return net(a), handle
+
+    def call(f):
+        y, handle = f(T.ones(2, 3), net := net_of_three())
+        again = net(T.ones(2, 3))
+        handle.remove()
+        return y, again, net(T.ones(2, 3)), net[0]._hooks
+
+    return fn, [call] * 4, None
+
+
+@program()
+def hooks_of_an_optimizer_that_the_call_registers_and_removes():
+    net = net_of_three()
+    optimizer = T.optim.SGD(net.parameters(), lr=0.01)
+
+    def fn(a):
+        seen = []
+        handle = optimizer.register_step_post_hook(lambda *args: seen.append(len(args)))
+        optimizer.zero_grad()
+        net(a).sum().backward()
+        optimizer.step()
+        handle.remove()
+        return seen
+
+    return fn, [over_batches] * 2, lambda: [p.sum() for p in net.parameters()]
+
+
+@program(reason="unbuildable")
+def a_hook_that_the_call_makes_and_leaves_there():
+    net = net_of_three()
+
+    def fn(a):
+        net[0].register_forward_hook(lambda module, args, out: out * 1.5)
+        return net(a)
+
+    return fn, [over_batches], None

@@ -23,8 +23,7 @@ CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storag
     ("tensor/eager.py", "_link_view"), ("tensor/eager.py", "_on_tape"),
 }  # fmt: skip
 NOT_COUNTED = {  # a view is looked at every time; hooks of modules and handles are other things
-    ("tensor/base.py", "refresh"), ("nn/module.py", "_register_hook"), ("tensor/hooks.py", "__init__"),
-    ("optim/optimizer.py", "_register"),
+    ("tensor/base.py", "refresh"), ("nn/module.py", "__init__"), ("tensor/hooks.py", "__init__"),
 }  # fmt: skip
 
 
