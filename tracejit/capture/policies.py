@@ -188,6 +188,7 @@ INLINED_TYPES: set[type] = set()
 
 _CONVERTED_PACKAGES = (
     "tracejit.amp.grad_scaler.",
+    "tracejit.autograd.functional.",
     "tracejit.nn.",
     "tracejit.optim.",
     "tracejit.data.",
@@ -201,8 +202,8 @@ _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def is_library_module(name: str | None) -> bool:
-    """Whether functions of this module run natively: the eager library without the layers from nn upwards and
-    GradScaler, which are ordinary Python."""
+    """Whether functions of this module run natively: the eager library without the layers from nn upwards,
+    GradScaler and derivatives of functions, which are ordinary Python."""
     if name is None:
         return False
     dotted = name + "."  # asked for every call of Python code during a recording: no generator, no loop
