@@ -401,7 +401,7 @@ def seeded_generator_of_numpy():
     return ambient(fn)
 
 
-@program(reason="unsupported_syntax" if sys.version_info >= (3, 13) else "unknown_call")
+@program()
 def global_generators_seeded_inside():
     def fn(a):
         random.seed(1)

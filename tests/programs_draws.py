@@ -19,6 +19,16 @@ def go(f):
     return seeded(f, 1, 2, -3, 0.5)
 
 
+def over_seeds(*seeds):
+    """Calls with a tensor and each of the seeds, with draws of eager mode between them."""
+
+    def call(f):
+        T.manual_seed(3)
+        return [(f(T.ones(3), seed), T.rand(2)) for seed in seeds]
+
+    return call
+
+
 @program()
 def draws_of_every_kind():
     def fn(a):
@@ -143,3 +153,73 @@ def draws_before_an_exit_are_made_again():
         return drawn
 
     return fn, [go, go], None
+
+
+@program()
+def the_stream_begins_anew():
+    own = T.Generator()
+
+    def fn(a, seed):
+        T.manual_seed(0)
+        first = T.randn(3)
+        T.manual_seed(seed)
+        own.manual_seed(seed * 2 + 1)
+        return first * a, T.rand(2), F.dropout(a, 0.5), T.rand(2, generator=own), T.initial_seed()
+
+    return fn, [over_seeds(0, 7, -1, 2**40, -(2**40))] * 2, own.get_state
+
+
+@program()
+def seeds_at_the_ends_of_their_range():
+    def fn(a, seed):
+        T.manual_seed(seed)
+        return a * T.rand(3)
+
+    return fn, [over_seeds(-(2**63), 2**64 - 1, 2**63, 2**63 - 1, -1, True)], T.get_rng_state
+
+
+@program()
+def a_seed_that_the_program_computes():
+    def fn(a, seed):
+        T.manual_seed(int(a.sum().item()) + seed)
+        return T.rand(2) * a[0]
+
+    return fn, [over_seeds(1, 2, 3)] * 2, T.get_rng_state
+
+
+@program()
+def a_generator_that_the_call_makes():
+    def fn(a, seed):
+        g, h = T.Generator().manual_seed(seed), T.Generator()
+        drawn = T.randperm(4, generator=g), T.rand(2, generator=h) * a[0], h.get_state()
+        return drawn, g
+
+    def call(f, seed):
+        drawn, g = f(T.ones(3), seed)
+        return drawn, T.rand(2, generator=g), g.get_state()
+
+    return fn, [lambda f, s=s: call(f, s) for s in (3, 3, 4, 5)], None
+
+
+@program()
+def the_place_in_the_stream_is_kept_and_taken_up_again():
+    def fn(a, seed):
+        with T.random.fork_rng():
+            T.manual_seed(seed)
+            inner = T.rand(3)
+        place = T.get_rng_state()
+        drawn = T.rand(2)
+        T.set_rng_state(place)
+        return inner * a, drawn, T.rand(2), place
+
+    return fn, [over_seeds(1, 2, -3)] * 2, T.get_rng_state
+
+
+@program()
+def a_seed_is_set_before_an_exit():
+    def fn(a, seed):
+        T.manual_seed(seed)
+        drawn = T.rand(3)
+        return drawn * 2 if (drawn * a).sum() > 1.5 else drawn
+
+    return fn, [over_seeds(0, 1, 2, 3, 4, 5)] * 2, T.get_rng_state

@@ -141,7 +141,7 @@ def hessian_vector_product():
     return product, [lambda f, i=i: f(*batch(i), inputs(i, n)) for i in range(8)], None
 
 
-@everyday(eager="implicit_python")
+@everyday()
 def newton_step_with_a_hessian():
     def f(z):
         return (z**4).sum() + (z[0] * z[1]) ** 2

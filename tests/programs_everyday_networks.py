@@ -114,7 +114,7 @@ def features_caught_by_hooks():
     return forward, on_inputs(), lambda: features
 
 
-@everyday(eager="external_iterator")
+@everyday()
 def hook_registered_inside():
     model = mlp()
 

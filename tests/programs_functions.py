@@ -940,7 +940,7 @@ def facts_about_a_tensor():
     )
 
 
-@program(reason="tensor_contents")
+@program()
 def seed_that_is_read():
     def fn(a):
         return a * 2, T.initial_seed()
@@ -984,3 +984,48 @@ def callable_while_its_class_changes():
         return a * (2.0 if callable(c) else 3.0)
 
     return fn, with_change(lambda: setattr(C, "__call__", lambda s: 1)), None
+
+
+def tried(compute):
+    try:
+        return compute()
+    except (RuntimeError, TypeError) as error:
+        return type(error), str(error)
+
+
+@program()
+def derivatives_of_functions_of_the_program():
+    derive = T.autograd.functional
+    w = x(1, 2, 3).requires_grad_()
+    T.manual_seed(0)
+    net = T.nn.Sequential(T.nn.Linear(3, 4), T.nn.Tanh(), T.nn.Linear(4, 1)).double()
+
+    def fn(a, n):
+        linked = derive.jacobian(lambda z: (z**3) * w, a, create_graph=True)
+        linked.sum().backward()
+        taken = w.grad.clone()
+        w.grad = None
+        return (
+            taken, derive.jacobian(lambda y, z: (y * z, y.sum() + z * n), (a, a + 1)), derive.jacobian(net, a.double()),
+            derive.hessian(lambda z: (z**3).sum() * n, a), derive.hessian(lambda y, z: (y * z**2).sum(), (a, a * 2)),
+            derive.hessian(lambda z: net(z).sum(), a.double()), derive.vjp(lambda z: z.exp() * n, a, a),
+            derive.jvp(lambda z: z.exp(), a, a + n),
+            derive.vhp(lambda z: (z**3).sum(), a, a), derive.hvp(lambda z: (z**3).sum(), a, a * n),
+            derive.jacobian(lambda z: w.detach() * 2, a),
+        )  # fmt: skip
+
+    return fn, [lambda f, n=n: f(x(1, -2, 3) * n, n) for n in (1, 2, 3, 1.5)], lambda: w.grad
+
+
+@program()
+def derivatives_that_do_not_exist():
+    derive = T.autograd.functional
+    w = x(1, 2, 3)
+
+    def fn(a):
+        return (
+            tried(lambda: derive.jacobian(lambda z: w * 1, a, strict=True)), tried(lambda: derive.hessian(lambda z: z * 2, a)),
+            tried(lambda: derive.jacobian(lambda z: 3, a)), tried(lambda: derive.vjp(lambda z: z, a, x(1))),
+        )  # fmt: skip
+
+    return fn, [lambda f, n=n: f(x(1, -2, 3) * n) for n in (1, 2, 3)], None

@@ -686,3 +686,206 @@ def module_as_argument_and_in_containers():
         [lambda f: f(x(1, 2), [p]), lambda f: f(x(1, 2), [p, q]), lambda f: f(x(1, 2), (q, q)), lambda f: f(x(1, 2), {q: 1})],
         None,
     )
+
+
+def over_ones(f):
+    """Calls with tensors of ones, in a stream of their own; what comes out is used as leaves, modules and optimizers are."""
+    T.manual_seed(5)
+    found = []
+    for scale in (1, 2, -3, 0.5):
+        results = f(T.ones(3) * scale)
+        for result in results:
+            if isinstance(result, nn.Module):
+                result(T.ones(2, 3)).sum().backward()
+                found.append([(type(p), name, p.grad, p.is_leaf) for name, p in result.named_parameters()])
+            elif isinstance(result, T.Tensor) and result.requires_grad:
+                result.sum().backward()
+                found.append((type(result), result.is_leaf, result.grad if result.is_leaf else None))
+        found.append([result for result in results if not isinstance(result, nn.Module)])
+    return found, T.rand(1)
+
+
+@program()
+def modules_that_the_call_makes():
+    class Net(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.scale, self.layer = nn.Parameter(T.full((width,), 0.5)), nn.Linear(width, width)
+            self.register_buffer("shift", T.ones(width))
+
+        def forward(self, x):
+            return self.layer(x) * self.scale + self.shift
+
+    def fn(a):
+        net = nn.Sequential(Net(3), nn.Dropout(0.5), nn.Linear(3, 2))
+        return net(a), list(net.state_dict()), nn.LSTM(3, 2)(a.reshape(1, 1, 3))[0], nn.Embedding(5, 3)(T.tensor([1, 2])) * a
+
+    return fn, [over_ones] * 2, None
+
+
+@program()
+def modules_that_the_call_makes_and_returns():
+    def fn(a):
+        net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1).requires_grad_(False))
+        layer = nn.Linear(3, 2)
+        return net, layer, layer(a).sum()
+
+    return fn, [over_ones] * 2, None
+
+
+@program()
+def a_module_that_the_call_makes_is_trained_there():
+    def fn(a):
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        optimizer, a = T.optim.Adam(net.parameters(), lr=0.25), a.double()
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(a).pow(2).sum().backward()
+            optimizer.step()
+        return net.float(), net(a.float()).detach()
+
+    return fn, [over_ones] * 2, None
+
+
+@program()
+def parameters_that_the_call_makes():
+    class Tagged(nn.Parameter):
+        def __init__(self, data, tag):
+            super().__init__(data)
+            self.tag = tag
+
+    def fn(a):
+        p, q = nn.Parameter(a * 2), nn.Parameter(a + 1, requires_grad=False)
+        (p * p).sum().backward()
+        tagged = Tagged(a * 3, "t")
+        return p.grad, q, tagged, tagged.tag, type(tagged).__name__, nn.Parameter(), nn.Linear(3, 2).half().weight
+
+    return fn, [over_ones] * 2, None
+
+
+@program()
+def a_parameter_has_the_memory_of_what_it_is_made_of():
+    def fn(a):
+        y = a * 2
+        p, q = nn.Parameter(y), nn.Parameter(a)
+        with T.no_grad():
+            p.mul_(3)
+            q.add_(1)
+        return (y, y + 1, a + 0)
+
+    return fn, [over_ones] * 2, None
+
+
+@program()
+def a_parameter_that_is_stored_in_a_module_from_outside():
+    T.manual_seed(0)
+    net = nn.Linear(3, 2)
+
+    def fn(a):
+        net.extra = nn.Parameter(a * 1.5)
+        return net(a).sum(), (net.extra * a).sum()
+
+    return fn, [over_ones] * 2, lambda: [(name, p, p.grad) for name, p in net.named_parameters()]
+
+
+@program()
+def a_copy_of_a_module_is_trained():
+    T.manual_seed(0)
+    net = nn.Linear(3, 2)
+
+    def fn(a):
+        mine = copy.deepcopy(net)
+        optimizer = T.optim.SGD(mine.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            mine(a).pow(2).sum().backward()
+            optimizer.step()
+        return mine, mine(a).detach(), net(a)
+
+    return fn, [over_ones] * 2, lambda: [(p, p.grad) for p in net.parameters()]
+
+
+@program(reason="differentiable_write")
+def a_parameter_and_what_it_is_made_of_are_returned():
+    def fn(a):
+        y = a * 2
+        return nn.Parameter(y), y
+
+    return fn, [over_ones] * 2, None
+
+
+def over_batches(f):
+    return [f(T.ones(2, 3) * scale) for scale in (1, 2, -3, 0.5)]
+
+
+def net_of_three():
+    T.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+@program()
+def hooks_that_the_call_registers_and_removes():
+    net = net_of_three()
+    net[0].register_forward_hook(lambda module, args, out: out + 1)
+
+    def fn(a):
+        seen, gradients = [], []
+        first = net[0].register_forward_hook(lambda module, args, out: seen.append(out), prepend=True)
+        pre = [module.register_forward_pre_hook(lambda module, args: (args[0] + 1,)) for module in net]
+        handle = net[2].register_full_backward_hook(lambda module, inputs, outputs: gradients.append(outputs[0]))
+        net(a).sum().backward()
+        for h in (first, handle, *pre, first):
+            h.remove()
+        with net[1].register_forward_hook(lambda module, args, out: out * 2):
+            y = net(a)
+        taken = net[0].weight.grad.clone()
+        net.zero_grad()
+        return y.detach(), net(a).detach(), seen[0].detach(), gradients[0], taken
+
+    return fn, [over_batches] * 2, lambda: [len(module._hooks or ()) for module in net.modules()]
+
+
+@program()
+def a_hook_of_the_program_that_the_call_registers_for_good():
+    def twice(module, args, out):
+        return out * 2
+
+    def fn(a, net):
+        handle = net[0].register_forward_hook(twice)
+        return net(a), handle
+
+    def call(f):
+        y, handle = f(T.ones(2, 3), net := net_of_three())
+        again = net(T.ones(2, 3))
+        handle.remove()
+        return y, again, net(T.ones(2, 3)), net[0]._hooks
+
+    return fn, [call] * 4, None
+
+
+@program()
+def hooks_of_an_optimizer_that_the_call_registers_and_removes():
+    net = net_of_three()
+    optimizer = T.optim.SGD(net.parameters(), lr=0.01)
+
+    def fn(a):
+        seen = []
+        handle = optimizer.register_step_post_hook(lambda *args: seen.append(len(args)))
+        optimizer.zero_grad()
+        net(a).sum().backward()
+        optimizer.step()
+        handle.remove()
+        return seen
+
+    return fn, [over_batches] * 2, lambda: [p.sum() for p in net.parameters()]
+
+
+@program(reason="unbuildable")
+def a_hook_that_the_call_makes_and_leaves_there():
+    net = net_of_three()
+
+    def fn(a):
+        net[0].register_forward_hook(lambda module, args, out: out * 1.5)
+        return net(a)
+
+    return fn, [over_batches], None

@@ -562,7 +562,7 @@ def methods_of_numbers():
     return over(fn, (2.0, 5), (2.5, 7))
 
 
-@program(reason="construction")
+@program()
 def generator_made_inside():
     def fn(a):
         r = random.Random(0)

@@ -376,7 +376,6 @@ REASONS = {
     "float_subclass": "unbuildable",
     "tuple_subclass": "unbuildable",
     "bytes": "unbuildable",
-    "random": "construction",
 }
 for _n, _u in USES.items():
     for _s in ("argument", "attribute", "arithmetic"):

@@ -69,6 +69,22 @@ def told(x: T.Tensor) -> Any:
     return math.exp(-random.random()) * x
 
 
+def seeded_before_a_decision(x: T.Tensor) -> Any:
+    random.seed(3)
+    y = x * random.random()
+    return y if x.sum() > 0 else y * random.random()
+
+
+def made_by_the_call(x: T.Tensor) -> Any:
+    rng, old = np.random.default_rng(random.randint(0, 9)), np.random.RandomState(5)
+    return (
+        x * rng.random() + old.rand(),
+        rng.normal(size=3),
+        random.Random(x.dim()).gauss(0, 1),
+        np.random.default_rng(seed=1).integers(9),
+    )
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths there are
     "an operand": (lambda x: x * random.random(), 1),
     "drawn twice": (lambda x: (x * random.random() - random.random(), random.random(), own.random() + own.random()), 1),
@@ -89,6 +105,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
     "shuffled": (shuffled, 6),
     "a slice": (lambda x: x[: random.randrange(1, 3)] * 2, 2),
     "told": (told, 1),
+    "seeded": (lambda x: (random.seed(7), np.random.seed(3), x * random.random() * np.random.rand()), 1),
+    "seeded by the call": (lambda x: (own.seed(int(own.random() * 99)), own.random(), x * 2), 1),
+    "seeded before a decision": (seeded_before_a_decision, 2),
+    "made by the call": (made_by_the_call, 1),
 }
 
 
@@ -114,10 +134,19 @@ def test_an_argument_that_the_program_computes_is_guarded() -> None:
     assert drawn(compiled) == drawn(fn)
 
 
-def test_a_generator_that_the_call_makes_is_an_obstacle() -> None:
-    compiled = T.compile(fn := lambda x: x * random.Random(4).random())
-    assert drawn(compiled) == drawn(fn)
-    assert compiled.stats.compiled_calls == 0 and compiled.reasons
+def test_a_generator_that_the_call_makes_and_returns_goes_on_from_where_it_is() -> None:
+    def fn(x: T.Tensor, seed: int) -> Any:
+        rng, other = np.random.default_rng(seed), random.Random(seed)
+        return x * rng.random() * other.random(), rng, other
+
+    compiled = T.compile(fn)
+    for seed in range(6):
+        value, rng, other = compiled(T.ones(2), seed)
+        expected, eager_rng, eager_other = fn(T.ones(2), seed)
+        assert (
+            value.tolist() == expected.tolist() and rng.random() == eager_rng.random() and other.random() == eager_other.random()
+        )
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 5), compiled.reasons
 
 
 def test_another_generator_at_the_same_place_is_asked() -> None:

@@ -17,15 +17,13 @@ SOURCE = pathlib.Path(tracejit.__file__).parent
 SLOTS = {"_array", "_base", "_hooks", "_node", "_requires_grad", "_storage"}
 CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storage_of` and `_fresh`, give it its first storage record
     ("executable.py", "_fresh"),
-    ("tensor/base.py", "_like"), ("tensor/base.py", "__copy__"), ("tensor/base.py", "data"),
-    ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
+    ("tensor/base.py", "data"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
     ("tensor/sharing.py", "tensor_on"), ("tensor/shell.py", "view_as_dtype"), ("tensor/eager.py", "_attach"),
     ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_record"),
     ("tensor/eager.py", "_link_view"), ("tensor/eager.py", "_on_tape"),
 }  # fmt: skip
 NOT_COUNTED = {  # a view is looked at every time; hooks of modules and handles are other things
-    ("tensor/base.py", "refresh"), ("nn/module.py", "_register_hook"), ("tensor/hooks.py", "__init__"),
-    ("optim/optimizer.py", "_register"),
+    ("tensor/base.py", "refresh"), ("nn/module.py", "__init__"), ("tensor/hooks.py", "__init__"),
 }  # fmt: skip
 
 

@@ -14,14 +14,14 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import csv, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
+import copy, csv, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import tracejit
-from tracejit import eye, from_numpy, func, linalg, nn, no_grad, optim, randn, save, tensor
+from tracejit import autograd, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randn, save, tensor
 
 tracejit.manual_seed(0)
 random.seed(0)

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.late import MOST_ELEMENTS, Late, is_late
+from tracejit.capture.places import calling_frame, is_handling, may_be_error, placed
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
-from tracejit.capture.symbols import SymbolicNumber, plain
+from tracejit.capture.symbols import SymbolicNumber, bare, plain
 from tracejit.capture.texts import TextHandlers
+from tracejit.codegen.call_hook import allow
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.tensor import Tensor
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
@@ -94,6 +97,17 @@ _OF_SEVERAL: frozenset[Any] = frozenset(
     }
 )
 """Functions of whose arguments each may be an array."""
+_SILENT: frozenset[Any] = _CALM_BUILTINS | _CONVERTING | {
+    operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_,
+    operator.xor, operator.invert, operator.pos,
+}  # fmt: skip
+_SILENT_METHODS = frozenset(
+    {
+        "all", "any", "argmax", "argmin", "argsort", "copy", "diagonal", "flatten", "item", "max", "min", "ravel", "repeat", "reshape",
+        "squeeze", "swapaxes", "tolist", "transpose", "view",
+    }
+)  # fmt: skip
+"""What warns for no numbers."""
 _DISPATCHERS: tuple[type, ...] = (type(np.mean), BuiltinFunctionType, FunctionType)
 
 
@@ -138,6 +152,7 @@ class ArrayHandlers(TextHandlers):
         super().__init__()
         self.left: dict[int, SymbolicNumber] = {}  # by the id of an array: how each call computes it
         self._fixed: set[int] = set()
+        self._of_lines: dict[Any, Any] = {}  # functions whose warnings name a line
 
     # -- which arrays there are
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -215,7 +230,7 @@ class ArrayHandlers(TextHandlers):
         if not any(map(self._is_open, values)):
             for value in values:
                 self.read_content(value, deep=True)
-            return self._fixed_result(self.numpy_computes(lambda: function(*arguments, **keywords)))
+            return self._fixed_result(self.numpy_computes(function, arguments, keywords))
         name = getattr(function, "__name__", "")
         if not self._is_calm(function, name, arguments, keywords) and not any(map(self._leaves, values)):
             settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
@@ -224,11 +239,45 @@ class ArrayHandlers(TextHandlers):
             self.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
         texts = [self._argument(v, parts) for v in arguments] + [f"{k}={self._argument(v, parts)}" for k, v in keywords.items()]
-        plain_values = [_bare(v) for v in arguments], {k: _bare(v) for k, v in keywords.items()}
-        result = self.numpy_computes(lambda: function(*plain_values[0], **plain_values[1]))
+        plain_values = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
+        result = self._computed_late(function, *plain_values)
         if self.stopped:
             return result
-        return self._result(f"{self.constant(function)}({', '.join(texts)})", tuple(parts), result)
+        called = self._placed(function)
+        return self._result(f"{self.constant(called)}({', '.join(texts)})", tuple(parts), result, warns=called is not function)
+
+    def _placed(self, function: Any) -> Any:
+        """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""
+        if _is_silent(function):
+            return function
+        frame = calling_frame()
+        key = function, frame.f_code, frame.f_lineno
+        if key not in self._of_lines:
+            self._of_lines[key] = placed(function, frame)
+            allow(self._of_lines[key].__code__, lasting=False)
+        return self._of_lines[key]
+
+    def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
+        """What NumPy comes to, given constants.  Where it warns, each call has to."""
+        call = self._placed(function)
+        compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
+        if call is function:
+            return self.native(compute)
+        try:
+            return self.native(lambda: _without_warnings(compute))
+        except FloatingPointError:
+            self.stop("impure_call", "a warning of NumPy")
+        return compute()
+
+    def _computed_late(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+        """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
+        call = self._placed(function)
+        if call is not function and self.unwatched(is_handling):
+            raises = _warnings_raise()
+            self.miss_if(f"{self.constant(_warnings_raise)}() is not {raises}")
+            if raises:
+                self.stop("impure_call", "NumPy, whose warnings may be errors that the program handles")
+        return self.native(lambda: call(*arguments, **keywords))
 
     def _of_tensors(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """NumPy asks tensors, which may do it by operations of their own."""
@@ -244,11 +293,11 @@ class ArrayHandlers(TextHandlers):
     def _is_calm(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether it raises nothing for other contents, and makes arrays of the same shapes."""
         options = (*arguments[1:], *keywords.values())
-        if any(is_a(_bare(v), np.ndarray) and _bare(v).dtype.kind not in "biuf" for v in arguments):
+        if any(is_a(bare(v), np.ndarray) and bare(v).dtype.kind not in "biuf" for v in arguments):
             return False
         if function is operator.getitem and not _is_plain_index(arguments[1]):
             return False
-        if function in _POWERS and not _is_floating(_bare(arguments[0])):
+        if function in _POWERS and not _is_floating(bare(arguments[0])):
             return False
         if isinstance(function, np.ufunc):
             return function not in _RAISING_UFUNCS and len(arguments) <= function.nin
@@ -285,9 +334,9 @@ class ArrayHandlers(TextHandlers):
         self.stop("unknown_call", f"a function of NumPy, given a {type(value).__name__}")
         return "None"
 
-    def _result(self, text: str, parts: tuple[Any, ...], value: Any) -> Any:
+    def _result(self, text: str, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
         """What a call has come to."""
-        late = Late(text, parts, bits=63, position=len(self.program.nodes))
+        late = Late(text, parts, bits=63, position=len(self.program.nodes), warns=warns)
         if type(value) is np.ndarray:
             return self._left(late, value)
         if is_a(value, np.generic) or type(value) in (int, float, bool, str):
@@ -313,7 +362,7 @@ class ArrayHandlers(TextHandlers):
 
     # -- how Python uses them
     def array_attribute(self, array: Any, name: str) -> Any:
-        value = _bare(array)
+        value = bare(array)
         if not hasattr(type(value), name):
             return getattr(value, name)  # it raises what is to be raised
         if name in _STATIC or (self.is_fixed(value) and not callable(getattr(type(value), name))):
@@ -329,7 +378,7 @@ class ArrayHandlers(TextHandlers):
     def _part(self, array: Any, name: str) -> Any:
         parts: list[Any] = []
         text = self._argument(array, parts)
-        return self._result(f"{text}.{name}", tuple(parts), getattr(_bare(array), name))
+        return self._result(f"{text}.{name}", tuple(parts), getattr(bare(array), name))
 
     def array_elements(self, array: Any) -> Any:
         """The elements, or rows, of an array."""
@@ -344,11 +393,20 @@ class ArrayHandlers(TextHandlers):
             self.stop("tensor_contents", f"an array of shape {list(array.shape)} that is used by other than NumPy")
 
 
-def _bare(value: Any) -> Any:
-    """An argument of a call without stand-ins of numbers."""
-    if type(value) in (tuple, list):
-        return type(value)(map(_bare, value))
-    return slice(*map(_bare, (value.start, value.stop, value.step))) if type(value) is slice else plain(value)
+def _without_warnings(compute: Callable[[], Any]) -> Any:
+    """What NumPy comes to.  Raises FloatingPointError where it would warn."""
+    with np.errstate(all="raise"):
+        return compute()
+
+
+def _warnings_raise() -> bool:
+    """Whether a warning of NumPy raises."""
+    return may_be_error(RuntimeWarning) or not {"raise", "call"}.isdisjoint(np.geterr().values())
+
+
+def _is_silent(function: Any) -> bool:
+    """Whether no numbers make it warn."""
+    return function in _SILENT or (is_a(function, MethodDescriptorType) and function.__name__ in _SILENT_METHODS)
 
 
 def _holds_tensors(value: Any) -> bool:

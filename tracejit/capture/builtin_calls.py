@@ -103,7 +103,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
             self.inspect_all((owner, *arguments))
             return self.made(self.native(lambda: function(*arguments, **keywords)))
         drawn = self.drawn_by(function, arguments, keywords)
-        if drawn is not None:
+        if drawn is not ABSENT:
             return drawn
         standard = self.standard_call(function)
         if standard is not None:
@@ -291,7 +291,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
             self.read_content(value, deep=True)
         self.inspect_all(arguments)
         if any(is_a(value, np.generic) for value in arguments):
-            return self.numpy_computes(lambda: function(*arguments, **keywords))
+            return self.numpy_computes(function, arguments, keywords)
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
     # -- builtins with a handler of their own

@@ -44,7 +44,7 @@ from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
 from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
 from tracejit.capture.type_calls import TypeCallHandlers
-from tracejit.tensor import Tensor
+from tracejit.tensor import Tensor, fill
 
 __all__ = ["CallHandlers"]
 
@@ -136,7 +136,7 @@ class CallHandlers(TypeCallHandlers):
             if of_numpy(function):
                 return self.array_call(function, arguments, keywords)
             drawn = self.drawn_by(function, arguments, keywords)
-            if drawn is not None:
+            if drawn is not ABSENT:
                 return drawn
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
@@ -167,7 +167,7 @@ class CallHandlers(TypeCallHandlers):
         if cls is MethodOf:
             return self.method_of(function, arguments, keywords)
         drawn = self.drawn_by(function, arguments, keywords)
-        if drawn is not None:
+        if drawn is not ABSENT:
             return drawn
         method, _ = self.lookup(cls, "__call__")
         if type(method) is FunctionType:
@@ -291,9 +291,13 @@ class CallHandlers(TypeCallHandlers):
             number = self.element(arguments[0])
             if number is not None:
                 return self._symbolic_conversion(cls, number)
+        begun = self.drawn_by(cls, arguments, keywords)
+        if begun is not ABSENT:
+            return begun
         if cls in PURE_TYPES:
             return self.call_pure_type(cls, arguments, keywords)
-        if issubclass(cls, Tensor) or (is_library_module(cls.__module__) and is_heap_type(cls)):
+        of_tensors = issubclass(cls, Tensor) and is_library_module(self.lookup(cls, "__init__")[0].__module__)
+        if of_tensors or (is_library_module(cls.__module__) and is_heap_type(cls)):
             return self.call_library(cls, arguments, keywords)
         if issubclass(cls, np.generic) and any(map(is_late, arguments)):
             return self.array_call(cls, arguments, keywords)
@@ -359,6 +363,8 @@ class CallHandlers(TypeCallHandlers):
             if (arguments or keywords) and type(initialise) is not FunctionType:
                 return cls(*arguments, **keywords)  # it raises what is to be raised
             instance = self.made(object.__new__(cls))
+            if is_a(instance, Tensor):
+                self._made[id(instance)] = fill(instance, np.empty(0))  # handlers look at it before it has contents of its own
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)

@@ -20,6 +20,7 @@ import numpy as np
 from tracejit.capture.attributes import AttributeHandlers
 from tracejit.capture.effects import MethodCall, Place
 from tracejit.capture.facts import shown
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -31,7 +32,6 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
-from tracejit.capture.recorder import user_line
 from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor

@@ -17,9 +17,10 @@ from typing import Any, Protocol
 from tracejit.capture.arrays import ArrayHandlers
 from tracejit.capture.late import MethodOf
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
-from tracejit.capture.recorder import ABSENT, user_line
+from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import holds_numbers, released, stored
 
 __all__ = [

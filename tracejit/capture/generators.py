@@ -4,6 +4,7 @@ Such a call is made before the program, in the order of the run: what is drawn i
 entry that does not serve the call after all - what was drawn has decided otherwise, or the program takes an exit - puts the generators
 back to where they were, so that whoever serves the call draws the same.  A generator is one that the entry knows: each call that asks
 another one misses.  Threads that draw from one generator at the same time may see draws of each other again.
+Seeding one is such a call, too.  One that the call makes, each call makes before the program.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from tracejit.capture.locking import LockHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 
 __all__ = ["GeneratorHandlers", "draws"]
@@ -29,10 +31,13 @@ _DRAWS = frozenset(
         "standard_normal", "standard_exponential", "standard_gamma", "standard_cauchy", "standard_t", "beta", "binomial", "chisquare",
         "dirichlet", "exponential", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace", "logistic", "lognormal", "logseries",
         "multinomial", "multivariate_normal", "negative_binomial", "pareto", "poisson", "power", "rayleigh", "vonmises", "wald", "weibull",
-        "zipf", "permutation", "choice",
+        "zipf", "permutation", "choice", "seed",
     }
 )  # fmt: skip
 """Methods that return what they draw, and change nothing but the generator."""
+_OF_NUMPY: frozenset[Any] = frozenset({np.random.seed, np.random.ranf, np.random.sample})
+"""Functions that stand for a method of NumPy's own generator."""
+_MAKING: tuple[Any, ...] = (random.Random, np.random.RandomState, np.random.default_rng)
 _OF_SEQUENCES = frozenset({"choice", "sample", "permutation"})
 """Those that may be given a sequence, which random.Random picks from in Python code: that is followed as any other."""
 
@@ -48,6 +53,7 @@ class GeneratorHandlers(LockHandlers):
     def __init__(self) -> None:
         super().__init__()
         self.generators: dict[int, Any] = {}  # those that were drawn from
+        self._begun: set[int] = set()  # those that each call makes
 
     def generator_method(self, owner: Any, name: str) -> Any:
         """A method of a generator of NumPy, or None: they are functions of a kind of their own."""
@@ -58,6 +64,8 @@ class GeneratorHandlers(LockHandlers):
         """(generator, the other arguments) where `function` draws from one; None for other functions."""
         if getattr(function, "__name__", "") not in _DRAWS:
             return None
+        if type(function) is type(np.random.seed) and function in _OF_NUMPY:
+            return self.fixed(np.random.mtrand._rand), arguments
         owner = getattr(function, "__self__", None)
         if type(owner) in _GENERATORS and type(function) is not MethodType:
             return owner, arguments
@@ -70,26 +78,42 @@ class GeneratorHandlers(LockHandlers):
         return arguments[0], arguments[1:]
 
     def drawn_by(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What `function` draws; None where it does nothing of the kind."""
+        """What `function` draws, or the generator that it makes; ABSENT where it does nothing of the kind."""
+        if any(function is making for making in _MAKING):
+            return self._begin(function, arguments, keywords)
         found = self.drawing(function, arguments)
-        return None if found is None else self.draw_from(function, found[0], found[1], keywords)
+        return ABSENT if found is None else self.draw_from(function, found[0], found[1], keywords)
 
     def draw_from(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A call that draws; None where Python code of the standard library has to be followed."""
+        """A call that draws; ABSENT where Python code of the standard library has to be followed."""
         name = function.__name__
         if type(owner) is random.Random and name in _OF_SEQUENCES:
-            return None
+            return ABSENT
         known = self.sources.get(id(owner))
-        if known is None or known != self.constant(owner):
+        if id(owner) not in self._begun and (known is None or known != self.constant(owner)):
             self.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
-        texts = [self._text_to_draw(v) for v in arguments] + [f"{k}={self._text_to_draw(v)}" for k, v in keywords.items()]
-        method = getattr(owner, name)
-        given = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
-        value = self.unwatched(lambda: method(*given[0], **given[1]))
+        text, value = self._called(f"{known}.{name}", getattr(owner, name), arguments, keywords)
         if self.stopped:
             return value
-        self.generators[id(owner)] = owner
-        return self._drawn(f"{known}.{name}({', '.join(texts)})", value)
+        if id(owner) not in self._begun:
+            self.generators[id(owner)] = owner
+        return self._drawn(text, value)
+
+    def _begin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A generator is made: the prologue makes one in each call."""
+        text, made = self._called(self.constant(function), function, arguments, keywords)
+        if not self.stopped:
+            variable = self.variable()
+            self.lines.append(f"{variable} = {text}")
+            self.register(made, variable)
+            self._begun.add(id(made))
+        return made
+
+    def _called(self, name: str, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[str, Any]:
+        """The expression of a call, and what it comes to now."""
+        texts = [self._text_to_draw(v) for v in arguments] + [f"{k}={self._text_to_draw(v)}" for k, v in keywords.items()]
+        given = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+        return f"{name}({', '.join(texts)})", self.unwatched(lambda: function(*given[0], **given[1]))
 
     def _text_to_draw(self, value: Any) -> str:
         """The expression of an argument."""
@@ -102,8 +126,9 @@ class GeneratorHandlers(LockHandlers):
             if type(value) not in (tuple, list) or not all(type(plain(v)) in (int, float) for v in value):
                 self.stop("impure_call", f"drawing with a {type(value).__name__}")
                 return "None"
-            self.read_content(value, deep=True)
-            value = tuple(map(concrete, value))
+            if self.is_outside(value):
+                self.read_content(value, deep=True)
+            return f"({''.join(f'{self._text_to_draw(v)}, ' for v in value)})"
         return self.constant(value)
 
     def _drawn(self, text: str, value: Any) -> Any:

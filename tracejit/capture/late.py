@@ -39,7 +39,8 @@ class Late:
     readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
     it from an array, -1 for anything else.  answer: it is what a call has answered that is made after the program, or what is computed
-    from that alone, so its very type is that of this run only: (code, detail) of the reason where it is asked for, else empty."""
+    from that alone, so its very type is that of this run only: (code, detail) of the reason where it is asked for, else empty.
+    warns: whether NumPy may warn of it, so each call computes it, wanted or not."""
 
     text: str
     parts: tuple[Any, ...] = ()
@@ -55,6 +56,7 @@ class Late:
     of_program: bool = False
     placed: bool = False
     answer: tuple[str, ...] = ()
+    warns: bool = False
 
     @property
     def awaited(self) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -69,7 +68,6 @@ _TO_INTEGERS: dict[Any, str] = {
     builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
 }  # fmt: skip
 """Functions that make integers of floats, and the operation that finds them."""
-_VARIABLE = re.compile(r"\bv\d+\b")
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
@@ -351,16 +349,21 @@ class LeavingHandlers(Recorder):
         self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
 
     def _early(self, number: Any) -> Any:
-        """A late number as one of the prologue's, or a plain one: what it has of the program is guarded by its value."""
+        """A late number as one that the prologue defines, or a plain one: what it has of the program is guarded by its value."""
         if not is_late(number):
             return number
         late: Late = number._late
-        parts = {part._text: self._early(part) for part in late.parts if is_late(part)}
-        open_parts = [part for part in (*parts.values(), *late.parts) if is_symbolic(part) and not is_late(part)]
-        if not open_parts or type(number._value) not in (int, float):
-            return concrete(number)
-        text = _VARIABLE.sub(lambda found: self._number_text(parts[found[0]]) if found[0] in parts else found[0], late.text)
-        return self.define_number(text, number._value, check_type=True)
+        if not late.placed:
+            parts = [self._early(part) for part in late.parts]
+            if type(number._value) not in (int, float) or not any(map(is_symbolic, parts)):
+                return concrete(number)
+            for part, early in zip(late.parts, parts, strict=True):
+                if is_late(part) and not is_symbolic(early):
+                    part._late.placed = True
+                    self.lines.append(f"{part._text} = {self.constant(early)}")
+            self._place(number)
+            self.miss_if(f"type({number._text}) is not {type(number._value).__name__}")
+        return SymbolicNumber(self, number._text, number._value)
 
     def late_predicate(self, function: Any, number: Any) -> bool | None:
         """math.isfinite and its like of a late number; None for other functions."""

@@ -113,7 +113,7 @@ class OperatorHandlers(ContainerMethodHandlers):
                 self.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
             self.read_content(operand, deep=True)
         if is_a(left, np.generic) or is_a(right, np.generic):
-            return self.numpy_computes(lambda: compute(left, right))
+            return self.numpy_computes(compute, (left, right))
         return self.made(self.native(lambda: compute(left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
@@ -124,14 +124,6 @@ class OperatorHandlers(ContainerMethodHandlers):
             if not self._equal(one, other):
                 return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
         return BINARY[symbol](len(left), len(right))
-
-    def numpy_computes(self, compute: Callable[[], Any]) -> Any:
-        """An operation of NumPy's scalars.  Where NumPy would warn, each call has to."""
-        try:
-            return self.native(lambda: _without_warnings(compute))
-        except FloatingPointError:
-            self.stop("impure_call", "a warning of NumPy")
-        return compute()
 
     def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
         if is_answer(left) or is_answer(right):
@@ -378,12 +370,6 @@ def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:
         return f"{symbol!r} not supported between instances of {_type_name(left)!r} and {_type_name(right)!r}"
     operator = f"{symbol}=" if in_place else "** or pow()" if symbol == "**" else symbol
     return f"unsupported operand type(s) for {operator}: {_type_name(left)!r} and {_type_name(right)!r}"
-
-
-def _without_warnings(compute: Callable[[], Any]) -> Any:
-    """What NumPy comes to.  Raises FloatingPointError where it would warn."""
-    with np.errstate(all="raise"):
-        return compute()
 
 
 def _may_be_copied(value: Any) -> bool:

@@ -51,7 +51,7 @@ from tracejit.capture.late import Late, MethodOf, is_answer, is_late
 from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
 from tracejit.capture.printing import FILES, PrintingHandlers
 from tracejit.capture.protected import is_protected
-from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.symbols import SymbolicNumber, bare, concrete, is_symbolic, plain
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -226,7 +226,7 @@ class OutsideCallHandlers(PrintingHandlers):
             parts: list[Any] = [owner]
             texts = self._texts(arguments, keywords, parts)
             if texts is not None:
-                values = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
+                values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
                 value = self.unwatched(lambda: getattr(plain(owner), name)(*values[0], **values[1]))
                 return self._defined(Late(f"{owner._text}.{name}({texts})", tuple(parts), bits=63), value)
         elif self._may_be_put_off(None, arguments, keywords, False):
@@ -243,7 +243,7 @@ class OutsideCallHandlers(PrintingHandlers):
             if type(function) is FunctionType:
                 return self.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
-        values = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
+        values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         if parts and (is_protected(self.handles_in_blocks) or any(map(is_answer, parts))):
             for part in parts:
                 concrete(part)
@@ -354,8 +354,8 @@ class OutsideCallHandlers(PrintingHandlers):
         given = (*arguments, *keywords.values())
         if not all(map(self._may_be_saved, given)) or is_protected(self.handles_in_blocks):
             self.stop("impure_call", f"{function.__name__}() of what cannot be made again")
-        bare = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
-        self.unwatched(lambda: function(*bare[0], **bare[1]))
+        now = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
+        self.unwatched(lambda: function(*now[0], **now[1]))
         if not self.stopped:
             self.looking.append((len(self.program.nodes), "impure_call", f"{function.__name__}()"))
             self.note_call(FunctionCall(self.fixed(function), arguments, keywords), function.__name__)
@@ -377,7 +377,7 @@ class OutsideCallHandlers(PrintingHandlers):
         detail = detail or f"{name}()"
         containers = [v for v in (*arguments, *keywords.values()) if type(v) in (list, tuple, dict, set)]
         before = [list(v) for v in containers]
-        given = tuple(map(_bare, arguments)), {k: _bare(v) for k, v in keywords.items()}
+        given = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         if not _looks_only(now) and any(
             type(new) in (list, dict, set) and new is not old
             for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)
@@ -477,18 +477,6 @@ def _is_quiet(function: Any) -> bool:
 
 def _is_unhashable(function: Any) -> bool:
     return type(function).__hash__ is None
-
-
-def _bare(value: Any) -> Any:
-    """A value without stand-ins: containers that hold some are copied."""
-    if type(value) in (list, tuple, set, frozenset):
-        items = list(map(_bare, value))
-        return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
-    if type(value) is dict:
-        items = [(_bare(k), _bare(v)) for k, v in value.items()]
-        same = all(a is b and v is w for (a, v), (b, w) in zip(items, value.items(), strict=True))
-        return value if same else dict(items)
-    return plain(value)
 
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {

@@ -144,7 +144,6 @@ IMPURE: frozenset[str] = frozenset({"open", "input", "random", "getenv"})
 KEEPING_LIBRARY: frozenset[str] = frozenset({"register_hook", "register_post_accumulate_grad_hook", "Function.apply"})
 """Functions of the library that keep functions of the program, or call them by way of the interpreter."""
 REFUSED_LIBRARY: dict[str, str] = {
-    "manual_seed": "global_state",
     "seed": "global_state",
     "set_default_dtype": "global_state",
     "set_num_threads": "global_state",
@@ -197,6 +196,7 @@ INLINED_TYPES: set[type] = set()
 
 _CONVERTED_PACKAGES = (
     "tracejit.amp.grad_scaler.",
+    "tracejit.autograd.functional.",
     "tracejit.nn.",
     "tracejit.optim.",
     "tracejit.data.",
@@ -210,8 +210,8 @@ _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def is_library_module(name: str | None) -> bool:
-    """Whether functions of this module run natively: the eager library without the layers from nn upwards and
-    GradScaler, which are ordinary Python."""
+    """Whether functions of this module run natively: the eager library without the layers from nn upwards,
+    GradScaler and derivatives of functions, which are ordinary Python."""
     if name is None:
         return False
     dotted = name + "."  # asked for every call of Python code during a recording: no generator, no loop

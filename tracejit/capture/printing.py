@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import io
 import logging
-import sys
 import time
 import warnings
 from collections.abc import Callable
-from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from tracejit.capture.convert import is_instrumented
 from tracejit.capture.effects import FunctionCall
+from tracejit.capture.places import calling_frame, frame_at, level_from_here, may_be_error
 from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a
 from tracejit.capture.standard_calls import StandardCallHandlers
-from tracejit.capture.symbols import concrete, plain
+from tracejit.capture.symbols import bare, concrete, plain
 from tracejit.capture.texts import is_open
 
 __all__ = ["FILES", "PrintingHandlers", "as_called_by_program"]
@@ -40,7 +40,6 @@ _PROGRESS = frozenset(
         "display", "unpause",
     }
 )  # fmt: skip
-_PACKAGE = __name__.split(".")[0]
 FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
 _WARN = ("message", "category", "stacklevel")
 _WRITING = frozenset({"write", "flush", "writelines"})
@@ -65,43 +64,6 @@ def _warn(message: Any, category: type[Warning], file: str, line: int, names: di
     warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry, names)
 
 
-def _may_be_error(category: type[Warning]) -> bool:
-    """Whether a warning may be an error, which the program may handle where it warns."""
-    for action, message, kind, module, line in warnings.filters:
-        if issubclass(category, kind):
-            if action == "error":
-                return True
-            if message is None and module is None and not line:
-                return False
-    return False
-
-
-def _calling_frame() -> FrameType:
-    """The innermost frame of instrumented code."""
-    frame: Any = sys._getframe(1)
-    while not is_instrumented(frame.f_code):
-        frame = frame.f_back
-    found: FrameType = frame
-    return found
-
-
-def _frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None:
-    """The frame that is meant by a `stacklevel`: 1 is the innermost of instrumented code, and the recorder has none."""
-    frame: Any = (innermost or _calling_frame()) if type(level) is int else None
-    for _ in range(level - 1) if frame is not None else ():
-        frame = frame.f_back
-        while frame is not None and _is_own(frame):
-            frame = frame.f_back
-        if frame is None:
-            break
-    return frame  # type: ignore[no-any-return]
-
-
-def _is_own(frame: FrameType) -> bool:
-    """Whether it is a frame of capture's, or of the rest of the library as it runs natively: the program's are instrumented."""
-    return frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE and not is_instrumented(frame.f_code)
-
-
 def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
     """(arguments, keywords) for a frame of capture's to call `function` with: where that names the line that calls it, this is the
     program's line."""
@@ -109,24 +71,10 @@ def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: di
     if type(function) not in (FunctionType, BuiltinFunctionType):
         return arguments, keywords
     if function is warnings.warn and len(arguments) > 2:
-        return (*arguments[:2], _level(arguments[2]), *arguments[3:]), keywords
+        return (*arguments[:2], level_from_here(arguments[2]), *arguments[3:]), keywords
     if function is warnings.warn or function in _LEVELS or function in _OF_ROOT:
-        return arguments, {**keywords, "stacklevel": _level(keywords.get("stacklevel", 1))}
+        return arguments, {**keywords, "stacklevel": level_from_here(keywords.get("stacklevel", 1))}
     return arguments, keywords
-
-
-def _level(level: Any) -> Any:
-    """The `stacklevel` that names to a function called by capture the frame that is the program's `level`-th one: capture's own are not
-    the program's."""
-    if type(level) is not int or level < 1:
-        return level
-    frame: FrameType | None = sys._getframe(2)  # which is to call
-    count = 0
-    while frame is not None and level:
-        count += 1
-        level -= not _is_own(frame)
-        frame = frame.f_back
-    return count + level
 
 
 class PrintingHandlers(StandardCallHandlers):
@@ -184,8 +132,8 @@ class PrintingHandlers(StandardCallHandlers):
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             given, named = as_called_by_program(function, *plain_arguments)
             return function(*given, **named)
-        frame = _calling_frame()
-        while frame.f_code.co_filename == logging.__file__ and (outer := _frame_at(2, frame)) is not None:
+        frame = calling_frame()
+        while frame.f_code.co_filename == logging.__file__ and (outer := frame_at(2, frame)) is not None:
             frame = outer  # which loggers pass over
         code = frame.f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
@@ -219,7 +167,7 @@ class PrintingHandlers(StandardCallHandlers):
         """warnings.warn"""
         given = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
         message, category, level = given.get("message"), concrete(given.get("category")), concrete(given.get("stacklevel", 1))
-        frame = _frame_at(level)
+        frame = frame_at(level)
         if is_a(message, Warning):
             category = type(message)
         twice = len(given) < len(arguments) + len(keywords)
@@ -234,8 +182,8 @@ class PrintingHandlers(StandardCallHandlers):
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
             )
         category = category or UserWarning
-        errors = _may_be_error(category)
-        self.miss_if(f"{self.constant(_may_be_error)}({self.constant(category)}) is not {errors}")
+        errors = may_be_error(category)
+        self.miss_if(f"{self.constant(may_be_error)}({self.constant(category)}) is not {errors}")
         if errors:
             self.stop("impure_call", "a warning that may be an error")
         self.fixed(frame.f_globals)
@@ -278,14 +226,6 @@ class PrintingHandlers(StandardCallHandlers):
             return self.made(type(value)(map(self._shown, value)))
         return value if type(plain(value)) in PRIMITIVE_TYPES else self.formatted(value, ord("s"), "")
 
-    def _bare(self, value: Any) -> Any:
-        """An argument without stand-ins: what this run has made is copied."""
-        if type(value) in (list, tuple, dict) and not self.is_outside(value):
-            if type(value) is dict:
-                return {k: self._bare(v) for k, v in value.items()}
-            return type(value)(map(self._bare, value))
-        return plain(value)
-
     def _told(
         self,
         function: Any,
@@ -297,7 +237,7 @@ class PrintingHandlers(StandardCallHandlers):
         """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
         is known beforehand.  name: of what the program called."""
         keywords = keywords or {}
-        now = list(map(self._bare, arguments)), {k: self._bare(v) for k, v in keywords.items()}
+        now = bare(arguments, self.is_outside), bare(keywords, self.is_outside)
         answer = self.unwatched(lambda: function(*now[0], **now[1]))
         if self.stopped:
             return answer

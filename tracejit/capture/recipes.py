@@ -70,8 +70,9 @@ class Recipes:
                 self.outputs.append(late.source)
             return f"out{known[0]}"
 
+        wanted = [*self.late, *[number for number in self.recorder.late if number._late.warns]]
         places: dict[int, list[str]] = {}
-        for late, line in definitions(self.recorder.late, self.late, tensor):
+        for late, line in definitions(self.recorder.late, wanted, tensor):
             after = max((self._answered[reading] for reading in late.readings if reading in self._answered), default=0)
             places.setdefault(after, []).append(line)
         for place in sorted(places, reverse=True):
@@ -149,10 +150,12 @@ class Recipes:
             return known
         if number is not None:
             return self.text(number)
-        if not recorder.is_fixed(value) or not value.flags.writeable or any(np.shares_memory(value, v) for v in self.fixed):
+        shared = any(np.shares_memory(value, v) for v in self.fixed)
+        copy = value.copy(order="K")
+        if not recorder.is_fixed(value) or not value.flags.writeable or shared or copy.strides != value.strides:
             recorder.stop("unbuildable", f"array of shape {list(value.shape)}")
         self.fixed.append(value)
-        return self._define(value, f"{recorder.constant(value.copy(order='K'))}.copy(order='K')")
+        return self._define(value, f"{recorder.constant(copy)}.copy(order='K')")
 
     def _method(self, value: types.MethodType, function: Any) -> str:
         if not self.recorder.is_outside(function):
@@ -172,11 +175,14 @@ class Recipes:
         if self.interpreter.value_of(tensor) is None:
             self.recorder.stop("tensor_origin", "it is returned or stored")
             return "None"
-        if type(tensor) is not Tensor or tensor._hooks:
-            self.recorder.stop("unbuildable", f"{type(tensor).__name__} with hooks" if tensor._hooks else type(tensor).__name__)
+        cls = type(tensor)
+        if tensor._hooks or not (cls is Tensor or self.recorder.is_made(tensor)):
+            self.recorder.stop("unbuildable", f"{cls.__name__} with hooks" if tensor._hooks else cls.__name__)
             return "None"
         self.outputs.append(tensor)
         variable = self._define(tensor, f"out{len(self.outputs) - 1}")
+        if cls is not Tensor:
+            self.lines.append(f"{variable}.__class__ = {self.recorder.constant(cls)}")
         for name, value in tensor.__dict__.items():
             self.lines.append(f"{variable}.__dict__[{name!r}] = {self._stored(tensor.__dict__, name, value)}")
         if tensor._grad is not None:

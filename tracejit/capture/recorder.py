@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture import reasons
-from tracejit.capture.convert import is_instrumented
 from tracejit.capture.entry import MISS
 from tracejit.capture.facts import Facts, shown
 from tracejit.capture.origins import CONTAINER_TYPES, Origins
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
@@ -48,28 +48,13 @@ from tracejit.core.interpreter import state
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import share
 
-__all__ = ["ABSENT", "Recorder", "Said", "TensorSource", "user_line"]
+__all__ = ["ABSENT", "Recorder", "Said", "TensorSource"]
 
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
-_PACKAGE = __file__.rsplit("/capture/", 1)[0] + "/"
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
 _BITS = 2048
 """Integers with more are not written down: Python limits the length of numbers in texts."""
-
-
-def user_line(fallback: str = "") -> str:
-    """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
-    frame = sys._getframe(1)
-    found = fallback
-    while frame is not None:
-        if is_instrumented(frame.f_code):
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            if not frame.f_code.co_filename.startswith(_PACKAGE):
-                return place
-            found = found or place
-        frame = frame.f_back  # type: ignore[assignment]
-    return found
 
 
 class Said:
@@ -407,9 +392,6 @@ class Recorder(Origins):
         raise NotImplementedError
 
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
-        raise NotImplementedError
-
-    def numpy_computes(self, compute: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
     def generator_method(self, owner: Any, name: str) -> Any:

@@ -84,6 +84,19 @@ def stored(value: Any) -> Any:
     return plain(value)
 
 
+def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False) -> Any:
+    """`value` as C code gets it now, without a guard: containers and slices that hold stand-ins are copied without them.
+    kept: of which it is known that they have none."""
+    cls = type(value)
+    if cls not in (list, tuple, dict, set, frozenset, slice) or kept(value):
+        return plain(value)
+    parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
+    new = [tuple([bare(part, kept) for part in group]) for group in parts]
+    if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
+        return value
+    return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
+
+
 def holds_numbers(value: Any) -> bool:
     """Whether a value is a symbolic number, or a tuple with some."""
     return type(value) in STAND_INS or (type(value) is tuple and any(map(holds_numbers, value)))

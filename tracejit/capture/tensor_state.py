@@ -11,7 +11,7 @@ from typing import Any
 
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import DataStore, EffectHandlers
-from tracejit.capture.recorder import user_line
+from tracejit.capture.places import user_line
 from tracejit.capture.symbols import plain
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import FROM_NUMPY
@@ -57,8 +57,10 @@ class StateRecorder(Interpreter):
         self.avals[value] = aval
         return value
 
-    def _define(self, tensor: Tensor) -> int:
-        value = self._fresh(Aval(tensor._array.shape, FROM_NUMPY[tensor._array.dtype]))
+    def _define(self, tensor: Tensor, contents: Tensor | None = None) -> int:
+        """A value for a tensor.  contents: whose metadata it is about to get."""
+        array = (tensor if contents is None else contents)._array
+        value = self._fresh(Aval(array.shape, FROM_NUMPY[array.dtype]))
         self.values[id(tensor)] = value
         self.defined[value] = tensor
         if tensor.requires_grad:
@@ -119,16 +121,25 @@ class StateRecorder(Interpreter):
         if is_data_of(data, tensor) and self._root(value) == self._root(self.value_of(tensor)):
             return
         same = (data._array.shape, data._array.strides, data._array.dtype) == (before.shape, before.strides, before.dtype)
-        if not (same and tensor.is_leaf and tensor._base is None and type(data._storage) is not DataStorage):
+        if not ((same or not outside) and tensor.is_leaf and tensor._base is None and type(data._storage) is not DataStorage):
             recorder.stop(
                 "tensor_state", f".data = a tensor of shape {list(data._array.shape)}, for one of shape {list(before.shape)},"
             )
             return
-        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor, data),), user_line()))
         recorder.keep.append(tensor)
         if outside:
             self.rebound.append(tensor)
             recorder.note_store((id(tensor), "data"), DataStore(tensor, data))
+
+    def _begin_leaf(self, tensor: Tensor, data: Tensor) -> None:
+        """`tensor`, which the call has made, is bound to the memory of `data`."""
+        value, recorder = self.value_of(data), self.recorder
+        if value is None or recorder.is_outside(tensor) or type(data._storage) is DataStorage:
+            recorder.stop("tensor_origin", f"a {type(tensor).__name__} is made of it")
+            return
+        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        recorder.keep.append(tensor)
 
     def _root(self, value: int | None) -> int | None:
         """The value that owns the memory of this one."""
@@ -185,6 +196,8 @@ class StateRecorder(Interpreter):
                     recorder.stop("outside_graph", node.name())
         elif event == "data assigned":
             self._assign_data(*details)
+        elif event == "leaf begun":
+            self._begin_leaf(*details)
         elif event == "own backward":
             self.own_backward = details[0].__name__
             recorder.lookup(details[0], "setup_context")

@@ -18,7 +18,7 @@ import numpy as np
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.effects import EffectHandlers, GradStore
 from tracejit.capture.late import MOST_ELEMENTS, is_late
-from tracejit.capture.recorder import user_line
+from tracejit.capture.places import user_line
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.core.aval import Aval, ScalarAval
@@ -299,10 +299,9 @@ class RecordingInterpreter(StateRecorder):
 
     # -- random numbers
     def draw(self, generator: Any, op: Op, attributes: Mapping[str, Any], count: int) -> Any:
-        recorder, tensor, value = self.recorder, generator.state(), None
-        if not recorder.stopped:
-            self._read_generator(generator)
-            value = self.value_of(tensor)
+        self.use_generator(generator)
+        recorder, tensor = self.recorder, generator.state()
+        value = None if recorder.stopped else self.value_of(tensor)
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         recorder.native_depth += 1
         try:
@@ -319,9 +318,17 @@ class RecordingInterpreter(StateRecorder):
         self.nodes.append(Node(REGISTRY["write"], (value, moved), (), (self._define(tensor),), user_line()))
         return result
 
-    def _read_generator(self, generator: Any) -> None:
-        """A draw follows: the state of the generator is a tensor from outside."""
+    def make_state(self, generator: Any, op: Any, attributes: Mapping[str, Any]) -> Any:
+        """A generator that the call has made begins at the same place in each."""
+        recorder = self.recorder
+        begins_here = not recorder.stopped and generator is not default_generator and not recorder.is_outside(generator)
+        return (self if begins_here else state.base).bind(op, (), attributes)
+
+    def use_generator(self, generator: Any) -> None:
+        """The state of a generator is a tensor from outside, or of the call."""
         recorder, state = self.recorder, generator.state()
+        if recorder.stopped or (id(state) in self.values and id(state) not in recorder.tensors):
+            return
         path, known = recorder.sources.get(id(generator)), recorder.constant(default_generator)
         if generator is default_generator and path is not None and path != known:
             recorder.miss_if(f"{path} is not {known}")  # an argument may be the generator of all draws that name none

@@ -76,6 +76,13 @@ class Interpreter:
         """Contents of a tensor leave the world of tensors, to be copied."""
         return tensor._array
 
+    def make_state(self, generator: Any, op: Any, attributes: Mapping[str, Any]) -> Any:
+        """The tensor of seed and counter of a generator, which an operation makes."""
+        return self.bind(op, (), attributes)
+
+    def use_generator(self, generator: Any) -> None:
+        """The state of a generator is read or written."""
+
     def draw(self, generator: Any, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
         """A RANDOM primitive draws from `generator`, which moves on by `count`."""
         return generator._drawn(op, attributes, count)
@@ -89,7 +96,7 @@ class Interpreter:
         return getattr(owner, name)(*arguments)
 
     def note(self, event: str, *details: Any) -> None:
-        """Something happened that a recording cannot hold (hook registered, seed set, graph freed ...)."""
+        """Something happened that a recording cannot hold (hook registered, graph freed ...)."""
 
 
 class Abstract:

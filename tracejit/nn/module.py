@@ -7,7 +7,6 @@ there: a parameter gives way to a parameter or None and to nothing else, likewis
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -16,12 +15,12 @@ from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
 from tracejit.nn.parameter import Parameter
+from tracejit.nn.registered_hooks import Hook, Hooks, hooks_at, register
 from tracejit.nn.state import StateDicts
 from tracejit.tensor import RemovableHandle, Tensor
 
 __all__ = ["Module"]
 
-_handle_ids = itertools.count()
 M = TypeVar("M", bound="Module")
 
 
@@ -30,12 +29,11 @@ class Module(Conversions, StateDicts):
 
     training: bool = True
     _buffer_names: dict[str, bool] | None = None  # name -> whether it is part of state_dict()
-    _hooks: dict[int, tuple[str, Callable[..., Any], bool]] | None = (
-        None  # key -> (before or after, hook, with keyword arguments)
-    )
+    _hooks: Hooks = None
 
     def __init__(self) -> None:
         self.training = True
+        self._hooks = None  # here and not of the class: where a hook is registered and removed, all is as it was
 
     def __setattr__(self, name: str, value: Any) -> None:
         members = self.__dict__
@@ -86,41 +84,29 @@ class Module(Conversions, StateDicts):
 
     # ---- hooks ------------------------------------------------------------------------------------------------------
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        assert self._hooks is not None
-        for when, hook, with_kwargs in list(self._hooks.values()):
-            if when == "before":
-                changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
+        for hook in self._hooks or ():
+            if hook.when == "before":
+                changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
                 if changed is None:
                     continue
-                if with_kwargs:
+                if hook.with_kwargs:
                     args, kwargs = changed
                 else:
                     args = changed if isinstance(changed, tuple) else (changed,)
-        backward = [
-            [hook for moment, hook, _ in self._hooks.values() if moment == when] for when in ("before backward", "after backward")
-        ]
+        backward = [hooks_at(self._hooks, when) for when in ("before backward", "after backward")]
         watched = BackwardHooks(self, *backward) if any(backward) else None
         if watched is not None:
             args = watched.mark_inputs(args)
         out = self.forward(*args, **kwargs)
-        for when, hook, with_kwargs in list(self._hooks.values()):
-            if when == "after":
-                changed = hook(self, args, kwargs, out) if with_kwargs else hook(self, args, out)
+        for hook in self._hooks or ():
+            if hook.when == "after":
+                changed = hook.function(self, args, kwargs, out) if hook.with_kwargs else hook.function(self, args, out)
                 if changed is not None:
                     out = changed
         return out if watched is None else watched.mark_outputs(out)
 
     def _register_hook(self, when: str, hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> RemovableHandle:
-        if self._hooks is None:
-            self._hooks = {}
-        key = next(_handle_ids)
-        present = dict(self._hooks)
-        if prepend:
-            self._hooks.clear()
-        self._hooks[key] = (when, hook, with_kwargs)
-        if prepend:
-            self._hooks.update(present)
-        return RemovableHandle(self._hooks, key)
+        return register(self, "_hooks", Hook(when, hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from tracejit.core.dtypes import DType
 from tracejit.ops.public.creation import empty
-from tracejit.tensor import Tensor, fill, share
+from tracejit.tensor import Tensor, begin_on
 
 __all__ = ["Parameter", "UninitializedParameter"]
-
-
-_NOTHING: Final = np.empty(0, np.float32)
 
 
 class Parameter(Tensor):
@@ -22,9 +17,7 @@ class Parameter(Tensor):
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         if not isinstance(data, Tensor | None):
             raise AttributeError(f"Parameter(): {data.__class__.__name__!r} object is no tensor; make one of it with tensor()")
-        fill(self, _NOTHING if data is None else data._array)
-        if data is not None:
-            share(self, data)
+        begin_on(self, empty(0) if data is None else data)
         if requires_grad:
             self.requires_grad_()
 

@@ -6,19 +6,18 @@ modules first and copies only if nothing was wrong, so an error changes nothing.
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.nn.parameter import UninitializedParameter
+from tracejit.nn.registered_hooks import Hook, Hooks, hooks_at, register
 from tracejit.tensor import RemovableHandle, Tensor
 
 __all__ = ["StateDicts"]
 
 _EXTRA_STATE = "_extra_state"
-_handle_ids = itertools.count()
 
 
 class _IncompatibleKeys(NamedTuple):
@@ -44,18 +43,14 @@ class _Loading(dict[str, Any]):
 class StateDicts:
     """The part of Module that saves and loads."""
 
-    _state_hooks: dict[int, tuple[str, Callable[..., Any]]] | None = None  # key -> (moment, hook)
+    _state_hooks: Hooks = None
 
     # ---- hooks ------------------------------------------------------------------------------------------------------
     def _register_state_hook(self, moment: str, hook: Callable[..., Any]) -> RemovableHandle:
-        if self._state_hooks is None:
-            self._state_hooks = {}
-        key = next(_handle_ids)
-        self._state_hooks[key] = (moment, hook)
-        return RemovableHandle(self._state_hooks, key)
+        return register(self, "_state_hooks", Hook(moment, hook))
 
     def _state_hooks_at(self, moment: str) -> list[Callable[..., Any]]:
-        return [hook for when, hook in (self._state_hooks or {}).values() if when == moment]
+        return hooks_at(self._state_hooks, moment)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call hook(module, prefix, keep_vars) before the module is saved."""

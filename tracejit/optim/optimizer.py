@@ -8,12 +8,12 @@ Rates may be tensors of one element: they are then read as tensors.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tracejit.autograd.grad_mode import enable_grad, no_grad
+from tracejit.nn.registered_hooks import Hook, Hooks, hooks_at, register
 from tracejit.tensor import RemovableHandle, Tensor
 
 __all__ = ["Optimizer", "execution", "incoming", "mean_of", "require", "required"]
@@ -27,7 +27,6 @@ class _Required:
 
 
 required = _Required()
-_hook_keys = itertools.count()
 
 
 def require(condition: Any, message: str) -> None:
@@ -98,7 +97,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 class Optimizer:
     """Base class: subclasses define update(), which changes one parameter in place, and initial_state(); or step() as a whole."""
 
-    _hooks: dict[int, tuple[str, Callable[..., Any]]] | None = None
+    _hooks: Hooks = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -264,17 +263,10 @@ class Optimizer:
 
     # ---- hooks ------------------------------------------------------------------------------------------------------
     def _registered(self, when: str) -> list[Callable[..., Any]]:
-        return [hook for moment, hook in self._hooks.values() if moment == when] if self._hooks else []
+        return hooks_at(self._hooks, when)
 
     def _register(self, when: str, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        if self._hooks is None:
-            self._hooks = {}
-        present, key = dict(self._hooks), next(_hook_keys)
-        if prepend:
-            self._hooks.clear()
-        self._hooks[key] = (when, hook)
-        self._hooks.update(present)
-        return RemovableHandle(self._hooks, key)
+        return register(self, "_hooks", Hook(when, hook), prepend)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call hook(optimizer, args, kwargs) before step(); it may return new (args, kwargs)."""

@@ -1,13 +1,14 @@
 """Tensors.  `base` is the class; the other modules give it contents, operators, in-place forms and hooks."""
 
 from tracejit.tensor import eager as _eager  # installs the eager interpreter
-from tracejit.tensor.base import Size, Tensor, fill, refresh, share, shield, storage_of, wrap
+from tracejit.tensor.base import Size, Tensor, begin_on, fill, refresh, share, storage_of, wrap
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
 from tracejit.tensor.hooks import RemovableHandle
 from tracejit.tensor.methods import install
+from tracejit.tensor.sharing import shield
 from tracejit.tensor.writing import write_into
 
 __all__ = [
-    "RemovableHandle", "Size", "Tensor", "as_tensor", "fill", "from_numpy", "install", "refresh", "share", "shield",
+    "RemovableHandle", "Size", "Tensor", "as_tensor", "begin_on", "fill", "from_numpy", "install", "refresh", "share", "shield",
     "storage_of", "tensor", "wrap", "write_into",
 ]  # fmt: skip

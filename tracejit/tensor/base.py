@@ -21,6 +21,7 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
 from tracejit.tensor.contents import contents, is_data_of, number_in
@@ -28,11 +29,9 @@ from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import remark, shown
 from tracejit.tensor.size import Size
 
-__all__ = ["Size", "Tensor", "fill", "refresh", "share", "shield", "storage_of", "wrap"]
+__all__ = ["Size", "Tensor", "begin_on", "fill", "refresh", "share", "storage_of", "wrap"]
 
 ndarray = np.ndarray
-
-
 _new_tuple = tuple.__new__
 
 
@@ -375,23 +374,24 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError("deepcopy: only leaf tensors can be copied; clone() or detach() this one first")
-        out = self._like(self._array.copy())
-        memo[id(self)] = out
-        out._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
+        out, grad = self._like(clone(detach(self))), self.grad
+        if grad is not None:
+            out.grad = memo[id(grad)] = grad.__deepcopy__(memo)  # whoever calls notes `out`
         return out
 
-    def _like(self, array: np.ndarray[Any, Any]) -> Tensor:
-        out = fill(type(self).__new__(type(self)), array)
-        out._requires_grad = self._requires_grad
-        out.__dict__.update(self.__dict__)
+    def _like(self, data: Tensor) -> Tensor:
+        """A tensor of this kind, on the memory of `data`."""
+        out = type(self).__new__(type(self))
+        begin_on(out, data)
+        if self.requires_grad:
+            out.requires_grad_()
+        if self.__dict__:
+            state.top.note("attributes copied", self)
+            out.__dict__.update(self.__dict__)
         return out
 
     def __copy__(self) -> Tensor:
-        out = fill(type(self).__new__(type(self)), self._array)
-        share(out, self)
-        out._requires_grad = self.requires_grad
-        out.__dict__.update(self.__dict__)
-        return out
+        return self._like(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
@@ -453,12 +453,11 @@ def share(x: Tensor, y: Tensor) -> None:
     rebound()
 
 
-def shield(x: Tensor) -> None:
-    """Make sure that nobody outside has, or can get, the very array object that `x` is bound to, and change its shape: what others
-    hold are views, whose `base` is the array that owns the memory."""
-    if x._array.base is None:
-        x._array = x._array.view()
-        rebound()
+def begin_on(x: Tensor, y: Tensor) -> None:
+    """Make `x`, new or not, a leaf on the memory of `y`."""
+    fill(x, y._array)
+    share(x, y)
+    state.top.note("leaf begun", x, y)
 
 
 def leaf_of_views(x: Tensor) -> Tensor | None:

@@ -8,8 +8,17 @@ import numpy as np
 
 from tracejit.autograd.tape import Storage
 from tracejit.tensor.base import Tensor, storage_of, wrap
+from tracejit.tensor.rebinding import rebound
 
-__all__ = ["shared_array", "tensor_on"]
+__all__ = ["shared_array", "shield", "tensor_on"]
+
+
+def shield(x: Tensor) -> None:
+    """Make sure that nobody outside has, or can get, the very array object that `x` is bound to, and change its shape: what others
+    hold are views, whose `base` is the array that owns the memory."""
+    if x._array.base is None:
+        x._array = x._array.view()
+        rebound()
 
 
 def shared_array(x: Tensor) -> np.ndarray[Any, Any]:

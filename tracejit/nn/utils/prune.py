@@ -9,6 +9,7 @@ from typing import Any
 
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
+from tracejit.nn.registered_hooks import Hook, take_away
 from tracejit.ops.public import FUNCTIONS
 from tracejit.tensor import Tensor
 
@@ -31,11 +32,11 @@ def _product(module: Module, name: str) -> Tensor:
     return getattr(module, f"{name}_orig") * getattr(module, f"{name}_mask")  # type: ignore[no-any-return]
 
 
-def _hook_of(module: Module, name: str) -> int | None:
-    """The key of the hook that prunes this parameter."""
-    for key, (_, hook, _) in (module._hooks or {}).items():
-        if isinstance(hook, _Masked) and hook.name == name:
-            return key
+def _hook_of(module: Module, name: str) -> Hook | None:
+    """The hook that prunes this parameter."""
+    for hook in module._hooks or ():
+        if isinstance(hook.function, _Masked) and hook.function.name == name:
+            return hook
     return None
 
 
@@ -122,10 +123,10 @@ def global_unstructured(
 
 def remove(module: Module, name: str) -> Module:
     """Make the pruned weight the parameter.  Raises ValueError for a parameter that was not pruned.  Returns the module."""
-    key = _hook_of(module, name)
-    if key is None or module._hooks is None:
+    hook = _hook_of(module, name)
+    if hook is None:
         raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
-    del module._hooks[key]
+    take_away(module, "_hooks", hook)
     original = getattr(module, f"{name}_orig")
     original.data = _product(module, name).detach()
     for attribute in (name, f"{name}_orig", f"{name}_mask"):
@@ -136,4 +137,4 @@ def remove(module: Module, name: str) -> Module:
 
 def is_pruned(module: Module) -> bool:
     """Whether a parameter of the module, or of one inside it, is pruned."""
-    return any(isinstance(hook, _Masked) for m in module.modules() for _, hook, _ in (m._hooks or {}).values())
+    return any(isinstance(hook.function, _Masked) for m in module.modules() for hook in m._hooks or ())

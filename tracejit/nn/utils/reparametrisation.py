@@ -12,6 +12,7 @@ from tracejit.autograd.grad_mode import no_grad
 from tracejit.functional import normalize
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
+from tracejit.nn.registered_hooks import Hook, take_away
 from tracejit.nn.utils.parametrizations import norm_except
 from tracejit.ops.public.random import randn
 
@@ -63,11 +64,11 @@ class _SpectralNorm:
         setattr(module, self.name, self.compute(module, module.training))
 
 
-def _hook_of(kind: type, module: Module, name: str) -> tuple[int, Any]:
-    """The key and the hook of this kind for tensor `name`.  Raises ValueError where there is none."""
-    for key, (_, hook, _) in (module._hooks or {}).items():
-        if isinstance(hook, kind) and hook.name == name:  # type: ignore[attr-defined]
-            return key, hook
+def _hook_of(kind: type, module: Module, name: str) -> tuple[Hook, Any]:
+    """The hook with a function of this kind for tensor `name`, and this function.  Raises ValueError where there is none."""
+    for hook in module._hooks or ():
+        if isinstance(hook.function, kind) and hook.function.name == name:  # type: ignore[attr-defined]
+            return hook, hook.function
     raise ValueError(f"{kind.__name__.strip('_')} of '{name}' not found in {module}")
 
 
@@ -85,12 +86,12 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Make the weight an ordinary parameter again.  Raises ValueError where weight_norm was not applied."""
-    key, hook = _hook_of(_WeightNorm, module, name)
+    registered, hook = _hook_of(_WeightNorm, module, name)
     weight = hook.compute(module).detach()
     for attribute in (name, name + "_g", name + "_v"):
         delattr(module, attribute)
     module.register_parameter(name, Parameter(weight))
-    (module._hooks or {}).pop(key)
+    take_away(module, "_hooks", registered)
     return module
 
 
@@ -117,7 +118,7 @@ def spectral_norm(
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Make the weight an ordinary parameter again.  Raises ValueError where spectral_norm was not applied."""
-    key, hook = _hook_of(_SpectralNorm, module, name)
+    registered, hook = _hook_of(_SpectralNorm, module, name)
     with no_grad():
         weight = hook.compute(module, False)
     for attribute in (name, name + "_orig", name + "_u", name + "_v"):
@@ -125,5 +126,5 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     for buffer in ("_u", "_v"):
         (module._buffer_names or {}).pop(name + buffer, None)
     module.register_parameter(name, Parameter(weight.detach()))
-    (module._hooks or {}).pop(key)
+    take_away(module, "_hooks", registered)
     return module

@@ -18,13 +18,16 @@ from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import integer
 from tracejit.ops import random as primitives
-from tracejit.ops.creation import constant
+from tracejit.ops.creation import constant, full
 from tracejit.ops.elementwise import arithmetic, comparison
-from tracejit.ops.movement.copies import write
-from tracejit.ops.movement.views import detach
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.bitwise import bitwise_and, bitwise_left_shift, bitwise_right_shift
+from tracejit.ops.movement.copies import cat, write
+from tracejit.ops.movement.views import detach, reshape, select
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
 from tracejit.ops.public.reduce import all_
+from tracejit.ops.reduce import sum_
 from tracejit.ops.sorting import argsort
 
 Shape = tuple[int, ...]
@@ -46,45 +49,50 @@ class Generator:
         return CPU
 
     def state(self) -> Any:
-        """The tensor int64[2] of seed and counter that draws read and write.  Made at the first use, outside any recording."""
+        """The tensor int64[2] of seed and counter that draws read and write.  Made at the first use."""
         if self._state is None:
             initial = ArrayConstant(np.array([_wrapped(_entropy() if self is default_generator else DEFAULT_SEED), 0], np.int64))
-            self._state = thread.base.bind(constant, (), {"array": initial})
+            self._state = thread.top.make_state(self, constant, {"array": initial})
         return self._state
 
-    def _set(self, seed: int, counter: int) -> None:
-        thread.top.note("seed set", self)
-        write(self.state(), constant(array=ArrayConstant(np.array([_wrapped(seed), _wrapped(counter)], np.int64))))
+    def _place(self) -> Any:
+        """The same for code that is no draw."""
+        thread.top.use_generator(self)
+        return self.state()
 
     def manual_seed(self, seed: int) -> Generator:
         """Begin the stream of `seed` (any integer below 2**64, negative ones wrapping) anew.  Returns the generator."""
-        number = int(seed)
-        if not -(1 << 63) <= number < 1 << 64:
-            raise RuntimeError(f"manual_seed(): the seed must fit 64 bits, got {seed}")
-        self._set(number, 0)
+        number = seed if isinstance(seed, int) else int(seed)
+        if not -_LARGEST <= number <= _LARGEST:
+            if not -(1 << 63) <= number < 1 << 64:
+                raise RuntimeError(f"manual_seed(): the seed must fit 64 bits, got {seed}")
+            number = _wrapped(number)
+        place = self._place()
+        write(place, cat(full(number, shape=(1,), dtype=dtypes.int64), full(0, shape=(1,), dtype=dtypes.int64), dim=0))
         return self
 
     def seed(self) -> int:
         """Begin a stream at a seed of the system's entropy; returns the seed."""
         number = _entropy()
-        self._set(number, 0)
+        self.manual_seed(number)
         return number
 
     def initial_seed(self) -> int:
         """The seed that the stream began with."""
-        return int(self.state().tolist()[0]) & 0xFFFFFFFFFFFFFFFF
+        return select(self._place(), 0, dim=0).item() & 0xFFFFFFFFFFFFFFFF  # type: ignore[no-any-return]
 
     def get_state(self) -> Any:
         """Seed and counter as a uint8 tensor of 16 elements."""
-        raw = np.array(self.state().tolist(), np.int64).view(np.uint8).copy()
-        return constant(array=ArrayConstant(raw))
+        words = bitwise_right_shift(reshape(self._place(), shape=(2, 1)), constant(array=_BYTES))
+        return reshape(cast(bitwise_and(words, 255), dtype=dtypes.uint8), shape=(16,))
 
     def set_state(self, new_state: Any) -> Generator:
         """Go back to where get_state() was called.  Raises RuntimeError for anything but its result."""
-        raw = np.array(new_state.tolist(), np.uint8)
-        if raw.shape != (16,):
+        raw = new_state if hasattr(new_state, "_array") else constant(array=ArrayConstant(np.array(new_state)))
+        if tuple(raw.shape) != (16,):
             raise RuntimeError(f"set_state(): expected the 16 bytes of get_state(), got shape {list(raw.shape)}")
-        self._set(*(int(n) for n in raw.view(np.int64)))
+        parts = bitwise_left_shift(reshape(cast(raw, dtype=dtypes.int64), shape=(2, 8)), constant(array=_BYTES))
+        write(self._place(), sum_(parts, dims=(1,), keepdim=False))
         return self
 
     def clone_state(self) -> Generator:
@@ -116,6 +124,9 @@ def _entropy() -> int:
 
 DEFAULT_SEED = 67280421310721
 """Where a new generator begins, as in PyTorch; the default one begins at a place of the system's choice."""
+_LARGEST = (1 << 63) - 1
+_BYTES = ArrayConstant(np.arange(0, 64, 8, dtype=np.int64))
+"""Where the bytes of a word begin, in bits."""
 default_generator = Generator()
 
 

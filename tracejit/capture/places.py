@@ -1,0 +1,104 @@
+"""Where in the program a call stands: what looks for its caller - loggers, warnings, NumPy's warnings, reasons - finds the program's line.
+
+Knows of frames, code and filters of warnings, and of nothing that is recorded.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import warnings
+from collections.abc import Iterator
+from types import FrameType, FunctionType
+from typing import Any
+
+from tracejit.capture.convert import is_instrumented
+
+__all__ = ["calling_frame", "frame_at", "is_handling", "level_from_here", "may_be_error", "placed", "user_line"]
+
+_PACKAGE = __name__.split(".")[0]
+_DIRECTORY = __file__.rsplit("/capture/", 1)[0] + "/"
+
+
+def _instrumented_frames() -> Iterator[FrameType]:
+    """The frames of instrumented code, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_instrumented(frame.f_code):
+            yield frame
+        frame = frame.f_back
+
+
+def calling_frame() -> FrameType:
+    """The innermost frame of instrumented code."""
+    return next(_instrumented_frames())
+
+
+def is_handling() -> bool:
+    """Whether instrumented code is at a place from where exceptions lead to a handler of its own, a `with` block among them."""
+    for frame in _instrumented_frames():
+        for start, end, *_ in dis._parse_exception_table(frame.f_code):  # type: ignore[attr-defined]
+            if start <= frame.f_lasti < end:
+                return True
+    return False
+
+
+def user_line(fallback: str = "") -> str:
+    """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
+    found = fallback
+    for frame in _instrumented_frames():
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        if not frame.f_code.co_filename.startswith(_DIRECTORY):
+            return place
+        found = found or place
+    return found
+
+
+def frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None:
+    """The frame that is meant by a `stacklevel`: 1 is the innermost of instrumented code, and the recorder has none."""
+    frame: Any = (innermost or calling_frame()) if type(level) is int else None
+    for _ in range(level - 1) if frame is not None else ():
+        frame = frame.f_back
+        while frame is not None and _is_own(frame):
+            frame = frame.f_back
+        if frame is None:
+            break
+    return frame  # type: ignore[no-any-return]
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether it is a frame of capture's, or of the rest of the library as it runs natively: the program's are instrumented."""
+    return frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE and not is_instrumented(frame.f_code)
+
+
+def level_from_here(level: Any) -> Any:
+    """The `stacklevel` that names, to a function called by the caller's caller, the frame that is the program's `level`-th one: capture's
+    own are not the program's."""
+    if type(level) is not int or level < 1:
+        return level
+    frame: FrameType | None = sys._getframe(2)
+    count = 0
+    while frame is not None and level:
+        count += 1
+        level -= not _is_own(frame)
+        frame = frame.f_back
+    return count + level
+
+
+def placed(function: Any, frame: FrameType) -> Any:
+    """`function`, as called from the line that `frame` is at."""
+    call: Any = lambda *arguments, **keywords: function(*arguments, **keywords)  # noqa: E731  the line is the code's first
+    code = frame.f_code
+    of_line = call.__code__.replace(co_filename=code.co_filename, co_firstlineno=frame.f_lineno, co_name=code.co_name)
+    return FunctionType(of_line, frame.f_globals, code.co_name, None, call.__closure__)
+
+
+def may_be_error(category: type[Warning]) -> bool:
+    """Whether a warning may be an error, which the program may handle where it warns."""
+    for action, message, kind, module, line in warnings.filters:
+        if issubclass(category, kind):
+            if action == "error":
+                return True
+            if message is None and module is None and not line:
+                return False
+    return False
