@@ -185,7 +185,7 @@ class EffectHandlers(ArrayHandlers):
     def is_moment(self, value: Any) -> bool:
         raise NotImplementedError
 
-    def moment_binary(self, symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
+    def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         raise NotImplementedError
 
     def late_attribute(self, owner: Any, name: str) -> Any:

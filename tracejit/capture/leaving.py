@@ -330,7 +330,8 @@ class LeavingHandlers(Recorder):
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
         """left <symbol> right, of which one at least is late: known at once, or, of clocks, when somebody asks for its truth."""
         if any(is_late(number) and number._late.readings for number in (left, right)):
-            text = f"{self._number_text(left)} {symbol} {self._number_text(right)}"
+            compare = self.constant(COMPARISONS[symbol])
+            text = f"{compare}({self._number_text(left)}, {self._number_text(right)})"
             return self._defined(Late(text, (left, right), lambda: None, 1), outcome)
         self.late_outcome(symbol, left, right, outcome)
         return outcome

@@ -75,7 +75,7 @@ class OperatorHandlers(ContainerMethodHandlers):
         if self.is_of_arrays(left, right):
             return self.array_call(compute, (left, right))
         if self.is_moment(left) or self.is_moment(right):
-            return self.moment_binary(symbol, left, right, compute)
+            return self.moment_binary(left, right, compute)
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):

@@ -209,7 +209,7 @@ class OutsideCallHandlers(PrintingHandlers):
             return self.made(MethodOf(owner, name))
         return self._defined(Late(f"{owner._text}.{name}", (owner,), bits=63), value)
 
-    def moment_binary(self, symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
+    def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         """An operator between a moment and something else."""
         value = self.unwatched(lambda: compute(plain(left), plain(right)))
         parts: list[Any] = []
@@ -217,7 +217,7 @@ class OutsideCallHandlers(PrintingHandlers):
         if None in texts or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
             concrete(left), concrete(right)
             return value
-        return self._defined(Late(f"{texts[0]} {symbol} {texts[1]}", tuple(parts), bits=63), value)
+        return self._defined(Late(f"{self.constant(compute)}({', '.join(map(str, texts))})", tuple(parts), bits=63), value)
 
     def method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a moment, or of what a call has answered."""
@@ -281,21 +281,19 @@ class OutsideCallHandlers(PrintingHandlers):
         if cls is SymbolicNumber:
             parts.append(value)
             return str(value._text)
-        if cls in (int, float):
-            return self.number_text(value)
+        if cls in (int, float, str):
+            return repr(value) if cls is str else self.number_text(value)
         if cls in PRIMITIVE_TYPES or is_a(value, _CONSTANTS) or cls is datetime.timezone:
             return self.constant(value)
         if cls not in (list, tuple, dict) or self.is_outside(value):
             return None
         if cls is dict:
-            items = [
-                (self._data_text(k, parts), self._data_text(self.stored.get((id(value), k), v), parts)) for k, v in value.items()
-            ]
-            return None if any(None in item for item in items) else f"{{{', '.join(f'{k}: {v}' for k, v in items)}}}"
+            value = [(k, self.stored.get((id(value), k), v)) for k, v in value.items()]
         texts = [self._data_text(v, parts) for v in value]
         if None in texts:
             return None
-        return f"[{', '.join(map(str, texts))}]" if cls is list else f"({''.join(f'{t}, ' for t in texts)})"
+        elements = f"({''.join(f'{text}, ' for text in texts)})"
+        return elements if cls is tuple else f"{self.constant(cls)}({elements})"
 
     # -- calls that are put off
     def _may_be_put_off(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], keeps: bool) -> bool:
