@@ -306,7 +306,7 @@ def modules_in_containers():
     return fn, [lambda f: f(x(1, 2), "p"), lambda f: f(x(1, 2), "q"), swap, lambda f: f(x(1, 2), "p")], None
 
 
-@program(reason="differentiable_write")
+@program()
 def parameters_iterated():
     T.manual_seed(0)
     net = T.nn.Sequential(T.nn.Linear(2, 2), T.nn.Linear(2, 1))

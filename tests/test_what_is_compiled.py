@@ -37,7 +37,7 @@ class Box:
 
 
 box = Box()
-d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
+d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)], "row": tracejit.ones(2, 3)[0]}
 numbers = iter(range(100))
 
 
