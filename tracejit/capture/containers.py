@@ -73,7 +73,7 @@ class ContainerHandlers(ContentHandlers):
     def get_item(self, owner: Any, key: Any) -> Any:
         if is_a(owner, Tensor):
             self.inspect(owner)
-            return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
+            return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
         if self.is_array(owner) and not self.is_outside(owner):
             return self.array_call(operator.getitem, (owner, key))
         owner, key = concrete(owner), self.as_key(key)
@@ -90,6 +90,14 @@ class ContainerHandlers(ContentHandlers):
             self.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
+
+    def _tensor_key(self, key: Any) -> Any:
+        """The key of an item of a tensor: a number from outside that is a position may be another one in later calls."""
+        if is_symbolic(key):
+            return concrete(key) if is_late(key) else key
+        if type(key) is tuple and any(map(is_symbolic, key)):
+            return tuple(map(self._tensor_key, key))
+        return self.as_key(key)
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""
@@ -196,7 +204,7 @@ class ContainerHandlers(ContentHandlers):
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         if is_a(owner, Tensor):
             store, _ = self.lookup(type(owner), "__setitem__")
-            key, value = (part if is_symbolic(part) else self.as_key(part) for part in (key, value))
+            key, value = self._tensor_key(key), value if is_symbolic(value) else self.as_key(value)
             self.read_content((key, value), deep=True)
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
