@@ -14,7 +14,7 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import inspect, logging, math, os, random, time
+import copy, inspect, logging, math, os, random, time
 from contextlib import contextmanager
 from dataclasses import dataclass
 

@@ -108,6 +108,17 @@ class StateRecorder(Interpreter):
         self._become_leaf(tensor, not tensor._requires_grad)
         self.switched[id(tensor)] = tensor, before, self.values[id(tensor)]
 
+    def _copy(self, tensor: Tensor, made: Tensor) -> None:
+        """`made` is a leaf with the contents of `tensor`, that requires grad if that does."""
+        value = self.value_of(tensor)
+        if value is None:
+            self.recorder.stop("tensor_origin", "it is copied")
+            return
+        self.recorder.inspect(tensor)
+        copy = self._fresh(Aval(made._array.shape, FROM_NUMPY[made._array.dtype]))
+        self.nodes.append(Node(REGISTRY["clone"], (value,), (), (copy,), user_line()))
+        self.nodes.append(Node(REGISTRY["detach"], (copy,), (), (self._define(made),), user_line()))
+
     def _assign_data(self, tensor: Tensor, data: Any) -> None:
         """`tensor` is about to be bound to the memory of `data`: a leaf that is detached from it, and has its memory."""
         recorder, before = self.recorder, tensor._array
@@ -185,6 +196,8 @@ class StateRecorder(Interpreter):
                     recorder.stop("outside_graph", node.name())
         elif event == "data assigned":
             self._assign_data(*details)
+        elif event == "copied" and not details[0].__dict__:
+            self._copy(*details)
         elif event == "own backward":
             self.own_backward = details[0].__name__
             recorder.lookup(details[0], "setup_context")

@@ -375,9 +375,9 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError("deepcopy: only leaf tensors can be copied; clone() or detach() this one first")
-        out = self._like(self._array.copy())
-        memo[id(self)] = out
-        out._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
+        out = memo[id(self)] = self._like(self._array.copy())
+        state.top.note("copied", self, out)
+        out._grad = None if (grad := state.top.read_grad(self)) is None else grad.__deepcopy__(memo)
         return out
 
     def _like(self, array: np.ndarray[Any, Any]) -> Tensor:
