@@ -5,6 +5,9 @@ and PyTorch.
 of tensors.
 `Scenario(seed)` calls it and goes backward: through several outputs, one after the other or together, to everything or to chosen values,
 with hooks, retained gradients, changes in place and second derivatives in between; it notes all that can be seen.
+
+outside=True: the function writes to `y` and `z`, which are no leaves that require gradients, and is called some times in a row on the same
+ones; what they then are, and views of them that were taken before, is gone backward through as well.
 """
 
 from __future__ import annotations
@@ -108,20 +111,21 @@ IN_PLACE = [
 class Maker:
     """Writes one function."""
 
-    def __init__(self, seed: int, smooth: bool) -> None:
+    def __init__(self, seed: int, smooth: bool, outside: bool) -> None:
         self.random, self.smooth = random.Random(seed), smooth
         even = [form for form in UNARY[:-6] if "softmax" not in form]
         self.unary, self.binary = (even, BINARY[:-3]) if smooth else (UNARY, BINARY)
         self.lines: list[str] = []
         self.values = ["x", "y", "z"]
-        self.own: list[str] = []  # what may be written to
+        self.own: list[str] = ["y", "z"] if outside else []  # what may be written to
+        self.writes = 0.3 if outside else 0.12
 
     def pick(self) -> str:
         return self.random.choice(self.values[-5:] if self.random.random() < 0.6 else self.values)
 
     def step(self) -> None:
         r, choose = self.random.random(), self.random.choice
-        if r < 0.12 and self.own:
+        if r < self.writes and self.own:
             target = choose(self.own)
             line = choose([t for t in IN_PLACE if "t()" not in t] if self.smooth else IN_PLACE).format(a=target, b=self.pick())
             if self.random.random() < 0.25:
@@ -148,35 +152,35 @@ class Maker:
     def text(self) -> str:
         for _ in range(self.random.randint(2, 11)):
             self.step()
-        made = [v for v in self.values if v not in ("x", "y", "z")]
+        made = [v for v in self.values if v not in ("x", "y", "z")] or ["y"]
         count = min(len(made), self.random.choice([1, 1, 2, 2, 3]))
         outputs = self.random.sample(made[-6:], min(count, len(made[-6:])))
         ends = [v if self.random.random() < 0.6 else f"{v}.sum()" for v in outputs]
         return "def f(T, x, y, z, n):\n" + "\n".join(self.lines) + f"\n    return ({', '.join(ends)},)\n"
 
 
-def source(seed: int, smooth: bool = False) -> str:
+def source(seed: int, smooth: bool = False, outside: bool = False) -> str:
     """The text of function number `seed`.  smooth: without what PyTorch sees otherwise, which are operations with derivatives that are
     constant in places (their gradients require grad), softmax (whose derivative it computes from the result), views under no_grad, and
     writes to memory that is read."""
-    return Maker(seed, smooth).text()
+    return Maker(seed, smooth, outside).text()
 
 
 class Scenario:
     """What is done with the function: decided by the seed, never by what happens.  plain: hooks stand on results only, and change and raise
     nothing (PyTorch calls those of leaves earlier, and does not show all of them to grad())."""
 
-    def __init__(self, seed: int, plain: bool = False) -> None:
-        self.seed, self.plain = seed, plain
+    def __init__(self, seed: int, plain: bool = False, outside: bool = False) -> None:
+        self.seed, self.plain, self.outside = seed, plain, outside
 
     def run(self, library: Any, function: Any) -> list[Any]:
         """Everything seen, in order.  `function(x, y, z, n)` returns a tuple."""
-        return _Run(self.seed, self.plain, library, function).run()
+        return _Run(self.seed, self.plain, self.outside, library, function).run()
 
 
 class _Run:
-    def __init__(self, seed: int, plain: bool, library: Any, function: Any) -> None:
-        self.plain = plain
+    def __init__(self, seed: int, plain: bool, outside: bool, library: Any, function: Any) -> None:
+        self.plain, self.outside = plain, outside
         self.random = random.Random(seed * 7919 + 1)
         self.T, self.function = library, function
         self.seen: list[Any] = []
@@ -190,15 +194,24 @@ class _Run:
         wants = [choose.random() < p for p in (0.95, 0.7, 0.4)]
         leaves = [self.tensor(numbers.uniform(-1.0, 1.0, (3, 3)), w) for w in wants]
         inputs = list(leaves)
-        if choose.random() < 0.3:  # an input that is no leaf
+        if self.outside:
+            inputs[1:] = [t * 1.5 if choose.random() < 0.5 else t.detach().clone() for t in leaves[1:]]
+        elif choose.random() < 0.3:  # an input that is no leaf
             inputs[1] = leaves[1] * 1.5
         self.leaves, self.inputs = leaves, inputs
         hooks = choose.random() < 0.3
         if hooks:
             self.hook("input", choose.choice([t for t in inputs if t.requires_grad] or [None]))
+        views = [inputs[1][1:], inputs[2].t()] if self.outside else []
+        if self.outside and choose.random() < 0.3:
+            inputs[1].retain_grad() if inputs[1].requires_grad else None
         outputs = self.attempt("call", lambda: self.function(*inputs, T.tensor([2, 0, 1])))
         if outputs is None:
             return self.seen
+        for _ in range(choose.randint(0, 2) if self.outside else 0):
+            more = self.attempt("call", lambda: self.function(*inputs, T.tensor([2, 0, 1])))
+            outputs += more or ()
+        outputs += (*inputs[1:], *views) if self.outside else ()
         self.outputs = outputs
         self.note("outputs", [self.value(o) for o in outputs], [o.requires_grad for o in outputs], [o.is_leaf for o in outputs])
         self.hooked = self.retained = None

@@ -10,7 +10,7 @@ from tracejit.utils.checkpoint import checkpoint, checkpoint_sequential
 nn, F = T.nn, T.nn.functional
 
 
-@everyday(eager="differentiable_write")
+@everyday()
 def outside_buffer_written_differentiably():
     w = T.randn(16, 4, requires_grad=True)
 
@@ -31,7 +31,7 @@ def outside_buffer_written_differentiably():
     return fill, [call(i) for i in range(8)], None
 
 
-@everyday(eager="differentiable_write")
+@everyday(2)
 def outside_accumulator_added_to():
     w = T.randn(16, requires_grad=True)
 

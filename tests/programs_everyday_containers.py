@@ -251,7 +251,7 @@ def accuracy_over_batches():
     return evaluate, [lambda f, i=i: f(inputs(i, 1, 16)) for i in range(8)], None
 
 
-@everyday(again=8)
+@everyday()
 def ring_buffer():
     class Buffer:
         def __init__(self, capacity, width):

@@ -373,7 +373,7 @@ def forward_replaced_on_the_instance():
     )
 
 
-@program(reason="differentiable_write")
+@program()
 def parameters_shared_and_changed_inside():
     p, q = linear(), linear()
     q.weight = p.weight

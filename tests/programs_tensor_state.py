@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 
 import numpy as np
 from registered_programs import Box, program, with_change, x
@@ -306,7 +307,7 @@ def modules_in_containers():
     return fn, [lambda f: f(x(1, 2), "p"), lambda f: f(x(1, 2), "q"), swap, lambda f: f(x(1, 2), "p")], None
 
 
-@program(reason="differentiable_write")
+@program()
 def parameters_iterated():
     T.manual_seed(0)
     net = T.nn.Sequential(T.nn.Linear(2, 2), T.nn.Linear(2, 1))
@@ -896,3 +897,69 @@ def argument_asked_for_its_gradient_by_a_pass_that_follows():
         return a.grad
 
     return fn, [call, call], None
+
+
+@program()
+def tensors_copied_deeply():
+    w, plain = T.tensor([[1.0, 2.0]], requires_grad=True), T.tensor([[3.0, 4.0], [5.0, 6.0]]).t()
+    w.grad = T.tensor([[7.0, 8.0]])
+
+    def fn(a):
+        copies = copy.deepcopy([w, w.grad, plain, a, {"again": w}])
+        first = copies[0]
+        (first * a).sum().backward()
+        facts = [first.is_leaf, first.requires_grad, copies[1] is first.grad, copies[4]["again"] is first, copies[3] is a]
+        copies[2].mul_(2)
+        return first.grad, copies[2], copy.deepcopy(a * 2), facts, w.grad
+
+    def call(f):
+        return f(x(1, 2))
+
+    def without_gradient(f):
+        w.grad = None
+        plain.add_(1)
+        try:
+            return call(f)
+        finally:
+            w.grad = T.tensor([[7.0, 8.0]])
+
+    return fn, [call, call, without_gradient, call], lambda: (w, plain)
+
+
+@program()
+def modules_copied_deeply():
+    T.manual_seed(0)
+    net = T.nn.Sequential(T.nn.Linear(2, 3), T.nn.Tanh(), T.nn.Linear(3, 1)).double()
+
+    def fn(a):
+        fast = copy.deepcopy(net)
+        optimizer = T.optim.SGD(fast.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (fast(a) ** 2).sum().backward()
+            optimizer.step()
+        fast.eval()
+        return fast(a).detach(), net.training, [p.detach().clone() for p in fast.parameters()]
+
+    def change(f):
+        with T.no_grad():
+            net[0].weight.mul_(0.5)
+
+    calls = [lambda f: f(T.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 0.0]], dtype=T.float64)) for _ in range(3)]
+    return fn, [*calls, change, *calls], lambda: list(net.state_dict().values())
+
+
+@program(reason="raised")
+def copy_of_what_is_no_leaf():
+    w = T.tensor([1.0, 2.0], requires_grad=True)
+
+    def fn(a):
+        return copy.deepcopy(a)
+
+    def on_the_tape(f):
+        try:
+            return f(w * 2)
+        except RuntimeError as error:
+            return str(error)
+
+    return fn, [lambda f: f(x(2)), lambda f: f(x(2)), on_the_tape, lambda f: f(w)], None

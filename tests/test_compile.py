@@ -4,8 +4,11 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -427,8 +430,8 @@ def test_results_lie_in_memory_as_eagers_do() -> None:
         assert compiled.stats.compiled_calls == 2
 
 
-def test_a_differentiable_write_to_an_argument_runs_eagerly() -> None:
-    """It gives the argument itself a new place on the tape, whatever the function returns."""
+def test_a_differentiable_write_to_an_argument_gives_it_a_new_place_on_the_tape() -> None:
+    """Whatever the function returns."""
 
     def whole(h: T.Tensor) -> None:
         h.mul_(2)
@@ -440,7 +443,7 @@ def test_a_differentiable_write_to_an_argument_runs_eagerly() -> None:
         with T.no_grad():
             h.mul_(2)
 
-    for function, served in ((whole, 0), (part, 0), (without_gradient, 2)):
+    for function in (whole, part, without_gradient):
         compiled = T.compile(function)
         gradients = []
         for call in (function, compiled, compiled, compiled):
@@ -450,7 +453,162 @@ def test_a_differentiable_write_to_an_argument_runs_eagerly() -> None:
             (h * h).sum().backward()
             assert w.grad is not None
             gradients.append(w.grad.tolist())
-        assert gradients == gradients[:1] * 4 and compiled.stats.compiled_calls == served
+        assert gradients == gradients[:1] * 4 and compiled.stats.compiled_calls == 2
+
+
+def test_a_tensor_that_is_written_to_in_each_of_several_calls_leads_back_through_all_of_them() -> None:
+    w = leaf(1.0, 2.0, 3.0)
+
+    def add(total: T.Tensor, x: T.Tensor) -> None:
+        total += (x * w).sin().sum()
+
+    def run(function: Any) -> tuple[Any, ...]:
+        w.grad = None
+        total = T.zeros((), dtype=T.float64)
+        whole, memory = total[None], total.data_ptr()
+        seen: list[Any] = []
+        for i in range(5):
+            function(total, T.tensor([0.5, 0.25, 0.75], dtype=T.float64) * (i + 1.0))
+            seen += [total.item(), total.requires_grad, total.is_leaf, whole.item(), whole.requires_grad]
+        assert total.data_ptr() == memory
+        total.backward(retain_graph=True)
+        seen += w.grad.tolist()  # type: ignore[union-attr]
+        whole.sum().backward()
+        seen += w.grad.tolist()  # type: ignore[union-attr]
+        with pytest.raises(RuntimeError, match="freed"):
+            total.backward()
+        return tuple(seen)
+
+    compiled, expected = T.compile(add), run(add)
+    for _ in range(3):
+        np.testing.assert_allclose(run(compiled), expected, 1e-12)
+    assert compiled.stats.traces == 2  # of a total that does not require gradients, and of one that does
+    assert compiled.stats.compiled_calls == 13
+
+
+def test_what_a_differentiable_write_needs_goes_with_the_tensor_or_with_the_pass() -> None:
+    w = leaf(1.0, 2.0, 3.0)
+    compiled = T.compile(lambda h: h.mul_(w))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(4):
+            kept = T.ones(3, dtype=T.float64)
+            h, reference = T.ones(3, dtype=T.float64), weakref.ref(kept)
+            compiled(kept)
+            compiled(h)
+            node = weakref.ref(h.grad_fn)
+            del kept
+            assert reference() is None
+            h.sum().backward()
+            del h
+            assert node() is None
+    finally:
+        gc.enable()
+    assert compiled.stats.compiled_calls == 7
+
+
+def test_a_graph_that_a_backward_pass_inside_used_up_is_that_of_what_was_written_to() -> None:
+    w = leaf(1.0, 2.0, 3.0)
+
+    def step(total: T.Tensor, x: T.Tensor) -> None:
+        loss = (x * w).square().sum()
+        total.add_(loss)
+        loss.backward()
+
+    def run(function: Any) -> tuple[Any, ...]:
+        w.grad = None
+        total = T.zeros((), dtype=T.float64)
+        for i in range(4):
+            function(total, T.ones(3, dtype=T.float64) * i)
+        with pytest.raises(RuntimeError, match="freed"):
+            total.backward()
+        return total.item(), total.requires_grad, total.grad_fn is not None, w.grad.tolist()  # type: ignore[union-attr]
+
+    compiled, expected = T.compile(step), run(step)
+    assert [run(compiled) for _ in range(3)] == [expected] * 3
+    assert compiled.stats.compiled_calls == 10
+
+
+def test_hooks_and_retained_gradients_of_what_is_written_to_are_those_of_eager_mode() -> None:
+    w = leaf(1.0, 2.0, 3.0)
+
+    def change(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        x.mul_(w)
+        y[1:].add_(x[1:])
+        return x.exp().sum()
+
+    def run(function: Any) -> list[Any]:
+        seen: list[Any] = []
+        w.grad = None
+        x, y = w * 2, w + 1
+        for t in (x, y):
+            t.retain_grad()
+            t.register_hook(lambda g: seen.append(("before", g.tolist())))
+        loss = function(x, y)
+        for t in (x, y):
+            t.register_hook(lambda g: seen.append(("after", g.tolist())))
+        (loss + x.sin().sum() + (y * y).sum()).backward()
+        return [*seen, x.grad.tolist(), y.grad.tolist(), w.grad.tolist()]  # type: ignore[union-attr]
+
+    for hot_calls in (0, 1):
+        with override(hot_calls=hot_calls):
+            compiled, expected = T.compile(change), run(change)
+            assert [run(compiled) for _ in range(4)] == [expected] * 4
+            assert compiled.stats.compiled_calls == 3
+
+
+def test_the_hidden_state_of_a_module_is_written_to_with_gradients() -> None:
+    class Cell(T.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = T.nn.Linear(3, 3)
+            self.register_buffer("hidden", T.zeros(3))
+
+        def forward(self, x: T.Tensor) -> T.Tensor:
+            self.hidden.copy_((self.linear(x) + self.hidden * 0.5).tanh())
+            return self.hidden.sum()
+
+    def run(compiling: Any) -> tuple[list[Any], Any]:
+        T.manual_seed(3)
+        module, seen = Cell(), []
+        function = compiling(lambda x: module(x))
+        for _ in range(4):
+            loss = sum([function(T.ones(3) * i) for i in range(3)])
+            loss.backward()  # type: ignore[union-attr]
+            weight = module.linear.weight.grad
+            assert weight is not None
+            seen.append((module.hidden.tolist(), weight.tolist()))
+            module.hidden.detach_()  # type: ignore[operator]
+        return seen, function
+
+    expected, _ = run(lambda function: function)
+    for hot_calls in (0, 1):
+        with override(hot_calls=hot_calls):
+            actual, compiled = run(T.compile)
+        np.testing.assert_allclose(
+            [v for a in actual for v in np.ravel(a[1])], [v for a in expected for v in np.ravel(a[1])], 1e-5
+        )
+        np.testing.assert_allclose([a[0] for a in actual], [a[0] for a in expected], 1e-5)
+        assert compiled.stats.compiled_calls == 10
+
+
+def test_a_differentiable_write_to_a_view_from_outside_runs_eagerly() -> None:
+    """Its base gets a new place on the tape, which is not the program's to give."""
+
+    def run(function: Any) -> list[Any]:
+        w = leaf(1.0, 2.0)
+        base = T.ones(4, dtype=T.float64)
+        function(base[1:3], w)
+        base.square().sum().backward()
+        return [base.tolist(), base.requires_grad, w.grad.tolist()]  # type: ignore[union-attr]
+
+    def scale(view: T.Tensor, by: T.Tensor) -> None:
+        view.mul_(by)
+
+    compiled = T.compile(scale)
+    assert [run(compiled) for _ in range(3)] == [run(scale)] * 3
+    assert compiled.stats.compiled_calls == 0 and {r.code for r in compiled.reasons} == {"differentiable_write"}
 
 
 def test_paths_that_have_gone_out_of_use_make_room_for_others() -> None:

@@ -666,3 +666,27 @@ def test_nodes_are_numbered_between_those_made_before_and_after_the_call() -> No
     place = h.grad_fn.place(0)[0]
     assert before.grad_fn.sequence < place.sequence < h.grad_fn.sequence < after.grad_fn.sequence
     assert h.grad_fn.next_functions[0][0] is place
+
+
+def test_a_pass_to_chosen_values_does_not_enter_a_call_by_a_result_that_leads_elsewhere() -> None:
+    def run(function: Any) -> list[Any]:
+        x, z = T.ones(3, requires_grad=True), T.ones(3, requires_grad=True)
+        seen: list[Any] = []
+        first, inner = function(x, z)
+        inner.register_hook(lambda g: seen.append(g.tolist()))
+        second, outer = function(x, inner)
+        (g,) = T.autograd.grad((first.sum() + second.sum() + outer.sum()), x)  # neither hooks on the way to z, nor its part freed
+        seen.append(g.tolist())
+        outer.sum().backward()
+        assert z.grad is not None and x.grad is None
+        with pytest.raises(RuntimeError, match="freed"):
+            outer.sum().backward()
+        return [*seen, z.grad.tolist()]
+
+    def step(x: Any, z: Any) -> Any:
+        return x.exp(), z.sin()
+
+    compiled, expected = T.compile(step), run(step)
+    for _ in range(3):
+        np.testing.assert_allclose(np.ravel(run(compiled)), np.ravel(expected), 1e-6)
+    assert compiled.stats.compiled_calls >= 4

@@ -21,10 +21,10 @@ SCENARIOS = 3
 CALLS = 7  # one is recorded, some run as Python, then as machine code
 
 
-def function(seed: int, directory: Path, smooth: bool = False) -> Any:
+def function(seed: int, directory: Path, smooth: bool = False, outside: bool = False) -> Any:
     """Function number `seed`, in a file of its own."""
     path = directory / f"program_{seed}.py"
-    path.write_text(source(seed, smooth))
+    path.write_text(source(seed, smooth, outside))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,18 +32,18 @@ def function(seed: int, directory: Path, smooth: bool = False) -> Any:
     return module.f
 
 
-def compiled_differs(seed: int, directory: Path) -> str | None:
+def compiled_differs(seed: int, directory: Path, outside: bool = False) -> str | None:
     """Where a compiled function is not what eager mode is."""
-    f = function(seed, directory)
+    f = function(seed, directory, outside=outside)
     for number in range(SCENARIOS):
-        scenario = Scenario(seed * 10 + number)
+        scenario = Scenario(seed * 10 + number, outside=outside)
         expected = scenario.run(T, lambda x, y, z, n: f(T, x, y, z, n))
         with override(hot_calls=3):
             compiled = T.compile(lambda x, y, z, n: f(T, x, y, z, n))
             for call in range(CALLS):
                 found = difference(expected, scenario.run(T, compiled), TOLERANCE)
                 if found is not None:
-                    return f"function {seed}, scenario {number}, call {call}: {found}\n{source(seed)}"
+                    return f"function {seed}, scenario {number}, call {call}: {found}\n{source(seed, outside=outside)}"
     return None
 
 
@@ -65,6 +65,12 @@ def torch_differs(torch: Any, seed: int, directory: Path) -> str | None:
 def test_gradients_through_compiled_functions_are_those_of_eager_mode(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 10):
         assert (found := compiled_differs(seed, tmp_path)) is None, found
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_gradients_through_what_compiled_functions_wrote_to_are_those_of_eager_mode(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 10):
+        assert (found := compiled_differs(seed, tmp_path, outside=True)) is None, found
 
 
 def test_gradients_of_eager_mode_are_those_of_pytorch(tmp_path: Path) -> None:
@@ -89,8 +95,9 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as directory:
         for seed in range(int(sys.argv[1]), int(sys.argv[2])):
-            if (found := compiled_differs(seed, Path(directory))) is not None:
-                print(found, flush=True)
+            for outside in (False, True):
+                if (found := compiled_differs(seed, Path(directory), outside)) is not None:
+                    print(found, flush=True)
 
 
 if __name__ == "__main__":

@@ -84,3 +84,42 @@ def test_a_slice_that_is_put_back_has_gradients_for_both(step: int) -> None:
         assert (x.grad.dtype, y.grad.dtype) == (T.float32, T.float64)
         results.append((x.grad.tolist(), y.grad.tolist()))
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+@pytest.mark.parametrize(
+    "shape", [(3, 3), (2, 5), (5, 2), (4, 3), (11, 3), (7, 1), (0, 3), (3, 0), (2, 2, 2), (3, 3, 3, 3), (1, 1)]
+)
+def test_a_filled_diagonal_is_that_of_pytorch(shape: tuple[int, ...], dtype: str, wrap: bool) -> None:
+    torch = pytest.importorskip("torch")
+    ours, theirs = (library.zeros(shape, dtype=getattr(library, dtype)) for library in (T, torch))
+    assert ours.fill_diagonal_(3, wrap) is ours
+    assert ours.tolist() == theirs.fill_diagonal_(3, wrap).tolist()
+
+
+def test_a_diagonal_is_filled_in_the_memory_and_on_the_tape_of_the_tensor() -> None:
+    torch = pytest.importorskip("torch")
+    found = []
+    for library in (T, torch):
+        w = library.tensor([[1.0, 2.0, 3.0]] * 5, requires_grad=True)
+        x = w * w
+        part = x.t()
+        part.fill_diagonal_(fill_value=7)
+        x[1:].fill_diagonal_(5.0, wrap=True)
+        (x * w).sum().backward()
+        found.append((x.tolist(), part.tolist(), w.grad.tolist()))
+        with pytest.raises(RuntimeError, match="leaf"):
+            w.fill_diagonal_(0)
+        with pytest.raises(RuntimeError, match="dimensions must"):
+            library.zeros(3).fill_diagonal_(0)
+        with pytest.raises(RuntimeError, match="equal length"):
+            library.zeros(3, 3, 2).fill_diagonal_(0)
+    assert found[0] == found[1]
+
+
+def test_a_diagonal_of_an_outside_matrix_is_filled_in_compiled_functions() -> None:
+    matrix = T.ones(4, 4)
+    compiled = T.compile(lambda x: (matrix.add_(x).fill_diagonal_(0), matrix.sum())[1])
+    seen = [compiled(T.ones(4, 4)).item() for _ in range(3)]
+    assert seen == [24.0, 36.0, 48.0] and matrix.diagonal().tolist() == [0.0] * 4 and compiled.stats.compiled_calls == 2

@@ -38,7 +38,7 @@ EAGER_COLUMN += [
 COMPILER_COLUMN = [{"config"}, {"core"}, {"ir"}, {"passes"}, {"codegen"}, {"runtime"}]
 MEETING = [
     {"capture"},
-    {"executable", "hot_entry", "backward_call", "eager_tape"},
+    {"executable", "placing", "hot_entry", "backward_call", "eager_tape"},
     {"report", "dispatch"},
     {"recorded_path"},
     {"settling"},

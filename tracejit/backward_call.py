@@ -26,7 +26,7 @@ import numpy as np
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode
 from tracejit.autograd.tape import mark_written
 from tracejit.capture.runs import commas
-from tracejit.codegen.lower import Output
+from tracejit.codegen.lowered import Output
 from tracejit.codegen.straight_line import RUN, Untranslatable
 from tracejit.config import config
 from tracejit.core.aside import aside

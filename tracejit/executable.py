@@ -9,33 +9,33 @@ The forward and the backward programs are the only users of `passes`, `codegen` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from tracejit import backward_call
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
-from tracejit.autograd.tape import Storage, next_sequence
+from tracejit.autograd.tape import Storage, move_retained, next_sequence
 from tracejit.capture.cell import marks
-from tracejit.capture.entry import MISS, PROMOTE, Alias, Body, Exit, Recording, TensorInput, TensorOutput
+from tracejit.capture.entry import MISS, PROMOTE, Body, Exit, Recording, TensorOutput
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.runs import Runs, commas
 from tracejit.codegen.straight_line import RUN
 from tracejit.core.aside import done_aside
 from tracejit.core.aval import Aval
-from tracejit.core.interpreter import bind, state
 from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
 from tracejit.eager_tape import EagerTape
-from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.ops.movement.views import detach
+from tracejit.ir.graph import Graph, Node
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
+from tracejit.placing import consumed, edge, places_of_inputs, view_maker
 from tracejit.runtime.layout import laid_out
 from tracejit.runtime.program import Fragment, Program, build
 from tracejit.tensor import Tensor
+from tracejit.tensor.rebinding import rebound
 
 __all__ = ["Executable", "UnsupportedProgram", "Watcher"]
 
@@ -83,28 +83,31 @@ class Executable:
         self._layouts = {facts.value: facts.strides for facts in self.inputs}
         for written in recording.written_inputs:
             facts = self.inputs[written.index]
-            if (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
+            if not written.placed and (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
                 raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
+        # Inputs that have got a place on the tape which is among the nodes of the program.
+        self._changed = tuple([w for w in recording.written_inputs if w.placed and w.consumed is None])
         # Their place on the tape is among the nodes of the program, where others have one, or depend on them.
         linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
-        self._placed = linked if any(map(_goes_on, self.outputs)) or (linked and self._depend(linked)) else ()
+        joined = bool(self._changed) or any(map(_goes_on, self.outputs))
+        self._placed = linked if joined or (linked and self._depend(linked)) else ()
         self.pure = self._prepare(self._placed, observe)
         self.partition: Partition | None = None
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
+        self._leading: dict[Mask, frozenset[int]] = {}
         self.calls: dict[int | Mask, Call] = {}
         self.interpreted_for: dict[str, None] = {}  # what stood in the way of machine code for some of them
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
-        self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * len(self._placed))
+        without_result = len(self._placed) + len(self._changed)
+        self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * without_result)
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
         resident = frozenset([facts.value for facts in self.inputs if facts.expression in structural])
         if any(self._differentiable):
             wanted = {facts.value for facts in self.inputs if facts.requires_grad}
-            self.partition = partition(
-                self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, len(self._placed)
-            )
+            self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
             self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident)
@@ -130,10 +133,11 @@ class Executable:
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
 
     def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
-        """The pure graph with the computed outputs, then those of the recording's that are `linked`."""
+        """The pure graph with the computed outputs, then those of the recording's that are `linked`, then inputs with a new place."""
         recorded = self.recording
         assert recorded.graph is not None
         values = [facts.value for facts in (*self.outputs, *[recorded.outputs[i] for i in linked])]
+        values += [fact.value for fact in self._changed]
         return prepare(replace(recorded.graph, outputs=tuple(values)), observe=observe)
 
     def _depend(self, linked: Sequence[int]) -> bool:
@@ -175,7 +179,7 @@ class Executable:
         environment: dict[str, Any] = {
             "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
-            "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED,
+            "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED, "move_retained": move_retained, "rebound": rebound,
             "needs": self._all,
         }  # fmt: skip
         lines: list[str] = []
@@ -205,19 +209,19 @@ class Executable:
             node = "None"
             if facts.consumed is not None and facts.requires_grad and not on_tape:
                 node = "n"
-                environment[f"needs{i}"] = needs = tuple([k in facts.consumed for k in range(len(tensors))])
-                edges = [
-                    _edge(self.inputs[k], t) if need else "None" for k, (t, need) in enumerate(zip(tensors, needs, strict=True))
-                ]
-                lines += ["n = new(ConsumedNode)", "n.hooks = None", "n.sequence = next_sequence()"]
-                lines += [f"n.edges = {runs.whole(edges, f'consumed{i}_')}", f"n.needs = needs{i}"]
+                lines += consumed("n", f"{i}", facts.consumed, self.inputs, runs, environment)
             lines += [
                 f"out{i} = new(Tensor)", f"out{i}._array = {result}", f"out{i}._requires_grad = {facts.requires_grad}",
                 f"out{i}._node = {node}", f"out{i}._index = {self._computed.index(i) if on_tape else 0}",
                 f"out{i}._storage = None", f"out{i}._base = None", f"out{i}._grad = None", f"out{i}._hooks = None",
             ]  # fmt: skip
+        for fact in recording.written_inputs:
+            if fact.placed and fact.consumed is not None:
+                name = f"used{fact.index}"
+                lines += consumed(name, f"_{name}", fact.consumed, self.inputs, runs, environment)
         if self.partition is not None:
             lines += self._node_lines(self.partition, tensors, arrays, runs, scalars, results, position)
+        lines += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
         for i, facts in sorted(
             enumerate(recording.outputs), key=lambda item: item[1].value
         ):  # in the order in which eager made them
@@ -225,7 +229,7 @@ class Executable:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else f"out{facts.alias.index}"
                 placed = i in self._placed
                 numbers = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
-                environment[f"view{i}"] = _view_maker(facts.alias, numbers, facts.requires_grad and not placed)
+                environment[f"view{i}"] = view_maker(facts.alias, numbers, facts.requires_grad and not placed)
                 lines.append(f"out{i} = view{i}({owner}, ({commas(scalars)}))")
                 if placed:
                     index = len(self.outputs) + self._placed.index(i)
@@ -273,15 +277,18 @@ class Executable:
         """The node of the tape, its edges, and the versions of what eager would have saved."""
         edges = []
         for facts, t in zip(self.inputs, tensors, strict=True):
-            edges.append(_edge(facts, t) if facts.requires_grad else "None")
+            edges.append(edge(facts, t) if facts.requires_grad else "None")
         found = runs.whole(edges, "edges")
+        # What gets its place at the node is not held by it: no node saved what was there before, or the pass is an error.
+        changed = {fact.index for fact in self._changed}
+        held = ["None" if i in changed else t for i, t in enumerate(tensors)]
         if self._leaves:
             found = f"(*{found}, {commas(f'(out{self._computed[i]}, 0)' for i in self._leaves)})"
         lines = [
             "n = new(CompiledNode)", f"n.edges = {found}", "n.needs = needs",
             f"n.count = {len(self._differentiable)}", "n.hooks = None", "n.sequence = next_sequence()", "n.plan = plan",
             "n.freed = NOTHING_FREED",
-            f"n.tensors = ({commas(runs.parts(tensors, 'tensors'))})",
+            f"n.tensors = ({commas(runs.parts(held, 'tensors'))})",
             f"n.arrays = ({commas(runs.parts(arrays, 'arrays'))})", f"n.scalars = ({commas(scalars)})",
             f"n.slab = {results[-1] if split.residuals else '()'}",
         ]  # fmt: skip
@@ -326,6 +333,13 @@ class Executable:
             number = {v: i for i, v in enumerate(self._edges)}
             arrival = tuple([number[v] for v in met.arrival if v in number])
             known = self._visits[present, wanted] = Visit(met.savers, saved, bool(met.stale), arrival)
+        return known
+
+    def leading(self, wanted: Mask) -> frozenset[int]:
+        known = self._leading.get(wanted)
+        if known is None:
+            assert self.partition is not None
+            known = self._leading[wanted] = self.partition.leading(self._mask(wanted))
         return known
 
     def computed_from(self, i: int) -> frozenset[int]:
@@ -449,32 +463,9 @@ class _Leaving(dict[int, Any]):
         return Exit(code) if code > 0 else MISS
 
 
-def _edge(facts: TensorInput, tensor: str) -> str:
-    """The expression of the place where the gradient of an input goes."""
-    return f"({tensor}, 0)" if facts.is_leaf else f"({tensor}._node, {tensor}._index)"
-
-
 def _goes_on(facts: TensorOutput) -> bool:
     """Whether gradients flow through an output into the program."""
     return facts.requires_grad and not facts.is_leaf and facts.consumed is None
-
-
-def _view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """A function that makes an aliasing output from the tensor that owns its memory."""
-
-    def make(owner: Any, numbers: tuple[Any, ...]) -> Any:
-        previous = state.grad_enabled
-        try:
-            state.grad_enabled = on_tape
-            out = owner
-            for op, operands, attributes in alias.views:
-                rest = [numbers[scalars[x]] if type(x) is int else x.value if isinstance(x, Literal) else None for x in operands]
-                out = bind(op, (out, *rest), attributes)
-            return detach(owner) if out is owner else out
-        finally:
-            state.grad_enabled = previous
-
-    return make
 
 
 def _fresh(tensor: Tensor) -> Storage:

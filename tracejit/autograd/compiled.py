@@ -65,6 +65,9 @@ class DifferentiablePlan(Protocol):
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
         """The pass from the outputs in `present` to everything (None), or to the tensor inputs in `wanted`."""
 
+    def leading(self, wanted: Mask) -> frozenset[int]:
+        """The outputs from which a gradient reaches one of the tensor inputs in `wanted`."""
+
     def computed_from(self, i: int) -> frozenset[int]:
         """The other outputs whose gradients pass through output `i`."""
 
@@ -129,6 +132,11 @@ class CompiledNode(SelectiveNode):
         place = self.edges[index]
         assert place is not None
         return place
+
+    def leading(self, wanted: Mask, results: Iterable[int]) -> frozenset[int]:
+        if self.freed is EXPANDED:
+            return frozenset([index for index, there in enumerate(wanted) if there])
+        return self.plan.leading(wanted).union(results, *map(self.plan.computed_from, results))
 
     def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:
         return sorted(outputs, key=self.plan.made_at, reverse=True)

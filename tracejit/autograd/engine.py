@@ -66,11 +66,13 @@ class _Pass:
     """One backward pass.  A heap keyed by descending sequence holds the nodes that have received a cotangent: when a node comes
     off it, all later nodes, hence all its consumers that take part, are done.
 
-    allowed: the nodes on a path from the roots to a wanted value; None for a pass to all leaves.  hooked: places whose hooks have run, of
+    allowed: the nodes on a path from the roots to a wanted value; None for a pass to all leaves.  leading: for those that stand for several
+    steps, the outputs from which there is one.  hooked: places whose hooks have run, of
     nodes that were taken apart afterwards.  errors: NumPy's error state outside the pass."""
 
     __slots__ = (
-        "allowed", "create_graph", "errors", "heap", "hooked", "leaves", "pending", "recording", "retain_graph", "sink", "tensors", "wrap",
+        "allowed", "create_graph", "errors", "heap", "hooked", "leading", "leaves", "pending", "recording", "retain_graph", "sink",
+        "tensors", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +96,7 @@ class _Pass:
         self.hooked: set[tuple[int, int]] = set()
         self.errors = read_errors()
         self.allowed: set[Node] | None = None
+        self.leading: dict[Node, frozenset[int]] = {}
         if sink.leaf is None:
             self.allowed = set()
             self.allow(sorted(_reachable(roots), key=_sequence))
@@ -102,14 +105,23 @@ class _Pass:
     def leads(self, edge: Place | None) -> bool:
         """Whether `edge` leads to a wanted value, in a pass to chosen ones."""
         assert self.allowed is not None
-        return edge is not None and (edge[0] in self.allowed or (id(edge[0]), edge[1]) in self.sink.wanted)
+        if edge is None:
+            return False
+        target, index = edge
+        if target in self.allowed and (not self.leading or index in self.leading.get(target, (index,))):
+            return True
+        return (id(target), index) in self.sink.wanted
 
     def allow(self, nodes: Iterable[Node]) -> None:
         """Enter those of `nodes`, which come earliest first, that lead to a wanted value, or inside of which one is."""
         assert self.allowed is not None
-        inside = {target for target, _ in self.sink.wanted}
         for node in nodes:
-            if any(map(self.leads, node.edges)) or (node.is_selective and id(node) in inside):
+            if isinstance(node, SelectiveNode):
+                results = [index for index in range(node.count) if (id(node), index) in self.sink.wanted]
+                self.leading[node] = found = node.leading(tuple(map(self.leads, node.edges)), results)
+                if found:
+                    self.allowed.add(node)
+            elif any(map(self.leads, node.edges)):
                 self.allowed.add(node)
 
     def entered(self, roots: Sequence[Place]) -> Sequence[Place | None]:

@@ -92,14 +92,14 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
     return (tensor, 0) if node is None else node.place(tensor._index)
 
 
-def move_retained(tensor: Any, node: Node, index: int = 0) -> None:
-    """`tensor` is about to be output `index` of `node`, which is new, since its contents were changed in place: what keeps its gradient
-    goes with it."""
-    if tensor._node is not None:
-        before, position = edge_of(tensor)
+def move_retained(before: Node | None, position: int, node: Node, index: int = 0) -> None:
+    """A tensor that was output `position` of `before`, if that is a node, becomes output `index` of `node`, which is new, since its
+    contents were changed in place: what keeps its gradient goes with it."""
+    if before is not None:
+        before, position = before.place(position)
         keep = (before.hooks or {}).get(position, {}).pop(RETAIN, None)
         if keep is not None:
-            node.hooks = {index: {RETAIN: keep}}
+            node.hooks = {**(node.hooks or {}), index: {RETAIN: keep}}
 
 
 class Node:
@@ -165,6 +165,10 @@ class SelectiveNode(Node):
     @property
     def expanded(self) -> bool:
         """Whether it hands on what it receives."""
+        raise NotImplementedError(type(self).__name__)
+
+    def leading(self, wanted: tuple[bool, ...], results: Iterable[int]) -> frozenset[int]:
+        """The outputs from which a pass gets to an edge that is `wanted`, or to one of the outputs `results`."""
         raise NotImplementedError(type(self).__name__)
 
     def latest_first(self, outputs: Iterable[int]) -> Sequence[int]:

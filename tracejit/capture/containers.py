@@ -73,7 +73,7 @@ class ContainerHandlers(ContentHandlers):
     def get_item(self, owner: Any, key: Any) -> Any:
         if is_a(owner, Tensor):
             self.inspect(owner)
-            return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
+            return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
         if self.is_array(owner) and not self.is_outside(owner):
             return self.array_call(operator.getitem, (owner, key))
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
@@ -114,6 +114,14 @@ class ContainerHandlers(ContentHandlers):
         self.late_outcome("<", place, 0 if negative else len(owner), True)
         self.late_outcome(">=", place, -len(owner) if negative else 0, True)
         return self.late_item(tuple(owner), place)
+
+    def _tensor_key(self, key: Any) -> Any:
+        """The key of an item of a tensor: a number from outside that is a position may be another one in later calls."""
+        if is_symbolic(key):
+            return concrete(key) if is_late(key) else key
+        if type(key) is tuple and any(map(is_symbolic, key)):
+            return tuple(map(self._tensor_key, key))
+        return self.as_key(key)
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""
@@ -220,7 +228,7 @@ class ContainerHandlers(ContentHandlers):
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         if is_a(owner, Tensor):
             store, _ = self.lookup(type(owner), "__setitem__")
-            key, value = (part if is_symbolic(part) else self.as_key(part) for part in (key, value))
+            key, value = self._tensor_key(key), value if is_symbolic(value) else self.as_key(value)
             self.read_content((key, value), deep=True)
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))

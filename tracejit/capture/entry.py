@@ -117,13 +117,16 @@ class TensorOutput:
 class WrittenInput:
     """Tensor input number `index` was written in place; `value` is its last version, the flags its state afterwards.
 
-    counted: whether tensors know of it; `.data` writes to memory whose versions stay as they are."""
+    counted: whether tensors know of it; `.data` writes to memory whose versions stay as they are.  placed: whether a differentiable write
+    has given the tensor a new place on the tape.  consumed: as for a TensorOutput, where that is in a graph that was used up."""
 
     index: int
     value: int
     requires_grad: bool
     is_leaf: bool
     counted: bool = True
+    placed: bool = False
+    consumed: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.autograd.tape import DataStorage, edge_of, places_behind_freed
+from tracejit.autograd.tape import DataStorage, places_behind_freed
 from tracejit.capture.calls import CallHandlers
 from tracejit.capture.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.entry import (
@@ -68,13 +68,12 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     inputs = list(interpreter.inputs)
     written = _written_inputs(recorder, interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
-    _check_tape(recorder, interpreter, views, inputs)
     _check_targets(recorder, interpreter, views)
     _check_arrays(recorder, interpreter, views)
     _check_calls(recorder, interpreter, views, inputs)
     recorder.check_given()
     recorder.check_locks()
-    outputs = _outputs(interpreter, recipes.outputs, views, inputs)
+    outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
             recorder.stop(
@@ -83,6 +82,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     if any(type(tensor._storage) is DataStorage for tensor in recipes.outputs):
         recorder.stop("tensor_state", "a tensor from .data that leaves the call")
     goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
+    goes_on = goes_on or any(fact.placed and fact.consumed is None for fact in written)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
     _check_data(recorder, interpreter, inputs, written, goes_on)
     for _, _, value in interpreter.switched.values() if goes_on else ():
@@ -91,10 +91,8 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     if goes_on:
         for fact in written:
             tensor = interpreter.inputs[inputs[fact.index]]
-            if fact.requires_grad and fact.is_leaf:  # its gradient would have to flow to the written version, which is no input
-                recorder.stop("differentiable_write", f"a leaf of shape {list(tensor.shape)}")
-            elif fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
-                recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}")
+            if fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
+                recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
     if goes_on and interpreter.own_backward:
         recorder.stop("own_backward", interpreter.own_backward)
     if goes_on and interpreter.hooked:
@@ -199,9 +197,9 @@ def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) 
             continue
         if source.is_leaf:
             found[id(source)], hooks = f"{source.variable}._hooks", source.tensor._hooks
-        elif source.tensor._node in interpreter.reached:
+        elif source.place[0] in interpreter.reached:
             found[id(source)] = f"{source.variable}._node.place({source.variable}._index)[0].hooks"
-            hooks = edge_of(source.tensor)[0].hooks
+            hooks = source.place[0].hooks
         else:
             continue
         if hooks:
@@ -286,24 +284,26 @@ def _written_inputs(
     roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
     writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
+    placed = set()  # a differentiable write gives its target a new place on the tape, and what that is a view of
+    for value in writes:
+        root, chain = views.root(value)
+        if value in interpreter.requires_grad and all(view.op.name != "detach" for view in chain):
+            placed.add(root)
     written = []
     for index, value in enumerate(inputs):
         if value in roots:
             tensor = interpreter.inputs[value]
+            source = recorder.tensors[id(tensor)]
             version = interpreter.values[id(tensor)]
             switched = id(tensor) in interpreter.switched
-            requires = recorder.tensors[id(tensor)].requires_grad if switched else tensor.requires_grad
-            written.append(WrittenInput(index, version, requires, tensor.is_leaf, value in counted))
+            requires = source.requires_grad if switched else tensor.requires_grad
+            if value in placed and source.is_view:
+                recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
+            elif value in placed and switched:
+                recorder.stop("tensor_state", "requires_grad_() of an outside tensor that is changed in place")
+            consumed = _consumed(recorder, interpreter, tensor, inputs) if value in placed else None
+            written.append(WrittenInput(index, version, requires, tensor.is_leaf, value in counted, value in placed, consumed))
     return written
-
-
-def _check_tape(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> None:
-    """A differentiable write gives its target a new place on the tape, which a program does not give to an input."""
-    for node in interpreter.nodes:
-        if node.op.kind is Kind.WRITE and node.outputs[0] in interpreter.requires_grad:
-            root, chain = views.root(node.outputs[0])
-            if root in inputs and all(view.op.name != "detach" for view in chain):
-                recorder.stop("differentiable_write", f"a tensor of shape {list(interpreter.inputs[root].shape)}")
 
 
 def _check_data(
@@ -431,7 +431,7 @@ class _Views:
 
 
 def _outputs(
-    interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]
 ) -> tuple[TensorOutput, ...]:
     """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
     as its root does once it is written to: those come last, for `call` alone."""
@@ -448,10 +448,10 @@ def _outputs(
     made = []
     for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
         alias = _alias(position, root, chain, positions, inputs)
-        made.append(_output(interpreter, tensor, alias, inputs))
+        made.append(_output(recorder, interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
-        made.append(_output(interpreter, owner, None, inputs))
+        made.append(_output(recorder, interpreter, owner, None, inputs))
     return tuple(made)
 
 
@@ -463,12 +463,22 @@ def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[in
     return None if owner is None or owner == position else Alias("output", owner, steps)
 
 
-def _output(interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]) -> TensorOutput:
+def _consumed(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]
+) -> tuple[int, ...] | None:
+    """Positions of the inputs that the graph of `tensor` leads to, where a backward pass inside the run has used that up."""
     places = places_behind_freed(tensor, interpreter.first_sequence)
-    consumed = None
-    if places is not None:
-        found = [(i, edge_of(interpreter.inputs[v])) for i, v in enumerate(inputs) if interpreter.inputs[v].requires_grad]
-        consumed = tuple([i for i, (target, index) in found if (id(target), index) in places])
+    if places is None:
+        return None
+    outside = [recorder.tensors[id(interpreter.inputs[value])] for value in inputs]
+    found = [(i, s.place) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
+    return tuple([i for i, (target, index) in found if (id(target), index) in places])
+
+
+def _output(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]
+) -> TensorOutput:
+    consumed = _consumed(recorder, interpreter, tensor, inputs)
     value, array = interpreter.values[id(tensor)], tensor._array
     dtype = FROM_NUMPY[array.dtype]
     return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, consumed)

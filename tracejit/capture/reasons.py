@@ -81,7 +81,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "differentiable_write": (
         "an outside tensor that takes part in gradients is changed in place: {}",
-        "Change it under no_grad(), or return the new value",
+        "Write to what it is a view of, or under no_grad(), or return the new value",
     ),
     "outside_call": (
         "{} is no part of the program: it is called when the program has run",

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.autograd.tape import edge_of
 from tracejit.capture import reasons
 from tracejit.capture.entry import MISS
 from tracejit.capture.facts import Facts, shown
@@ -81,9 +82,10 @@ class Said:
 class TensorSource:
     """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
 
-    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call."""
+    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call; `place`:
+    where its gradient goes, before the call writes to it."""
 
-    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "requires_grad", "tensor", "used", "variable")
+    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "place", "requires_grad", "tensor", "used", "variable")
 
     def __init__(self, tensor: Tensor, variable: str, argument: bool) -> None:
         self.tensor = tensor
@@ -94,6 +96,7 @@ class TensorSource:
         self.is_view = tensor._base is not None
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
+        self.place = edge_of(tensor)
 
 
 class Recorder(Origins):

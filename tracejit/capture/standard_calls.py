@@ -24,8 +24,9 @@ from typing import Any
 from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import concrete, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
 from tracejit.core.interrupts import is_foreign
+from tracejit.tensor import Tensor
 
 __all__ = ["GETTERS", "STANDARD", "StandardCallHandlers"]
 
@@ -137,10 +138,25 @@ class StandardCallHandlers(IterationHandlers):
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
     def _deep_copy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """copy.deepcopy: a number or text is its own copy; of anything else the Python code decides."""
+        """copy.deepcopy: a number or text is its own copy, the library copies tensors; of anything else the Python code decides."""
         if arguments and (is_symbolic(arguments[0]) or type(arguments[0]) in PRIMITIVE_TYPES):
             return arguments[0]
+        memo = arguments[1] if len(arguments) == 2 else {}
+        if arguments and not keywords and is_a(arguments[0], Tensor) and type(memo) is dict and not self.is_outside(memo):
+            tensor = arguments[0]
+            if self.lookup(type(tensor), "__deepcopy__")[0] is Tensor.__dict__["__deepcopy__"]:
+                return self._copied(tensor, memo)
         return self.instrumented(function, arguments, keywords)
+
+    def _copied(self, tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
+        """The deep copy of a tensor.  memo: what has been copied before, by identities as the program sees them."""
+        place = ObjectIdentity(tensor, self)
+        if place not in memo:
+            self.inspect(tensor)
+            made = memo[place] = self.native(lambda: tensor.__deepcopy__({}))
+            if made._grad is not None:
+                memo[ObjectIdentity(tensor._grad, self)] = made._grad
+        return memo[place]  # type: ignore[no-any-return]
 
     def _variable_of_a_context(self, variable: Any, *default: Any) -> Any:
         """ContextVar.get"""

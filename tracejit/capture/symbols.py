@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tracejit.core.numbers import RecordedNumber
+
 __all__ = [
     "COMPARISONS", "IMMUTABLE_HOLDERS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "completed", "concrete",
     "holds_numbers", "is_symbolic", "plain", "released", "settle_closure", "stored",
@@ -310,7 +312,7 @@ def _text(recorder: Prologue, value: Any) -> str:
     return value._text if type(value) is SymbolicNumber else recorder.number_text(value)
 
 
-class SymbolicNumber:
+class SymbolicNumber(RecordedNumber):
     """A number that later calls compute again.  `_text` is the entry's variable, `_value` the number of this run.  `_late`: how it is
     computed after the program (leaving.py), None for one that the prologue computes.  One that is late may be a text (texts.py)."""
 

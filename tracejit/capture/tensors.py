@@ -63,6 +63,8 @@ class RecordingInterpreter(StateRecorder):
         self._watch = watch
         self.scalars: dict[str, int] = {}  # prologue variable -> value id
         recorder.program = self
+        self._moving: list[SymbolicNumber] = []  # at which places views look
+        self._wrote = False
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
         self.restoring = starmap(setattr, compress(self._patched, kept))
@@ -199,8 +201,16 @@ class RecordingInterpreter(StateRecorder):
             base_node = outputs[0]._base._node
             if base_node is not None:
                 self.recorder.keep.append(base_node)
+        self._wrote = self._wrote or op.effect is Effect.IN_PLACE
         if any(map(is_symbolic, operands)):
             self._save_symbols(operands, outputs)
+            self._moving += filter(is_symbolic, operands) if op.kind is Kind.VIEW else ()
+
+    def note(self, event: str, *details: Any) -> None:
+        if event == "backward" and self._wrote:  # the tape has looked at such views again, with plain numbers
+            for number in self._moving:
+                concrete(number)
+        super().note(event, *details)
 
     def _save_symbols(self, operands: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
         """The tape keeps symbolic operands while the recording lasts, so that a recorded backward pass uses them."""

@@ -5,7 +5,7 @@
 
 Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  A written input is updated
 by the nest that computes its new contents if that nest comes after every exit and nothing later reads the old contents; otherwise the
-new contents are copied at the end.
+new contents are copied at the end, and those of a part of it always (regions.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from tracejit.codegen.fuse import partition
 from tracejit.codegen.inlining import inlined_nodes, stored_nodes
 from tracejit.codegen.likeness import Nests, gathered, joined
 from tracejit.codegen.loops import Nest
+from tracejit.codegen.lowered import Lowered, Output, Traffic
 from tracejit.codegen.memory import Request, plan, slab_offsets
 from tracejit.codegen.products import is_tiny, plan_product
+from tracejit.codegen.regions import Moving, Region, partial_writes
 from tracejit.codegen.residuals import with_own_residuals
 from tracejit.codegen.schedule import Scheduled, schedule
-from tracejit.codegen.special import copy_nest, fill_nest, special
+from tracejit.codegen.special import check_nest, copy_nest, fill_nest, special
 from tracejit.codegen.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
 from tracejit.codegen.values import Values, is_host
 from tracejit.codegen.views import Strided, contiguous
@@ -36,54 +38,7 @@ from tracejit.core.dtypes import uint8
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
-__all__ = ["Lowered", "Output", "Traffic", "lower"]
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Bytes that all steps of a program read and write, and the least it needs: every input that is used read once, every output and
-    written input written once.  A view counts whole for every step that reads it; registers and scratch rows of a nest do not count."""
-
-    read: int = 0
-    written: int = 0
-    least: int = 0
-
-    @property
-    def ratio(self) -> float:
-        """Bytes moved over the least; 1 for a program that needs none."""
-        return (self.read + self.written) / self.least if self.least else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where an output of the program comes from: "fresh" (array number in the tuple), "input" (number among `arrays`), "scalar" (number
-    among `scalars`), or "literal" (the value itself)."""
-
-    source: str
-    number: int = 0
-    value: Any = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lowered:
-    """Everything about a program but its machine code.
-
-    The tuple of arrays is: tensor inputs, the slab (if there is one), fresh outputs (`fresh`: their avals), the residual slab (if
-    `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes, `constants` the data pointers of
-    arrays that never change, `scalars` (slot, Python type) the numbers of a call.
-    """
-
-    spec: ProgramSpec
-    arrays: int
-    fresh: tuple[Aval, ...]
-    slab_size: int | None
-    arena_slot: int
-    arena_bytes: int
-    constants: tuple[tuple[int, Any], ...]
-    scalars: tuple[tuple[int, type], ...]
-    outputs: tuple[Output, ...]
-    text: tuple[str, ...] = ()
-    traffic: Traffic = Traffic()
+__all__ = ["lower"]
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +53,7 @@ class _Unit:
     pieces: tuple[Piece, ...] = ()  # of the nest
     product: Node | None = None
     copy: tuple[Strided, Strided, Aval] | None = None
+    moving: tuple[Moving, ...] = ()  # in the target of the copy
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
 
@@ -129,6 +85,7 @@ class _Lowering:
         codes: Mapping[int, int],
         written: Collection[int],
     ) -> None:
+        graph, self.regions = partial_writes(graph)
         self.graph = graph
         self.layouts, self.codes = layouts, codes
         self.written_later = written
@@ -170,6 +127,14 @@ class _Lowering:
                 self.units.append(
                     self._nest_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}"), node.operands)
                 )
+        self.destinations = list(map(self._destination, values.writes, self.regions))
+        for step in (step for _, moving in self.destinations for step in moving):
+            self.units.append(self._nest_unit("check", check_nest(values, step, self.codes[id(step.node)], "check"), ()))
+
+    def _destination(self, write: tuple[int, int], region: Region | None) -> tuple[Strided, tuple[Moving, ...]]:
+        """Where the contents of a write go."""
+        layout = self.values.strided[write[0]]
+        return (layout, ()) if region is None else region.layout(layout)
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
         parts = self._pieces(done)
@@ -256,13 +221,14 @@ class _Lowering:
         made = {v: k for k, u in enumerate(self.units) for v in u.writes}
         last_read = {v: k for k, u in enumerate(self.units) for v in u.reads}
         kept.update(self.accumulated.values())  # their memory is written by more than one step
-        for target, v in values.writes:
+        for (target, v), region, (layout, moving) in zip(values.writes, self.regions, self.destinations, strict=True):
             if v == target:
                 continue
             position = made.get(v)
             aval = values.aval(v)
             free = (
-                position is not None
+                region is None
+                and position is not None
                 and position >= self.first_free
                 and v not in kept
                 and sources[v] == 1
@@ -279,7 +245,7 @@ class _Lowering:
                     self.homes[v] = Address(array_slot(tensors[target]))
                     continue
             self.units.append(
-                _Unit("commit", frozenset((values.root(v),)), frozenset(), copy=(values.strided[target], values.strided[v], aval))
+                _Unit("commit", frozenset((values.root(v),)), frozenset(), copy=(layout, values.strided[v], aval), moving=moving)
             )
 
     # --- addresses
@@ -426,11 +392,11 @@ class _Lowering:
         if u.copy is not None:
             target, source, aval = u.copy
             dense = contiguous(aval.shape)
-            if target.strides == dense and source.strides == dense:
+            if target.strides == dense and source.strides == dense and not u.moving:
                 size = aval.dtype.itemsize
                 destination = self._address(target.root, target.offset, size)
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
-            u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy"))
+            u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
         return [self._nest_call(piece, numbers) for piece in u.pieces]
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:
@@ -474,7 +440,7 @@ class _Lowering:
         values = self.values
         moved = [self._moved(u) for u in self.units]
         used = {v for u in self.units for v in u.reads if v not in values.producer}
-        results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(t) for t, v in values.writes if t != v)]
+        results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(v) for t, v in values.writes if t != v)]
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
 

@@ -17,6 +17,7 @@ from tracejit.codegen.elements import Parameters
 from tracejit.codegen.expr import Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.codegen.loops import SMALL_STRIDES, Axis, Buffer, Exit, For, Index, Let, Nest, Statement, Store
 from tracejit.codegen.region_sums import sum_at
+from tracejit.codegen.regions import Moving
 from tracejit.codegen.schedule import Argument, Scheduled
 from tracejit.codegen.spaces import collapsed
 from tracejit.codegen.values import Values, index_block
@@ -27,7 +28,7 @@ from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import broadcast_shapes, product
 from tracejit.ir.graph import Literal, Node
 
-__all__ = ["copy_nest", "fill_nest", "special"]
+__all__ = ["check_nest", "copy_nest", "fill_nest", "special"]
 
 Shape = tuple[int, ...]
 MANY_ROWS: Final = 16  # from which on a narrow table is joined row by row
@@ -83,8 +84,10 @@ class _Writer:
         if statement is not None:
             self.body.append(statement)
 
-    def transfer(self, shape: Shape, target: Strided, source: Strided | Expr, dtype: DType) -> None:
-        """target[...] = source[...], over as few loops as the layouts allow."""
+    def transfer(
+        self, shape: Shape, target: Strided, source: Strided | Expr, dtype: DType, moving: Sequence[Moving] = ()
+    ) -> None:
+        """target[...] = source[...], over as few loops as the layouts allow.  moving: further positions in the target."""
         sizes, (place, *sources) = _few_loops(shape, [target] + ([source] if isinstance(source, Strided) else []))
         to = self.buffer(target, dtype, write=True)
 
@@ -92,8 +95,13 @@ class _Writer:
             value = source
             if isinstance(value, Strided):
                 value = Load(self.buffer(value, dtype), self.index(sources[0], axes))
-            return (Store(to, self.index(place, axes), value),)
+            return (Store(to, Index(self.index(place, axes).terms, 0, further), value),)
 
+        further: Expr | None = None
+        for step in moving:
+            _, position = bounded(self.scalar(step.operand, dtypes.int64), self.number(step.size))
+            part = position * self.number(step.stride)
+            further = part if further is None else further + part
         self.over(sizes, store)
 
     def scalar(self, operand: Any, dtype: DType) -> Expr:
@@ -131,10 +139,21 @@ def _few_loops(shape: Shape, layouts: Sequence[Strided]) -> tuple[Shape, list[St
     return sizes, [Strided(x.root, x.offset, tuple(x.strides[dims[run[-1]]] for run in runs)) for x in layouts]
 
 
-def copy_nest(values: Values, target: Strided, source: Strided, shape: Shape, dtype: DType, name: str) -> Scheduled:
-    """A nest that copies one layout to another."""
+def copy_nest(
+    values: Values, target: Strided, source: Strided, shape: Shape, dtype: DType, name: str, moving: Sequence[Moving] = ()
+) -> Scheduled:
+    """A nest that copies one layout to another.  moving: further positions in the target."""
     writer = _Writer(values)
-    writer.transfer(shape, target, source, dtype)
+    writer.transfer(shape, target, source, dtype, moving)
+    return writer.finish(name)
+
+
+def check_nest(values: Values, moving: Moving, code: int, name: str) -> Scheduled:
+    """A nest that leaves by `code` where a position is none."""
+    writer = _Writer(values)
+    outside, _ = bounded(writer.scalar(moving.operand, dtypes.int64), writer.number(moving.size))
+    writer.body.append(For(writer.axis(), 1, (Exit(outside, code),)))
+    writer.exits = True
     return writer.finish(name)
 
 

@@ -10,10 +10,17 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["PLAIN", "plain_number", "settled"]
+__all__ = ["PLAIN", "RecordedNumber", "plain_number", "settled"]
 
 PLAIN: Final = frozenset((bool, int, float))
 """The types of numbers behind the door."""
+
+
+class RecordedNumber:
+    """What stands for a number while a call is recorded.  Its `__class__` is that of the number; it may be an operand, and need not be one
+    and the same number in later calls."""
+
+    __slots__ = ()
 
 
 def plain_number(x: Any) -> bool | int | float | None:

@@ -96,6 +96,11 @@ class Partition:
             known = self._visits[present, wanted] = _visit(graph, visited_nodes(graph, active, present))
         return known
 
+    def leading(self, wanted: Mask) -> frozenset[int]:
+        """The outputs from which a gradient reaches something in `wanted`."""
+        active = active_values(self.graph, self.targets(wanted))
+        return frozenset([i for i, v in enumerate(self.graph.outputs) if type(v) is int and v in active])
+
     def can_go_on(self, freed: frozenset[int]) -> bool:
         """Whether some pass, from an output to a target, enters nodes that saved something, none of them at the positions `freed`."""
         known = self._going_on.get(freed)

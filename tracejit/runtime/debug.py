@@ -15,7 +15,7 @@ import numpy as np
 
 from tracejit.codegen.driver import compile_program
 from tracejit.codegen.frame_check import NO_KEY
-from tracejit.codegen.lower import Lowered
+from tracejit.codegen.lowered import Lowered
 from tracejit.codegen.steps import GemmCall, NestCall, NestRun
 from tracejit.runtime.frame import Frame
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from tracejit.codegen.exits import exit_codes
-from tracejit.codegen.lower import Lowered, lower
+from tracejit.codegen.lower import lower
+from tracejit.codegen.lowered import Lowered
 from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.floating import quietly

@@ -24,7 +24,8 @@ import numpy as np
 
 from tracejit.codegen.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.codegen.frame_check import NO_KEY
-from tracejit.codegen.lower import Lowered, lower
+from tracejit.codegen.lower import lower
+from tracejit.codegen.lowered import Lowered
 from tracejit.codegen.steps import GemmCall, NestCall, NestRun
 from tracejit.codegen.straight_line import SENT, Run
 from tracejit.codegen.values import Values, is_host

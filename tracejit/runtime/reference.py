@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tracejit.codegen import reference
 from tracejit.codegen.driver import MISMATCH
-from tracejit.codegen.lower import Lowered
+from tracejit.codegen.lowered import Lowered
 from tracejit.codegen.memory import ALIGNMENT
 from tracejit.codegen.steps import Address, CopyCall, GemmCall, NestCall, NestRun, NumberSlot, Slot
 from tracejit.core import dtypes

@@ -298,7 +298,7 @@ class Tensor:
         if written and self._node is None and self._requires_grad:
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         if written:
-            move_retained(self, node, index)
+            move_retained(self._node, self._index, node, index)
         self._base = None
         self._node, self._index, self._requires_grad = node, index, True
         rebound()
@@ -495,5 +495,5 @@ def refresh(x: Tensor) -> None:
     finally:
         state.grad_enabled = previous
     if source._node is not None:
-        move_retained(x, source._node, source._index)
+        move_retained(x._node, x._index, source._node, source._index)
     x._node, x._index, x._requires_grad, x._seen = source._node, source._index, source._requires_grad, version

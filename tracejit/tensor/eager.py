@@ -448,7 +448,7 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     if grad:
         node = _written(op, target, value, attributes) if base is None else _written_through(target, value)
         owner = target if base is None else base
-        move_retained(owner, node)
+        move_retained(owner._node, owner._index, node)
         rebound()
     if node is not None:  # from here to the end of copyto, which converts nothing, nothing can come in between
         owner._node, owner._index, owner._requires_grad = node, 0, True

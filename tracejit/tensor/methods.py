@@ -19,7 +19,7 @@ from tracejit.tensor.hooks import backward, register_hook, register_post_accumul
 from tracejit.tensor.shell import shell
 from tracejit.tensor.storage import storage, untyped_storage
 from tracejit.tensor.ufuncs import applied, array_ufunc, array_wrap
-from tracejit.tensor.writing import copy_, fill_, in_place, set_item, zero_
+from tracejit.tensor.writing import copy_, fill_, fill_diagonal_, in_place, set_item, zero_
 
 __all__ = ["install"]
 
@@ -94,7 +94,8 @@ def install() -> None:
         setattr(Tensor, name, in_place(function))
     for name, member in shell.items():
         setattr(Tensor, name, member)
-    for function in (backward, register_hook, register_post_accumulate_grad_hook, retain_grad, copy_, fill_, zero_):
+    hooks = (backward, register_hook, register_post_accumulate_grad_hook, retain_grad)
+    for function in (*hooks, copy_, fill_, fill_diagonal_, zero_):
         setattr(Tensor, function.__name__, function)
     primitives = {
         "add": "add", "sub": "sub", "mul": "mul", "truediv": "div",

@@ -22,7 +22,7 @@ from tracejit.ops.public.indexing import setitem
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.construction import tensor
 
-__all__ = ["copy_", "fill_", "in_place", "set_item", "write_into", "zero_"]
+__all__ = ["copy_", "fill_", "fill_diagonal_", "in_place", "set_item", "write_into", "zero_"]
 
 ndarray = np.ndarray
 _NO_ATTRIBUTES: dict[str, Any] = {}
@@ -99,6 +99,26 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Set every element to 0."""
     return replace_contents(self, 0)
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Set the elements whose indices are all the same to a number.  wrap: a matrix with more rows than columns has another diagonal after
+    each row that is left out, as in NumPy's fill_diagonal().
+
+    Raises RuntimeError for less than two dimensions, and for more than two of different sizes."""
+    shape = self.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"fill_diagonal_(): dimensions must be larger than 1: expected at least two, got shape {list(shape)}")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError(f"fill_diagonal_(): all dimensions of input must be of equal length, got shape {list(shape)}")
+    rows, columns = shape[:2]
+    step = columns + 1 if wrap and len(shape) == 2 else max(rows, 1)
+    for start in range(0, max(rows, 1), step):
+        line = self if step >= rows else METHODS["narrow"](self, 0, start, min(step, rows - start))
+        while line.ndim > 1:
+            line = METHODS["diagonal"](line, 0, 0, line.ndim - 1)
+        fill_(line, fill_value)
+    return self
 
 
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:

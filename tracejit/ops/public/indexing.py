@@ -13,7 +13,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.numbers import plain_number, settled
+from tracejit.core.numbers import RecordedNumber, plain_number, settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
@@ -108,8 +108,8 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 def _position(k: Any) -> int:
     """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
-    if type(k) is int:
-        return k
+    if type(k) is int or (isinstance(k, RecordedNumber) and k.__class__ is int):
+        return k  # type: ignore[no-any-return]
     try:
         return k.__index__()  # type: ignore[no-any-return]
     except (AttributeError, TypeError) as error:
