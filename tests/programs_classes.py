@@ -489,7 +489,7 @@ def property_with_setter_and_deleter():
     return fn, with_change(lambda: setattr(c, "_k", 5.0)), lambda: c.log
 
 
-@program(reason="read_after_change")
+@program()
 def getattr_with_state():
     class C:
         def __init__(self):

@@ -191,7 +191,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
         elif is_a(owner, dict):
             stays = _KEPT_BY_DICTIONARIES.get(name, ())
         else:
-            stays = () if name == "insert" and self.is_outside(owner) else _KEPT_BY_SEQUENCES.get(name, ())
+            stays = _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple([self.for_place(a) if i in stays else self.settled(a) for i, a in enumerate(arguments)])
         into = self.for_place if name in ("update", "__init__") and stays else self.settled
         return arguments, {k: into(v) for k, v in keywords.items()}
