@@ -96,7 +96,7 @@ def default_dtype_set_inside():
     return fn, [lambda f: f(x(1, 2))] * 2, None
 
 
-@program(reason="unsupported_syntax")
+@program()
 def class_statement_with_pattern():
     class P:
         __match_args__ = ("v",)

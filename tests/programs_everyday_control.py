@@ -29,7 +29,7 @@ def match_on_a_name():
     return (lambda x: act(x, "relu") + act(x, "silu")), on_inputs(), None
 
 
-@everyday(eager="unsupported_syntax")
+@everyday()
 def match_on_structure():
     @dataclass
     class Scale:

@@ -230,8 +230,8 @@ def generator_that_outlives_the_call():
     return fn, [drain] * 2, None
 
 
-@program(reason="unsupported_syntax")
-def function_that_cannot_be_recorded():
+@program()
+def match_statement_on_types_in_helpers():
     async def other():
         pass
 

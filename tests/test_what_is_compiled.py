@@ -61,6 +61,12 @@ def labelled(name):
     yield name
 
 
+def moved(point):
+    match point:
+        case Point(x=x, n=int(k)) if k >= 0:
+            return x + k
+
+
 def observed():
     state = [w, w.grad, *model.parameters(), losses, box.total, box.seen, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
     return state, tracejit.get_rng_state()

@@ -42,6 +42,7 @@ from tracejit.capture.policies import (
     bound_to,
     builtin_base,
     is_a,
+    is_heap_type,
     is_shareable,
     is_user_instance,
 )
@@ -348,9 +349,19 @@ class BuiltinCallHandlers(NumberCallHandlers):
                 return function(value, classes)
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
                 return self.truth(self.call(check, (classes, value), {}))
-            self.namespace["abstract_token"] = _abc.get_cache_token  # abstract classes: registrations count
-            self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
+            self._guard_registrations()
         return bool(self.native(lambda: function(value, classes)))
+
+    def _guard_registrations(self) -> None:
+        """What is registered with abstract classes counts."""
+        self.namespace["abstract_token"] = _abc.get_cache_token
+        self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
+
+    def has_flag(self, value: Any, flag: int) -> bool:
+        """Whether the type of `value` has a flag of those that registrations with abstract classes give."""
+        if is_heap_type(type(value)):
+            self._guard_registrations()
+        return bool(type(value).__flags__ & flag)
 
     def _callable(self, value: Any) -> bool:
         return self.lookup(type(plain(value)), "__call__")[0] is not ABSENT

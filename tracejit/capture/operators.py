@@ -147,7 +147,8 @@ class OperatorHandlers(ContainerMethodHandlers):
     def _symbolic_binary(symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         for operand in (left, right):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
-                return compute(concrete(left), concrete(right))
+                known = symbol in ("==", "!=") and not is_a(plain(left if operand is right else right), type(operand))
+                return compute(*map(plain if known else concrete, (left, right)))  # numbers are no texts
         try:
             return BINARY[symbol](left, right)
         except TypeError as error:  # whose text may speak of stand-ins
