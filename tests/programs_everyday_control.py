@@ -191,7 +191,7 @@ def context_manager_of_ones_own():
     return loss, [call(i) for i in range(8)], lambda: [p.requires_grad for p in critic.parameters()]
 
 
-@everyday(eager="shared_store")
+@everyday()
 def timer_like_context_manager():
     class Section:
         depth = 0
