@@ -15,6 +15,7 @@ import tracejit
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
 import inspect, logging, math, os, random, time
+from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -47,6 +48,9 @@ numbers = iter(range(100))
 class Point:
     x: object
     n: int
+
+
+Row = namedtuple("Row", "loss step")
 
 
 def helper(x):

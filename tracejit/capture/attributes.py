@@ -32,7 +32,8 @@ from tracejit.capture.policies import (
     storing_base,
 )
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import SuperProxy, concrete, is_symbolic, stored
+from tracejit.capture.symbols import SuperProxy, TextMethod, concrete, is_symbolic, plain, stored
+from tracejit.capture.texts import OPEN_METHODS
 from tracejit.tensor import Tensor
 
 __all__ = ["AttributeHandlers"]
@@ -144,6 +145,8 @@ class AttributeHandlers(EffectHandlers):
         drawing = self.generator_method(owner, name)
         if drawing is not None:
             return drawing
+        if is_symbolic(owner) and type(plain(owner)) is str and name in OPEN_METHODS:
+            return TextMethod(owner, name)
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
             return getattr(concrete(owner), name)
         if is_a(owner, Tensor):

@@ -48,6 +48,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.texts import is_open
 from tracejit.tensor import Size, Tensor
 
 __all__ = ["BuiltinCallHandlers"]
@@ -73,6 +74,11 @@ _KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Methods that store arguments at these positions (update: its keywords, too), or compare them with what they have."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
+
+
+def _is_record(cls: Any) -> bool:
+    """Whether it is a class of named tuples."""
+    return is_a(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 class BuiltinCallHandlers(NumberCallHandlers):
@@ -112,10 +118,16 @@ class BuiltinCallHandlers(NumberCallHandlers):
             text = self.late_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
                 return text
+        elif type(owner) is str and not keywords and any(map(is_open, arguments)):
+            text = self.text_method(owner, function.__name__, arguments)
+            if text is not None:
+                return text
         if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
             return self.container_method(function, owner, arguments, keywords)
         if function in _COMPARING:
             return self._call_pure(function, arguments, keywords)
+        if function == tuple.__new__ and len(arguments) == 2 and not keywords and _is_record(arguments[0]):
+            return self.record_of(arguments[0], list(self.consumable(arguments[1])))
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
@@ -184,6 +196,20 @@ class BuiltinCallHandlers(NumberCallHandlers):
         arguments = tuple(self.settled(a) for a in arguments)
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         return self._value_method(function, arguments, keywords)
+
+    def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a text that each call computes."""
+        if name == "join":
+            text = None
+            if len(arguments) == 1 and not keywords:
+                parts = list(self.iterate(arguments[0]))
+                if all(type(plain(part)) is str for part in parts):
+                    separated = [part for item in parts for part in (owner, item)][1:]
+                    return self.joined(tuple(separated))
+                arguments = (parts,)
+        else:
+            text = None if keywords else self.text_method(owner, name, arguments)
+        return self.call(getattr(concrete(owner), name), arguments, keywords) if text is None else text
 
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a method of a container: a number that it stores, or compares with its items, may stay symbolic."""

@@ -41,7 +41,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.printing import as_called_by_program
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
-from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
+from tracejit.capture.symbols import SuperProxy, SymbolicNumber, TextMethod, concrete, is_symbolic, plain, released, stored
 from tracejit.capture.type_calls import TypeCallHandlers
 from tracejit.tensor import Tensor
 
@@ -163,6 +163,8 @@ class CallHandlers(TypeCallHandlers):
             return self.call_getter(function, arguments, keywords)
         if is_symbolic(function):
             return concrete(function)()
+        if cls is TextMethod:
+            return self.call_text_method(function.owner, function.name, arguments, keywords)
         drawn = self.drawn_by(function, arguments, keywords)
         if drawn is not None:
             return drawn
@@ -314,6 +316,8 @@ class CallHandlers(TypeCallHandlers):
             return cls(*arguments, **keywords)
         initialise, _ = self.lookup(cls, "__init__")
         create, _ = self.lookup(cls, "__new__")
+        if type(initialise) is not FunctionType and self._is_record_maker(create):
+            return self._record(cls, arguments, keywords)
         if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
@@ -336,6 +340,19 @@ class CallHandlers(TypeCallHandlers):
             self.made(made.args)
             self.made(made.keywords)
         return made
+
+    @staticmethod
+    def _is_record_maker(create: Any) -> bool:
+        """Whether it is the `__new__` that collections.namedtuple has made for a class."""
+        function = create.__func__ if is_a(create, staticmethod) else None
+        return type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("namedtuple_")
+
+    def _record(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A named tuple holds plain numbers, since nobody could change it later on; what stands for them is found by its places."""
+        plainly = {name: stored(value) for name, value in keywords.items()}
+        made = self.native(lambda: cls(*map(stored, arguments), **plainly))
+        given = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
+        return self.known_record(made, given)
 
     def _plain_arguments(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """For C code: no symbolic numbers, but in lists and dictionaries."""

@@ -78,6 +78,10 @@ class ContainerHandlers(SequenceHandlers):
             return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
         if self.is_array(owner) and not self.is_outside(owner):
             return self.array_call(operator.getitem, (owner, key))
+        if is_symbolic(owner) and type(plain(owner)) is str and type(key) is slice:
+            text = self.text_slice(owner, self.index(key))
+            if text is not None:
+                return text
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
@@ -108,6 +112,11 @@ class ContainerHandlers(SequenceHandlers):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in self.stored:
             return self.stored[id(owner), key]
+        if is_a(owner, tuple) and self.numbered.get(id(owner)):
+            if type(key) is slice:
+                return self.made(tuple(self.elements(owner))[key])
+            if type(key) is int and -len(owner) <= key < len(owner):
+                return self.stored.get((id(owner), key % len(owner)), tuple.__getitem__(owner, key))
         if not is_a(owner, (list, tuple, dict, str, range, bytes, collections.deque, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
         value = get_past(owner, key)
@@ -363,7 +372,8 @@ class ContainerHandlers(SequenceHandlers):
                 return len(Said(self.call(method, (value,), {})))
         if self.is_outside(value) and is_a(value, (list, dict, set, collections.deque)):
             return self.outside_length(value)
-        self.read_content(value)
+        if self.is_outside(value) or not is_a(value, CONTAINERS):
+            self.read_content(value)
         if not is_a(value, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
             self.stop("container", f"a {type(value).__name__}")
         return builtin_base(type(value)).__len__(value) if is_a(value, CONTAINERS) else len(value)

@@ -33,7 +33,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import user_line
-from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released, stored
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -309,6 +309,19 @@ class ContentHandlers(AttributeHandlers):
         if not symbolic:
             self._settle_places(value)
 
+    def record_of(self, cls: Any, items: list[Any]) -> Any:
+        """A named tuple of `items`.  It holds plain numbers, since nobody could change it later on; what stands for them is found by its
+        places."""
+        return self.known_record(tuple.__new__(cls, map(stored, items)), dict(zip(cls._fields, items, strict=False)))
+
+    def known_record(self, made: Any, items: dict[str, Any]) -> Any:
+        """A new named tuple; items: what it was given, by the names of its fields."""
+        for index, name in enumerate(type(made)._fields):
+            if name in items:
+                self._remember((id(made), index), items[name])
+                self._remember((id(made), name), items[name])
+        return self.made(made)
+
     def remember_items(self, container: Any, items: Iterable[Any]) -> None:
         """What later reads find in a list or deque."""
         for place in self.numbered.pop(id(container), ()):
@@ -373,6 +386,8 @@ class ContentHandlers(AttributeHandlers):
         if cls is tuple:
             new = tuple([self._settled(v, seen) for v in value])
             return value if all(a is b for a, b in zip(new, value, strict=True)) else self.made(new)
+        if is_a(value, tuple):
+            self._settle_places(value)
         if is_a(value, (list, dict, collections.deque)):
             base = builtin_base(cls)
             for key, item in list(base.items(value)) if is_a(value, dict) else enumerate(base.__iter__(value)):

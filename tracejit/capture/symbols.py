@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 __all__ = [
-    "COMPARISONS", "IMMUTABLE_HOLDERS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "completed", "concrete",
-    "holds_numbers", "is_symbolic", "plain", "released", "settle_closure", "stored",
+    "COMPARISONS", "IMMUTABLE_HOLDERS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "TextMethod", "completed",
+    "concrete", "holds_numbers", "is_symbolic", "plain", "released", "settle_closure", "stored",
 ]  # fmt: skip
 
 
@@ -72,6 +72,8 @@ def plain(value: Any) -> Any:
     """The number behind a symbolic one, or behind an `id()`, without a guard; anything else as it is."""
     if type(value) is SymbolicNumber:
         return value._value
+    if type(value) is TextMethod:
+        return getattr(value.owner._value, value.name)
     return int(value) if type(value) is ObjectIdentity else value
 
 
@@ -413,7 +415,20 @@ for _name in set(vars(int)) & {
     setattr(ObjectIdentity, _name, _of_identities(_name))
 
 
-STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity)
+class TextMethod:
+    """A method of a text that each call computes for itself (texts.py), to be called."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: SymbolicNumber, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return getattr(concrete(self.owner), self.name)(*arguments, **keywords)
+
+
+STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, TextMethod)
 IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
 """Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
 """What each call has a number of its own for."""
