@@ -405,8 +405,9 @@ class CallHandlers(TypeCallHandlers):
             return number
         try:
             result = cls(number._value)
-        except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
-            concrete(number)
+        except (ArithmeticError, ValueError) as error:  # the program may catch it: the number has decided where it goes on
+            if not self.raises_again(cls, (number,), error):
+                concrete(number)
             raise
         if is_late(number):
             late = self.late_function(cls, (number,), result)

@@ -16,9 +16,11 @@ readings.
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -55,6 +57,14 @@ _DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
     builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
 }  # fmt: skip
 """What an argument must fulfil so that the function does not raise (`round` asks for more); of one that does not, the value is guarded."""
+_INFINITE: tuple[tuple[tuple[str, float], ...], ...] = ((("==", math.inf),), (("==", -math.inf),))
+_RAISING: dict[Any, tuple[tuple[tuple[str, float], ...], ...]] = {
+    math.sqrt: ((("<", 0.0),),), **dict.fromkeys((math.log, math.log2, math.log10), ((("<=", 0.0),),)), math.log1p: ((("<=", -1.0),),),
+    **dict.fromkeys((math.exp, math.expm1, math.cosh), (((">", 711.0), ("<", math.inf)),)),
+    **dict.fromkeys((math.asin, math.acos), (((">", 1.0),), (("<", -1.0),))),
+    **dict.fromkeys((math.sin, math.cos, math.tan, math.floor, math.ceil, math.trunc, builtins.int, builtins.round), _INFINITE),
+}  # fmt: skip
+"""When functions raise, whatever else is in their argument: where all of one of these hold."""
 _WORD = 62
 """Integers of so many bits, and a sign, are computed by the program without overflow."""
 _FLOATS = 900
@@ -64,6 +74,9 @@ _LENGTHS = (63, 200, 400)
 _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
 _CHOOSING = (builtins.min, builtins.max)
+_MOST = 64
+"""The sum of so many numbers is computed by the program."""
+_CARRIES = sys.version_info >= (3, 12)
 _TO_INTEGERS: dict[Any, str] = {
     builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
 }  # fmt: skip
@@ -171,7 +184,7 @@ class LeavingHandlers(Recorder):
         for number, symbol, bound in asked:
             self.late_outcome(symbol, number, bound, True)
         text = f"{self._number_text(left)} ** {self._number_text(right)}"
-        return self._defined(Late(text, (left, right), lambda: None, bits), value)
+        return self._defined(Late(text, (left, right), lambda: self._power(left, right, value), bits), value)
 
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         """A function of numbers of which one at least is late; None where it has to be called with their values."""
@@ -199,8 +212,7 @@ class LeavingHandlers(Recorder):
             self.late_outcome(symbol, arguments[0], bound, True)
         bits = _WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
-        number, alone = arguments[0], len(arguments) == 1
-        return self._defined(Late(text, arguments, lambda: self._conversion(function, number) if alone else None, bits), value)
+        return self._defined(Late(text, arguments, lambda: self._function(function, arguments), bits), value)
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
@@ -210,7 +222,7 @@ class LeavingHandlers(Recorder):
         first, *texts = map(self._number_text, numbers)
         text = f"{self.constant(builtins.sum)}(({''.join(f'{t}, ' for t in texts)}), {first})"
         bits = max(n for n in lengths if n is not None) + len(numbers)
-        return self._defined(Late(text, tuple(numbers), lambda: None, bits), value)
+        return self._defined(Late(text, tuple(numbers), lambda: self._total(numbers, bits), bits), value)
 
     @staticmethod
     def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -254,6 +266,27 @@ class LeavingHandlers(Recorder):
             a, b = (a + right, 0) if symbol == "<<" else (a, 0)
         bits = a + b if symbol == "*" else max(a, b) + 1
         return bits if bits <= _FLOATS else None
+
+    # -- where they raise
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
+        """A function, or an operator, of numbers has raised, which the program may handle: whether a guard on why it did is enough for it
+        to raise the same in each call.  One whose message tells the number is not."""
+        if any(str(plain(a)) in str(error) for a in arguments if is_symbolic(a)):
+            return False
+        if function in _DIVISIONS:
+            left, divisor = arguments
+            if type(error) is not ZeroDivisionError or plain(divisor) != 0 or self._length(left) is None:
+                return False
+            if is_symbolic(divisor):
+                self.late_outcome("==", divisor, 0, True)
+            return True
+        value = plain(arguments[0])
+        for conditions in _RAISING.get(function, ()) if len(arguments) == 1 and type(value) in (int, float) else ():
+            if all(COMPARISONS[symbol](value, bound) for symbol, bound in conditions):
+                for symbol, bound in conditions:
+                    self.late_outcome(symbol, arguments[0], bound, True)
+                return True
+        return False
 
     # -- readings of clocks
     def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -401,12 +434,73 @@ class LeavingHandlers(Recorder):
             return None if bits > _WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
         return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
 
+    def _power(self, left: Any, right: Any, value: Any) -> Any:
+        """left ** right of floats."""
+        a, b = self._operand(left), self._operand(right)
+        if a is None or b is None or type(value) is not float:
+            return None
+        a = self._as_float(a)
+        if right == 2 and not is_symbolic(right):
+            return self._computed("mul", a, a)
+        if right == 0.5 and not is_symbolic(right):
+            return self._computed("sqrt", a)
+        return self._computed("pow", a, self._as_float(b))
+
+    def _total(self, numbers: list[Any], bits: int) -> Any:
+        """sum() of floats, or of ints, in Python's order: additions of floats carry their errors along since Python 3.12."""
+        start, *rest = numbers
+        operands = list(map(self._operand, rest))
+        kinds = {type(plain(number)) for number in rest}
+        if (
+            len(kinds) != 1
+            or type(start) is not int
+            or start
+            or len(rest) > _MOST
+            or any(operand is None for operand in operands)
+        ):
+            return None
+        if kinds == {int}:
+            return None if bits > _WORD else functools.reduce(partial(self._computed, "add"), operands)
+        total, error = self._computed("add", self._as_float(operands[0]), 0.0), None
+        for x in operands[1:]:
+            before, total = total, self._computed("add", total, x)
+            if _CARRIES:
+                larger = self._computed("ge", self._computed("abs", before), self._magnitude(x))
+                lost = [self._computed("add", self._computed("sub", a, total), b) for a, b in ((before, x), (x, before))]
+                lost_here = self._computed("where", larger, *lost)
+                error = lost_here if error is None else self._computed("add", error, lost_here)
+        if error is None:
+            return total
+        counts = self._computed("isfinite", error)
+        return self._computed("where", counts, self._computed("add", total, error), total)
+
+    def _magnitude(self, number: Any) -> Any:
+        return self._computed("abs", number) if isinstance(number, Tensor) else abs(number)
+
+    def _function(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        if len(arguments) == 1:
+            return self._conversion(function, arguments[0])
+        operands = list(map(self._operand, arguments))
+        if function not in _CHOOSING or any(operand is None for operand in operands) or type(plain(arguments[0])) is not float:
+            return None
+        best, symbol = operands[0], "lt" if function is builtins.min else "gt"
+        for operand in operands[1:]:  # the first of equal ones, as in Python
+            if isinstance(operand, Tensor) or isinstance(best, Tensor):
+                best = self._computed("where", self._computed(symbol, operand, best), operand, best)
+            elif is_symbolic(operand) or is_symbolic(best):
+                return None
+            else:
+                best = function(best, operand)
+        return best
+
     def _conversion(self, function: Any, number: Any) -> Any:
         tensor = self._operand(number)
         if tensor is None or not isinstance(tensor, Tensor):
             return None
         if type(plain(number)) is float and function in _UNARY:
             return self._computed(_UNARY[function], tensor)
+        if function is math.sqrt:
+            return self._computed("sqrt", self._as_float(tensor))
         if function in _TO_INTEGERS and number._late is not None and type(plain(number)) is float:
             if abs(plain(number)) >= 2.0**_WORD:
                 return None

@@ -35,6 +35,7 @@ class Prologue(Protocol):
     def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any: ...
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any: ...
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None: ...
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool: ...
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any: ...
     def number_text(self, value: int | float) -> str: ...
 
@@ -222,8 +223,9 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         left, right = (other, self) if swapped else (self, other)
         try:
             result = compute(plain(left), plain(right))
-        except (ArithmeticError, ValueError):  # the program may catch it: the numbers have decided where it goes on
-            concrete(left), concrete(right)
+        except (ArithmeticError, ValueError) as error:  # the program may catch it: the numbers have decided where it goes on
+            if self._recorder.stopped or not self._recorder.raises_again(symbol, (left, right), error):
+                concrete(left), concrete(right)
             raise
         recorder = self._recorder
         if recorder.stopped:
