@@ -355,7 +355,7 @@ def ring_buffer_tensor():
     )
 
 
-@program(reason="read_after_change")
+@program()
 def history_stacked():
     hist = []
 

@@ -131,7 +131,7 @@ def class_attribute_by_type_of_instance():
     return fn, with_change(lambda: setattr(C, "n", 3), lambda: setattr(c, "n", 5)), None
 
 
-@program(reason="shared_store")
+@program()
 def class_attribute_counted_by_type():
     class C:
         n = 1
@@ -489,7 +489,7 @@ def property_with_setter_and_deleter():
     return fn, with_change(lambda: setattr(c, "_k", 5.0)), lambda: c.log
 
 
-@program(reason="read_after_change")
+@program()
 def getattr_with_state():
     class C:
         def __init__(self):
@@ -509,7 +509,7 @@ def getattr_with_state():
     return fn, with_change(lambda: setattr(c, "p", 10.0)), lambda: c.asked
 
 
-@program(reason="shared_store")
+@program()
 def getattribute_that_counts():
     class C:
         n = 0

@@ -9,7 +9,7 @@ from registered_programs import program, x
 import tracejit as T
 
 
-@program(reason="read_after_change")
+@program()
 def list_of_tensors_grows():
     log = [x(0)]
 
@@ -219,7 +219,7 @@ def deque_read_before_and_after_it_gets_numbers():
     return kept(collections.deque([0.0] * 3, maxlen=3), change)
 
 
-@program(reason="read_after_change")
+@program()
 def deque_with_an_item_replaced_before_it_moves():
     def change(window, v):
         window[1] = v

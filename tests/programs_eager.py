@@ -96,7 +96,7 @@ def default_dtype_set_inside():
     return fn, [lambda f: f(x(1, 2))] * 2, None
 
 
-@program(reason="unsupported_syntax")
+@program()
 def class_statement_with_pattern():
     class P:
         __match_args__ = ("v",)
@@ -114,15 +114,18 @@ def class_statement_with_pattern():
 
 
 @program(reason="shared_store")
-def attribute_of_a_class_is_set():
-    class Registry:
-        n = 0
+def method_of_a_class_is_replaced():
+    class Scale:
+        def by(self):
+            return 2.0
+
+    scale = Scale()
 
     def fn(a):
-        Registry.n += 1
-        return a * Registry.n
+        Scale.by = lambda self: 3.0
+        return a * scale.by()
 
-    return fn, [lambda f: f(x(1))] * 3, lambda: Registry.n
+    return fn, [lambda f: f(x(1))] * 3, lambda: scale.by()
 
 
 @program(reason="overlapping_inputs")

@@ -271,7 +271,7 @@ def ring_buffer():
     return observe, on_inputs(), lambda: (buffer.data, buffer.pos)
 
 
-@everyday(again=9)
+@everyday()
 def memory_as_a_deque_of_transitions():
     transition = collections.namedtuple("Transition", ("state", "action", "reward"))
     memory = collections.deque([transition(inputs(90 + i, 16), i % 2, 0.5 * i) for i in range(6)], maxlen=6)

@@ -29,7 +29,7 @@ def match_on_a_name():
     return (lambda x: act(x, "relu") + act(x, "silu")), on_inputs(), None
 
 
-@everyday(eager="unsupported_syntax")
+@everyday()
 def match_on_structure():
     @dataclass
     class Scale:
@@ -191,7 +191,7 @@ def context_manager_of_ones_own():
     return loss, [call(i) for i in range(8)], lambda: [p.requires_grad for p in critic.parameters()]
 
 
-@everyday(eager="shared_store")
+@everyday()
 def timer_like_context_manager():
     class Section:
         depth = 0

@@ -38,7 +38,7 @@ def coroutine_awaits_a_compiled_function():
     return fn, [lambda f: asyncio.run(work(f, x(1, 2)))] * 2, None
 
 
-@program(reason="read_after_change")
+@program()
 def context_manager_user_made_with_all_paths():
     class M:
         def __init__(self):

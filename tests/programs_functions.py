@@ -232,6 +232,22 @@ def generator_that_outlives_the_call():
 
 @program(reason="unsupported_syntax")
 def function_that_cannot_be_recorded():
+    def helper(n, *rest, **options):
+        names = type_of(n)
+        return type(n).__name__, [type(r).__name__ for r in rest], names, [type(v).__name__ for v in options.values()]
+
+    def type_of(n):
+        box = types.SimpleNamespace()
+        return [type(box.item).__name__ for box.item in [n]]
+
+    def fn(a, n, *rest):
+        return a * n, helper(n, n + 1, *rest, k=n, **{"m": n})
+
+    return over(fn, (2.0, 3), (2, 3.0))
+
+
+@program()
+def match_statement_on_types_in_helpers():
     async def other():
         pass
 

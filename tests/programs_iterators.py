@@ -487,7 +487,7 @@ def deque_rotated_inside():
     return steps(fn, 4, lambda: list(d))
 
 
-@program(reason="read_after_change")
+@program()
 def queue_of_tensors():
     queue = collections.deque(maxlen=2)
 

@@ -428,7 +428,7 @@ def gradient_hooks_on_parameters():
     return fn, [go, go], lambda: seen
 
 
-@program(reason="read_after_change")
+@program()
 def module_with_attribute_list_of_tensors():
     class M(nn.Module):
         def __init__(self):

@@ -809,7 +809,7 @@ def last_of_a_list_that_grows():
     return fn, with_change(lambda: items.clear() or items.append(x(1, 1))), lambda: [t.tolist() for t in items]
 
 
-@program(reason="read_after_change")
+@program()
 def first_of_a_list_that_grows_and_is_written():
     items = [1.0, 2.0]
 

@@ -533,7 +533,19 @@ def class_attribute_list_changed_in_place():
     return fn, [lambda f: f(x(1))] * 2, lambda: Owner.items
 
 
-@program(reason="shared_store")
+@program()
+def attribute_of_a_class_is_set():
+    class Registry:
+        n = 0
+
+    def fn(a):
+        Registry.n += 1
+        return a * Registry.n
+
+    return fn, [lambda f: f(x(1))] * 3, lambda: Registry.n
+
+
+@program()
 def counter_of_a_class():
     class Owner:
         made = 0

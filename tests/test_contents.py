@@ -1070,6 +1070,84 @@ def any_all():
     return (f, lambda: w)
 
 
+Pair = collections.namedtuple("Pair", "first second", defaults=[0])
+
+
+class Ordered(Pair):
+    """A class of named tuples with a method."""
+
+    def both(self) -> Any:
+        return self.first + self.second
+
+
+@case()
+def named_tuples_of_numbers_of_the_call():
+    log: list[Any] = []
+
+    def f(a):
+        n = len(log)
+        pair = Pair(a.sum().item(), n)
+        log.append(pair)
+        later = pair._replace(first=n + 0.5)
+        return pair, later, pair._asdict(), Pair._make([n, a]), Pair(second=n, first=a), Pair(n), [*pair], pair[:1] + pair[-1:]
+
+    return (f, lambda: log)
+
+
+@case()
+def fields_of_named_tuples_are_computed_with():
+    state = {"n": 0}
+
+    def f(a):
+        state["n"] += 1
+        pair = Ordered(state["n"], a.sum().item())
+        first, second = pair
+        return (
+            a * pair.first,
+            pair.both(),
+            pair[0] - pair[1],
+            sum(pair),
+            max(pair.second, 1.5),
+            first,
+            second,
+            tuple(pair),
+            len(pair),
+        )
+
+    return (f, lambda: state)
+
+
+@case(paths=CALLS)
+def named_tuples_that_decide():
+    def f(a):
+        pair = Pair(a.sum().item(), 2)
+        return {pair: 1}, pair == (3.0, 2), pair in [(3.0, 2)], hash(pair) == hash((a.sum().item(), 2))
+
+    return (f, None)
+
+
+@case()
+def named_tuples_in_a_window():
+    window = collections.deque([Pair(0.5 * i, i) for i in range(4)], maxlen=4)
+
+    def f(a):
+        window.append(Pair(a.sum().item(), window[-1].second + 1))
+        return a * sum(pair.second for pair in window), sum(pair.first for pair in window)
+
+    return (f, lambda: window)
+
+
+@case()
+def a_named_tuple_that_is_stored():
+    box = Box(last=Pair(1.0, 2))
+
+    def f(a):
+        box.last = Pair(box.last.first + 1, box.last.second * 2)
+        return a * box.last.first + box.last.second
+
+    return (f, lambda: box.last)
+
+
 def answers(make: Callable[..., Any], compiler: Callable[..., Any]) -> tuple[list[Any], Any]:
     fn, observe, *act = make()
     called = compiler(fn)

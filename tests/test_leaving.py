@@ -498,3 +498,103 @@ def test_a_list_that_changes_is_another_path() -> None:
     found = [compiled(T.tensor([1.0]))]
     names[1] = "c"
     assert [*found, compiled(T.tensor([1.0])), compiled(T.tensor([0.0]))] == ["b", "c", "a"]
+
+
+# -- where they raise, and what the program computes of them
+@pytest.mark.parametrize(
+    ("compute", "values"),
+    [
+        (math.sqrt, (4.0, -1.0, -2.0, 9.0, -inf, 2.0)),
+        (math.log, (1.0, 0.0, -2.0, 3.0, -0.0)),
+        (math.asin, (0.5, 2.0, 3.0, 0.25)),
+        (math.exp, (1.0, 800.0, 900.0, 2.0)),
+        (lambda v: 3 / v, (1.0, 0.0, 2.0, -0.0, 5.0)),
+        (lambda v: v % (v - 1), (1.0, 2.0, 1.0, 5.0)),
+        (int, (1e300, inf, inf, 1e301)),
+    ],
+)
+def test_the_side_on_which_a_function_raises_is_one_path(compute: Any, values: tuple[float, ...]) -> None:
+    def fn(a: Any) -> Any:
+        try:
+            return str(compute(a.double()[0].item()))
+        except (ArithmeticError, ValueError) as error:
+            return a * 2, str(error)
+
+    compiled = same(fn, *[(v,) for v in values])
+    raised = {type(outcome(compute, v)) is tuple for v in values}
+    assert compiled.stats.traces <= (4 if compute in (math.asin, int) else 2) and raised == {True, False}, compiled.explain()
+
+
+def test_a_number_from_outside_that_makes_a_function_raise_is_not_guarded_by_its_value() -> None:
+    def fn(a: Any, n: int) -> Any:
+        try:
+            return a * math.sqrt(n) + 6 // n
+        except (ArithmeticError, ValueError) as error:
+            return str(error)
+
+    compiled = T.compile(fn)
+    for n in (1, 2, -1, -2, 0, 0, 3, -5, 4):
+        assert repr(compiled(vector(1), n)) == repr(fn(vector(1), n))
+    assert compiled.stats.traces == 3, compiled.explain()
+
+
+def test_a_message_that_tells_the_number_is_that_of_the_call() -> None:
+    def fn(a: Any) -> Any:
+        try:
+            return float(a[0].item()).as_integer_ratio(), math.factorial(int(a[0].item()))
+        except ValueError as error:
+            return str(error)
+
+    same(fn, (1,), (-1,), (-2,), (3,), (-1,))
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        sum,
+        lambda vs: sum(vs) ** 0.5 if sum(vs) > 0 else 0.0,
+        lambda vs: sum(v**2 for v in vs) ** 0.5,
+        lambda vs: min(1.0, 10.0 / (sum(v * v for v in vs) ** 0.5 + 1e-6)),
+        lambda vs: max(vs) - min(*vs, 3.0),
+        lambda vs: max(0.0, 1.0, vs[0]),
+        lambda vs: math.sqrt(vs[0] * vs[0] + 1.0),
+    ],
+)
+def test_sums_roots_and_extremes_of_numbers_that_leave_are_operands(combine: Any) -> None:
+    def fn(a: Any) -> Any:
+        return a * combine([a[i].item() for i in range(len(a))])
+
+    inputs = [(1.0, 2.0, 4.0), (3.0, 5.0, 1.0), (2.0, 0.5, 8.0), (0.25, 9.0, 4.0)]
+    compiled = same(fn, *inputs)
+    assert compiled.stats.traces == 1, compiled.explain()
+
+
+def test_the_sum_of_floats_in_a_program_is_that_of_python_to_the_last_bit() -> None:
+    def fn(a: Any) -> Any:
+        values = [a[i].item() for i in range(len(a))]
+        return a * sum(values), sum(values) > 0.1
+
+    generator = T.Generator().manual_seed(3)
+    compiled = T.compile(fn)
+    special = [
+        [0.1] * 10,
+        [1e308] * 10,
+        [1e16, 1.0, -1e16, *[0.0] * 7],
+        [-0.0] * 10,
+        [inf, *[1.0] * 9],
+        [nan, *[1.0] * 9],
+        [1e-320] * 10,
+    ]
+    for row in [*special, *(T.randn(10, generator=generator).double() * 10.0 ** T.arange(-5, 5).double() for _ in range(40))]:
+        a = row if isinstance(row, T.Tensor) else T.tensor(row, dtype=T.float64)
+        assert repr([v.hex() for v in compiled(a)[0].tolist()]) == repr([v.hex() for v in fn(a)[0].tolist()])
+        assert compiled(a)[1] == fn(a)[1]
+    assert compiled.stats.traces <= 3
+
+
+def test_a_sum_of_integers_that_may_be_long_decides_by_its_value() -> None:
+    def fn(a: Any) -> Any:
+        total = sum([int(a[0].item()), int(a[1].item())])
+        return a * total if total > 3 else a
+
+    same(fn, (1, 1), (2, 2), (3, 4), (0, 2), (9, 9), (2.0**61, 2.0**61))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import os
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +23,22 @@ CALLS = 8
 def advance(s: State) -> int:
     s["n"] += 1
     return int(s["n"])
+
+
+class Told:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return f"<{self.value}>"
+
+    def __repr__(self) -> str:
+        return f"Told({self.value})"
+
+
+class Row(NamedTuple):
+    loss: float
+    step: int = 0
 
 
 COMPUTED: dict[str, Function] = {
@@ -52,6 +70,19 @@ COMPUTED: dict[str, Function] = {
     "print of containers": lambda x, s: print(
         [x.sum().item(), 1, "a"], (x.max().item(),), {"loss": [x.min().item()]}, None, True
     ),
+    "methods of texts": lambda x, s: (
+        f" {x.sum().item():.2f} ".strip().rjust(9, "*").replace(".", ",", 1).upper().removeprefix("*") + "|"
+    ),
+    "methods with texts": lambda x, s: "a-b".replace("-", f"{x.sum().item():.1f}").center(20).title().zfill(30),
+    "slices of texts": lambda x, s: f"{x.sum().item():.6f}"[:4] + f"{x.max().item()}"[-3:] + str(advance(s))[::-1],
+    "repeated": lambda x, s: "=" * 3 + f"{advance(s)}" * 2 + 0 * f"{x.sum().item()}",
+    "integers with digits": lambda x, s: f"{advance(s):.2f} {s['n']:e} {x.argmax().item():%}",
+    "percent of an integer": lambda x, s: "%.1f %g" % (advance(s), x.argmax().item()),  # noqa: UP031
+    "a path": lambda x, s: os.path.basename(os.path.join("models", f"model_{advance(s)}_{x.sum().item():.1f}.pt")),
+    "substituted": lambda x, s: re.sub(r"\.\d+", "", f"a{x.sum().item():.3f}") + re.sub(re.compile("a"), "b", f"a{advance(s)}"),
+    "a text that joins": lambda x, s: f"{advance(s)}".join(["a", f"{x.sum().item():.1f}", "c"]),
+    "a text of the program": lambda x, s: f"{Told(x.sum().item())} {Told(advance(s))!r:>9}",
+    "a named tuple": lambda x, s: f"{Row(x.sum().item(), advance(s))}",
     "prints in a loop": lambda x, s: [print(i, v.item()) for i, v in enumerate(x)],
     "print before an error that does not come": lambda x, s: (print("before"), 1 / (x.abs().sum().item() + 1), print("after")),
 }
@@ -61,11 +92,13 @@ DECIDED: dict[str, Function] = {
     "join in order": lambda x, s: " ".join(sorted(map(str, x.tolist()))),
     "join of numbers": lambda x, s: " ".join(map(abs, x.tolist())),
     "member": lambda x, s: {f"{x.argmax().item()}"},
-    "method": lambda x, s: f"{x.argmax().item()}a".upper(),
+    "method that answers": lambda x, s: f"{x.argmax().item()}a".startswith("2"),
+    "method that makes a list": lambda x, s: f"{x.argmax().item()} a".split(),
+    "method that may raise": lambda x, s: f"{x.argmax().item()}".center(5, f"{x.argmax().item()}"),
     "length": lambda x, s: len(str(x.argmax().item())),
     "comparison": lambda x, s: str(x.argmax().item()) == "2",
     "membership": lambda x, s: "2" in str(x.argmax().item()),
-    "repeated": lambda x, s: str(x.argmax().item()) * 2,
+    "repeated by a number of the call": lambda x, s: str(x.argmax().item()) * x.argmax().item(),
     "read as a number": lambda x, s: int(str(x.argmax().item())),
     "a format that may raise": lambda x, s: f"{x.argmax().item():c}",
     "message of an assertion": lambda x, s: _asserted(x),
@@ -108,6 +141,23 @@ def test_a_text_of_numbers_is_computed_by_each_call(name: str) -> None:
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_asks_for_a_text_gets_the_text_of_the_call(name: str) -> None:
     compared(DECIDED[name])
+
+
+def test_a_method_of_a_text_that_is_kept_is_one_of_the_text_of_the_call() -> None:
+    def f(x: T.Tensor) -> Any:
+        upper = f"a{x.sum().item()}".upper
+        return [upper(), upper]
+
+    compiled = T.compile(f)
+    for n in range(4):
+        text, upper = compiled(T.ones(2) * n)
+        assert (text, upper()) == (f"A{n * 2.0}",) * 2 and type(upper) is type("".upper)
+
+
+def test_the_text_that_an_object_shows_in_ascii_is_its_representation() -> None:
+    told = Told("é")
+    compiled = T.compile(lambda x: f"{told!a} {told!r} {told!s} {told} {told!a:>15}")
+    assert {compiled(T.ones(1)) for _ in range(3)} == {f"{told!a} {told!r} {told!s} {told} {told!a:>15}"}
 
 
 def test_prints_come_once_where_a_call_leaves_the_program() -> None:

@@ -15,6 +15,7 @@ import tracejit
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
 import copy, csv, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
+from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,8 @@ losses = []
 
 
 class Box:
+    made = 0
+
     def __init__(self):
         self.total, self.seen, self.names = 0.0, None, {1}
 
@@ -53,6 +56,9 @@ class Point:
     n: int
 
 
+Row = namedtuple("Row", "loss step")
+
+
 def helper(x):
     return x.exp() - 1
 
@@ -67,8 +73,15 @@ def labelled(name):
     yield name
 
 
+def moved(point):
+    match point:
+        case Point(x=x, n=int(k)) if k >= 0:
+            return x + k
+
+
 def observed():
-    state = [w, w.grad, *model.parameters(), losses, box.total, box.seen, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
+    state = [w, w.grad, *model.parameters(), losses, box.total, box.seen]
+    state += [Box.made, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
     return state, d["row"], d["table"], tracejit.get_rng_state()
 
 

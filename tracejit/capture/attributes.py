@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from tracejit.capture.effects import EffectHandlers
+from tracejit.capture.effects import AttributeStore, EffectHandlers
 from tracejit.capture.policies import (
     C_CALLABLES,
     PRIMITIVE_TYPES,
@@ -28,6 +28,7 @@ from tracejit.capture.policies import (
     is_empty,
     is_heap_type,
     is_library_module,
+    is_name,
     storing_base,
 )
 from tracejit.capture.recorder import ABSENT
@@ -40,6 +41,8 @@ _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage",
 _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
 """What is found in a class and compared by its identity: whatever else it may hold is read when it is used."""
 _SHARED: tuple[type, ...] = (type, types.ModuleType)
+_STORED = "stored in this run"
+"""Stands for the expression of an attribute of a class that this run has set."""
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
@@ -68,6 +71,11 @@ def _stores_as_usual(cls: type) -> bool:
     return not issubclass(cls, (type, types.ModuleType)) and _looks_up_as_usual(cls)
 
 
+def _is_descriptor(value: Any) -> bool:
+    """Whether what is found in a class is asked what it is for an instance."""
+    return any(hasattr(type(value), name) for name in ("__get__", "__set__", "__delete__"))
+
+
 def _is_data_descriptor(found: Any) -> bool:
     """Whether it comes before what is in an instance's dictionary."""
     return hasattr(type(found), "__get__") and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
@@ -83,7 +91,7 @@ class AttributeHandlers(EffectHandlers):
     # -- classes
     def lookup(self, cls: type, name: str) -> tuple[Any, str]:
         """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is empty where no such class can
-        change.  Data has still to be read, by whoever needs it."""
+        change, and none where this run has set it.  Data has still to be read, by whoever needs it."""
         return self._lookup_in(self.read_mro(cls), name)
 
     def read_mro(self, cls: type) -> tuple[type, ...]:
@@ -95,10 +103,10 @@ class AttributeHandlers(EffectHandlers):
 
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, str]:
         for cls in classes:
-            dictionary = self._class_dictionaries.get(cls)
-            if dictionary is None:
-                dictionary = self._class_dictionaries[cls] = _class_dict(cls)
+            dictionary = self.class_dictionary(cls)
             changeable = is_changeable(cls)
+            if (id(cls), name) in self.written:
+                return self.stored.get((id(cls), name), dictionary[name]), _STORED
             if name in dictionary:
                 value = dictionary[name]
                 if not changeable:
@@ -112,6 +120,12 @@ class AttributeHandlers(EffectHandlers):
             if changeable and self.first_time("no class attribute", cls, name):
                 self.miss_if(f"{name!r} in {self.constant(dictionary)}")
         return ABSENT, ""
+
+    def class_dictionary(self, cls: type) -> Any:
+        """What is in a class, by the one object that guards look at."""
+        if cls not in self._class_dictionaries:
+            self._class_dictionaries[cls] = _class_dict(cls)
+        return self._class_dictionaries[cls]
 
     def method(self, value: Any, name: str) -> Any:
         """The special method `name` of `value` if it is a Python function of the program; None where C code answers, or nobody."""
@@ -202,7 +216,8 @@ class AttributeHandlers(EffectHandlers):
                 if expression is None or key in self.written:
                     return instance[name]
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
-                place = f"{_dictionary_text(cls, expression)}[{name!r}]" if hidden or _intercepts(cls) else f"{expression}.{name}"
+                dotted = is_name(name) and not (hidden or _intercepts(cls))
+                place = f"{expression}.{name}" if dotted else f"{_dictionary_text(cls, expression)}[{name!r}]"
                 self.instance_reads.add(place)
                 return self.read(instance[name], place, called=self.facts.attribute(owner, name), symbolic=True)
             self._guard_missing(owner, instance, name)
@@ -251,6 +266,8 @@ class AttributeHandlers(EffectHandlers):
         """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class
         itself)."""
         kind = type(found)
+        if text is _STORED:
+            return found
         if kind is types.FunctionType:
             return found if owner is None else self.made(types.MethodType(found, owner))
         if kind is staticmethod:
@@ -373,11 +390,25 @@ class AttributeHandlers(EffectHandlers):
             self.call(store, (owner, name, value), {})
         elif _stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
+        elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
+            self.fixed(owner)
+            self.dropping(_class_dict(owner).get(name))
+            setattr(owner, name, stored(value))
+            self.note_store((id(owner), name), AttributeStore(owner, name, value))
         elif is_a(owner, types.ModuleType) and not _is_data_descriptor(self.lookup(cls, name)[0]):
             owner.__dict__[name] = self.write_global(owner.__dict__, name, value)
         else:
             self._stop_storing(owner, name)
             setattr(owner, name, stored(value))
+
+    def _is_plain_in_class(self, cls: type, name: str, value: Any) -> bool:
+        """Whether to store an attribute of a class changes nothing but what is found there: no method or other descriptor comes or goes."""
+        if self.is_made(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
+            return False
+        kind = type(cls)
+        if self.lookup(kind, "__setattr__")[0] is not type.__setattr__ or kind.__getattribute__ is not type.__getattribute__:
+            return False
+        return self.lookup(kind, name)[0] is ABSENT and not any(map(_is_descriptor, (_class_dict(cls).get(name), value)))
 
     def _stop_storing(self, owner: Any, name: str) -> None:
         cls = type(owner)

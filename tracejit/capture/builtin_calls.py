@@ -43,11 +43,13 @@ from tracejit.capture.policies import (
     bound_to,
     builtin_base,
     is_a,
+    is_heap_type,
     is_shareable,
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
 from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.texts import is_open
 from tracejit.tensor import Size, Tensor
 
 __all__ = ["BuiltinCallHandlers"]
@@ -78,6 +80,11 @@ _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 def _is_static(made_by: Any) -> bool:
     """Whether methods of this class that are bound to it are known."""
     return type(made_by) is type and made_by in (*_STATIC_OWNERS, object, list, set, frozenset)
+
+
+def _is_record(cls: Any) -> bool:
+    """Whether it is a class of named tuples."""
+    return is_a(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 class BuiltinCallHandlers(NumberCallHandlers):
@@ -117,10 +124,16 @@ class BuiltinCallHandlers(NumberCallHandlers):
             text = self.late_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
                 return text
+        elif type(owner) is str and not keywords and any(map(is_open, arguments)):
+            text = self.text_method(owner, function.__name__, arguments)
+            if text is not None:
+                return text
         if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
             return self.container_method(function, owner, arguments, keywords)
         if function in _COMPARING:
             return self._call_pure(function, arguments, keywords)
+        if function == tuple.__new__ and len(arguments) == 2 and not keywords and _is_record(arguments[0]):
+            return self.record_of(arguments[0], list(self.consumable(arguments[1])))
         if self._is_unknown(function, owner):
             name = getattr(function, "__name__", repr(function))
             reason = "unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()"
@@ -200,6 +213,20 @@ class BuiltinCallHandlers(NumberCallHandlers):
         keywords = {k: self.settled(v) for k, v in keywords.items()}
         return self._value_method(function, arguments, keywords)
 
+    def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a text that each call computes."""
+        if name == "join":
+            text = None
+            if len(arguments) == 1 and not keywords:
+                parts = list(self.iterate(arguments[0]))
+                if all(type(plain(part)) is str for part in parts):
+                    separated = [part for item in parts for part in (owner, item)][1:]
+                    return self.joined(tuple(separated))
+                arguments = (parts,)
+        else:
+            text = None if keywords else self.text_method(owner, name, arguments)
+        return self.call(getattr(concrete(owner), name), arguments, keywords) if text is None else text
+
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a method of a container: a number that it stores, or compares with its items, may stay symbolic."""
         if is_a(owner, set):
@@ -207,7 +234,7 @@ class BuiltinCallHandlers(NumberCallHandlers):
         elif is_a(owner, dict):
             stays = _KEPT_BY_DICTIONARIES.get(name, ())
         else:
-            stays = () if name == "insert" and self.is_outside(owner) else _KEPT_BY_SEQUENCES.get(name, ())
+            stays = _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple([self.for_place(a) if i in stays else self.settled(a) for i, a in enumerate(arguments)])
         into = self.for_place if name in ("update", "__init__") and stays else self.settled
         return arguments, {k: into(v) for k, v in keywords.items()}
@@ -364,9 +391,19 @@ class BuiltinCallHandlers(NumberCallHandlers):
                 return function(value, classes)
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
                 return self.truth(self.call(check, (classes, value), {}))
-            self.namespace["abstract_token"] = _abc.get_cache_token  # abstract classes: registrations count
-            self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
+            self._guard_registrations()
         return bool(self.native(lambda: function(value, classes)))
+
+    def _guard_registrations(self) -> None:
+        """What is registered with abstract classes counts."""
+        self.namespace["abstract_token"] = _abc.get_cache_token
+        self.miss_if(f"abstract_token() != {_abc.get_cache_token()}")
+
+    def has_flag(self, value: Any, flag: int) -> bool:
+        """Whether the type of `value` has a flag of those that registrations with abstract classes give."""
+        if is_heap_type(type(value)):
+            self._guard_registrations()
+        return bool(type(value).__flags__ & flag)
 
     def _callable(self, value: Any) -> bool:
         return self.lookup(type(plain(value)), "__call__")[0] is not ABSENT

@@ -23,7 +23,7 @@ from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
 from tracejit.capture.frame import Frame
 from tracejit.capture.generators import draws
-from tracejit.capture.late import MethodOf, is_answer, is_late
+from tracejit.capture.late import is_answer, is_late
 from tracejit.capture.locate import NotConvertible
 from tracejit.capture.policies import (
     C_CALLABLES,
@@ -42,7 +42,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.printing import as_called_by_program
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.standard_calls import GETTERS
-from tracejit.capture.symbols import SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
+from tracejit.capture.symbols import MethodOf, SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
 from tracejit.capture.type_calls import TypeCallHandlers
 from tracejit.tensor import Tensor, fill
 
@@ -324,6 +324,8 @@ class CallHandlers(TypeCallHandlers):
             return cls(*arguments, **keywords)
         initialise, _ = self.lookup(cls, "__init__")
         create, _ = self.lookup(cls, "__new__")
+        if type(initialise) is not FunctionType and self._is_record_maker(create):
+            return self._record(cls, arguments, keywords)
         if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
@@ -346,6 +348,19 @@ class CallHandlers(TypeCallHandlers):
             self.made(made.args)
             self.made(made.keywords)
         return made
+
+    @staticmethod
+    def _is_record_maker(create: Any) -> bool:
+        """Whether it is the `__new__` that collections.namedtuple has made for a class."""
+        function = create.__func__ if is_a(create, staticmethod) else None
+        return type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("namedtuple_")
+
+    def _record(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A named tuple holds plain numbers, since nobody could change it later on; what stands for them is found by its places."""
+        plainly = {name: stored(value) for name, value in keywords.items()}
+        made = self.native(lambda: cls(*map(stored, arguments), **plainly))
+        given = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
+        return self.known_record(made, given)
 
     def _plain_arguments(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """For C code: no symbolic numbers, but in lists and dictionaries."""
@@ -400,8 +415,9 @@ class CallHandlers(TypeCallHandlers):
             return number
         try:
             result = cls(number._value)
-        except (ArithmeticError, ValueError):  # the program may catch it: the number has decided where it goes on
-            concrete(number)
+        except (ArithmeticError, ValueError) as error:  # the program may catch it: the number has decided where it goes on
+            if not self.raises_again(cls, (number,), error):
+                concrete(number)
             raise
         if is_late(number):
             late = self.late_function(cls, (number,), result)

@@ -35,6 +35,10 @@ _CONSUMING_METHODS = frozenset(
 )  # fmt: skip
 
 
+_TAKING = frozenset({"pop", "popleft", "insert"})
+"""Methods of lists and deques that may be about one of its ends."""
+
+
 class _Ordered:
     """A sort key whose comparisons go through the recorder."""
 
@@ -182,13 +186,19 @@ class ContainerMethodHandlers(ContainerHandlers):
         if is_a(owner, dict) and name in ("setdefault", "pop") and count in (1, 2) and self._key_text(arguments[0]) is not None:
             return self._dict_method(function, name, owner, *arguments)
         if name in ("append", "appendleft", "add"):
+            if name == "appendleft" and self.is_written(owner):
+                self.read_elements(owner)
             self.note_change(owner)
         elif name in ("extend", "update") and count == 1:
             arguments = (self.made(list(self.consumable(arguments[0]))),)
             self.note_change(owner)
+        elif name in _TAKING and is_a(owner, (list, collections.deque)):
+            arguments = (self.as_key(arguments[0]), *arguments[1:]) if arguments else arguments
+            return self.take_out(owner, name, *arguments)
+        elif name == "clear" and is_a(owner, (list, collections.deque)) and not arguments:
+            pass  # whatever was in it
         elif is_a(owner, (list, collections.deque)) and name in MOVING:
             self.read_elements(owner)
-            arguments = (self.as_key(arguments[0]), *arguments[1:]) if arguments and name in ("insert", "pop") else arguments
         else:
             self.read_content(owner)
             for argument in arguments:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.contents import CONTAINERS, DICT_TYPES, ContentHandlers, get_past, item_text, length_text, membership_text
+from tracejit.capture.contents import CONTAINERS, DICT_TYPES, get_past, item_text, membership_text
 from tracejit.capture.effects import ItemStore, MethodCall
+from tracejit.capture.ends import Ends
 from tracejit.capture.late import is_answer, is_late
 from tracejit.capture.policies import (
     DICT_VIEWS,
@@ -27,6 +28,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recorder import ABSENT, Said
+from tracejit.capture.sequences import SEQUENCES, SequenceHandlers
 from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain, released, stored
 from tracejit.tensor import Tensor
 
@@ -66,7 +68,7 @@ MOVING = frozenset(
 """Methods of a list or deque that only move its items, take some out and put others in."""
 
 
-class ContainerHandlers(ContentHandlers):
+class ContainerHandlers(SequenceHandlers):
     """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
 
     # -- items
@@ -79,6 +81,10 @@ class ContainerHandlers(ContentHandlers):
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
         if looked_up is not None:
             return looked_up
+        if is_symbolic(owner) and type(plain(owner)) is str and type(key) is slice:
+            text = self.text_slice(owner, self.index(key))
+            if text is not None:
+                return text
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
@@ -138,6 +144,11 @@ class ContainerHandlers(ContentHandlers):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in self.stored:
             return self.stored[id(owner), key]
+        if is_a(owner, tuple) and self.numbered.get(id(owner)):
+            if type(key) is slice:
+                return self.made(tuple(self.elements(owner))[key])
+            if type(key) is int and -len(owner) <= key < len(owner):
+                return self.stored.get((id(owner), key % len(owner)), tuple.__getitem__(owner, key))
         if not is_a(owner, (list, tuple, dict, str, range, bytes, collections.deque, np.generic)):
             self.stop("container", f"a {type(owner).__name__}")
         value = get_past(owner, key)
@@ -172,49 +183,29 @@ class ContainerHandlers(ContentHandlers):
                 return base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 self.stop("container", f"a {cls.__name__} that gets an item of its own")
-        elif type(key) is int and cls is list and self._was_added(owner, key):
-            return self.stored.get((id(owner), len(owner) + key), owner[key])
-        elif cls in _SEQUENCES and type(key) is int and -self._reach(owner) <= key < self._reach(owner):
-            if key < 0:
-                if cls is list and self._is_untouched(owner):
-                    return self.read(owner[key], f"{text}[{key}]", symbolic=True)
-                key += self.length(owner)
-            place = (id(owner), key)
+        elif base in SEQUENCES and type(key) in (int, slice):
+            found = self.end_item(owner, key) if type(key) is int else self.end_slice(owner, key)
+            if found is not ABSENT:
+                return self.made(found) if type(key) is slice else found
+            self.read_elements(owner)
+            if type(key) is slice and base is list:
+                return self.made(list(self.elements(owner))[key])
+            value = base.__getitem__(owner, key)
+            return self.stored.get((id(owner), key % base.__len__(owner)), value)
+        elif cls is tuple and type(key) is int and -len(owner) <= key < len(owner):
+            place = (id(owner), key % len(owner))
             if place in self.stored:
                 return self.stored[place]
-            if place in self.written or id(owner) in self.content_known:
+            if id(owner) in self.content_known:
                 return owner[key]
-            return self.read(owner[key], f"{text}[{key}]", called=self.facts.item(owner, key), symbolic=True)
-        elif cls in (list, collections.deque) and type(key) is int:
-            self.read_elements(owner)
-            value = owner[key]
-            return self.stored.get((id(owner), key % len(owner)), value)
-        elif cls in (list, tuple) and type(key) is slice:
-            return self.made(cls(self.elements(owner))[key])
+            if key < 0:
+                self.length(owner)
+            return self.read(owner[key], f"{text}[{place[1]}]", called=self.facts.item(owner, place[1]), symbolic=True)
+        elif cls is tuple and type(key) is slice:
+            return self.made(tuple(self.elements(owner))[key])
         self.read_content(owner)
         value = get_past(owner, key)
         return self.made(value) if type(key) is slice else value
-
-    def _is_untouched(self, owner: list[Any]) -> bool:
-        """Whether this run has not changed a list, and knows nothing of its length."""
-        known = id(owner) in self.content_known or id(owner) in self.originals
-        return not known and not any(place[0] == id(owner) for place in self.written)
-
-    def _was_added(self, owner: list[Any], key: int) -> bool:
-        """Whether an index counts from the end of a list to what this run has appended."""
-        return id(owner) in self.originals and len(self.originals[id(owner)]) - len(owner) <= key < 0
-
-    def _is_place(self, owner: Any, key: int) -> bool:
-        """Whether a list or deque has an item at this index, in each call."""
-        if id(owner) in self.originals and 0 <= key < self._reach(owner):
-            self.miss_if(f"{length_text(type(owner), self.sources[id(owner)])} <= {key}")
-            return True
-        return -self.length(owner) <= key < len(owner)
-
-    def _reach(self, owner: Any) -> int:
-        """How many items from the first one on are where they were when the call began, or where a store has been noted."""
-        before = self.originals.get(id(owner))
-        return len(owner) if before is None else len(before) if is_a(owner, list) and len(owner) >= len(before) else 0
 
     def _guard_absence(self, owner: Any, text: str, key_text: str) -> None:
         if id(owner) not in self.content_known and self.first_time("absent", text, key_text):
@@ -265,16 +256,19 @@ class ContainerHandlers(ContentHandlers):
             self.note_change(owner)
             base.__setitem__(owner, key, stored(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif cls in (list, collections.deque) and type(key) is int and self._is_place(owner, key):
+        elif base in SEQUENCES and type(key) is int:
             value = self.for_place(value)
-            index = key % len(owner)
-            self.dropping(owner[index])
-            owner[index] = stored(value)
-            self.note_store((id(owner), index), ItemStore(owner, index, value))
-        elif cls is list and type(key) in (int, slice):
+            if not self.set_end_item(owner, key, value):
+                self.read_elements(owner)
+                if -base.__len__(owner) <= key < base.__len__(owner):
+                    key %= base.__len__(owner)
+                self.dropping(base.__getitem__(owner, key))
+                base.__setitem__(owner, key, stored(value))
+                self.note_store((id(owner), key), ItemStore(owner, key, value))
+        elif base is list and type(key) is slice:
             self.read_elements(owner)
             value = self.for_place(value)
-            if type(key) is slice and hasattr(type(value), "__iter__"):
+            if hasattr(type(value), "__iter__"):
                 value = self.made(list(self.iterate(value)))
             self._change(owner, "__setitem__", key, value)
         else:
@@ -303,9 +297,8 @@ class ContainerHandlers(ContentHandlers):
                 base.__delitem__(owner, key)
                 self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
-            if cls is list and type(key) in (int, slice):
-                self.read_elements(owner)
-                self._change(owner, "__delitem__", key)
+            if base is list and type(key) in (int, slice):
+                self.take_out(owner, "__delitem__", key)
                 return
         if not hasattr(base, "__delitem__"):
             del owner[key]  # it raises what is to be raised
@@ -410,14 +403,11 @@ class ContainerHandlers(ContentHandlers):
             if method is not None:
                 return len(Said(self.call(method, (value,), {})))
         if self.is_outside(value) and is_a(value, (list, dict, set, collections.deque)):
-            if id(value) not in self.content_known and self.first_time("len", id(value)):
-                self._check_grown(value)
-                before = self.originals.get(id(value), value)
-                self.miss_if(f"{length_text(type(value), self.sources[id(value)])} != {len(before)}")
-        else:
+            return self.outside_length(value)
+        if self.is_outside(value) or not is_a(value, CONTAINERS):
             self.read_content(value)
-            if not is_a(value, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
-                self.stop("container", f"a {type(value).__name__}")
+        if not is_a(value, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
+            self.stop("container", f"a {type(value).__name__}")
         return builtin_base(type(value)).__len__(value) if is_a(value, CONTAINERS) else len(value)
 
     def _has_objects(self, *values: Any) -> bool:
@@ -454,19 +444,35 @@ class ContainerHandlers(ContentHandlers):
         """The items of a list or deque from outside with symbolic numbers in their places, to do with as with itself; None where what is
         in it is not known, or guarded."""
         base = builtin_base(type(owner))
-        if base not in (list, collections.deque):
+        if base not in SEQUENCES or id(owner) not in self.content_known:
             return None
-        if id(owner) not in self.content_known or name not in MOVING:
+        if name not in MOVING:
             if base is collections.deque:
                 self._settle_places(owner)
             return None
         items = [self.stored.get((id(owner), i), item) for i, item in enumerate(base.__iter__(owner))]
         return items if base is list else collections.deque(items, owner.maxlen)
 
+    def take_out(self, owner: Any, name: str, *arguments: Any) -> Any:
+        """`pop`, `popleft`, `del l[...]` of a list or deque from outside, and `insert`."""
+        left = self.end_place(owner, name, arguments)
+        if name == "insert":
+            if left is None or self.is_written(owner) or getattr(owner, "maxlen", None) is not None:  # a full deque takes no more
+                self.read_elements(owner)
+            return self._change(owner, name, *arguments)
+        taken = ABSENT if left is None else self.takes_from_end(owner, left)
+        if taken is ABSENT:
+            self.read_elements(owner, shortened=True)
+        result = self._change(owner, name, *arguments)
+        return result if taken is ABSENT or name == "__delitem__" else taken
+
     def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
-        length = len(owner)
         moved = self._movable(owner, name)
+        is_open = is_a(owner, SEQUENCES) and id(owner) not in self.content_known
+        ends = self.ends_of(owner) if is_open else None
+        if is_open:
+            self.note_change(owner)
         self.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
@@ -474,7 +480,18 @@ class ContainerHandlers(ContentHandlers):
         if moved is not None:
             result = getattr(moved, name)(*arguments)
             self.remember_items(owner, moved)
-        elif is_a(owner, list) and name in ("append", "extend"):
-            for place, value in enumerate(arguments if name == "append" else arguments[0], length):
-                self._remember((id(owner), place), value)
+        elif ends is not None:
+            self._change_ends(owner, ends, name, arguments)
         return result
+
+    def _change_ends(self, owner: Any, ends: Ends, name: str, arguments: tuple[Any, ...]) -> None:
+        """What becomes of a list or deque whose content is not known."""
+        if name == "clear":
+            self.content_known.add(id(owner))
+            self.remember_items(owner, ())
+        elif name == "extend":
+            ends.put(name, list(arguments[0]))
+        elif name in ("append", "appendleft", "insert"):
+            ends.put("append" if name == "append" else "appendleft", list(arguments[-1:]))
+        else:
+            ends.take(bool(self.end_place(owner, name, arguments)))

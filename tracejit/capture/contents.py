@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.attributes import AttributeHandlers
-from tracejit.capture.effects import MethodCall, Place
+from tracejit.capture.effects import ItemStore, MethodCall, Place
+from tracejit.capture.ends import Ends
 from tracejit.capture.facts import shown
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
@@ -32,7 +33,7 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
-from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released
+from tracejit.capture.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released, stored
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -50,6 +51,8 @@ __all__ = [
 DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
 _LONG, _MOST = 8, 64
+_LIMITED = 32
+"""A list or deque that may be kept from growing is recorded for each of its lengths up to this one."""
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
@@ -117,6 +120,8 @@ class ContentHandlers(AttributeHandlers):
     def __init__(self) -> None:
         super().__init__()
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
+        self.limited: set[int] = set()  # lists and deques whose length the program has compared with something
+        self.ends: dict[int, Ends] = {}  # what is known of lists and deques of which only the ends were looked at, or changed
 
     # -- keys
     def _key_text(self, key: Any) -> str | None:
@@ -145,10 +150,11 @@ class ContentHandlers(AttributeHandlers):
         """Something may look at everything in `value`: guard it, order included; with `deep`, in nested containers too."""
         self._read_content(value, deep, set())
 
-    def read_elements(self, value: Any) -> None:
-        """The program goes through `value`: guard how many elements there are, and what they are but for numbers, which stay symbolic."""
+    def read_elements(self, value: Any, *, shortened: bool = False) -> None:
+        """The program goes through `value`: guard how many elements there are, and what they are but for numbers, which stay symbolic.
+        shortened: it is about to take some out."""
         if not self.stopped and self.is_outside(value) and id(value) not in self.content_known:
-            self._guard_content(value, type(value), symbolic=True)
+            self._guard_content(value, type(value), symbolic=True, shortened=shortened)
 
     def elements(self, value: Any) -> Any:
         """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
@@ -230,10 +236,12 @@ class ContentHandlers(AttributeHandlers):
         if place not in self.written:
             self._remember(place, self.read(value, expression, called=called, symbolic=symbolic))
 
-    def _guard_content(self, value: Any, cls: type, symbolic: bool = False) -> None:
+    def _guard_content(self, value: Any, cls: type, symbolic: bool = False, shortened: bool = False) -> None:
         if is_a(value, CONTAINERS):
-            self._check_grown(value)
+            if not shortened:
+                self._check_grown(value)
             self.content_known.add(id(value))
+            self.ends.pop(id(value), None)
             self.keep.append(value)
             text = self.sources[id(value)]
             content = self.originals.get(id(value), value)
@@ -241,7 +249,7 @@ class ContentHandlers(AttributeHandlers):
                 self.miss_if(f"{text}.maxlen != {value.maxlen}")
             self.miss_if(f"{length_text(cls, text)} != {len(content)}")
             self.facts.note("value", f"len({self.facts.name(value)})", str(len(content)), user_line())
-            if is_a(value, collections.deque) and id(value) in self.originals:
+            if is_a(value, (list, collections.deque)) and id(value) in self.originals:
                 self._guard_moved(value, cls, content, symbolic)
             elif is_a(value, dict):
                 self._guard_dict(value, content, text, symbolic)
@@ -283,22 +291,36 @@ class ContentHandlers(AttributeHandlers):
             self.stop("container", f"a {cls.__module__}.{cls.__name__}")
 
     def _guard_moved(self, value: Any, cls: type, content: list[Any], symbolic: bool) -> None:
-        """A deque that this run has added to: its items are where the methods that were called have moved them."""
-        moves = [effect for effect in self.effects if type(effect) is MethodCall and effect.container is value]
-        if any(place[0] == id(value) for place in self.written):
-            self.stop("read_after_change", f"a {cls.__name__}")
-            return
+        """A list or deque that this run has changed: its items are where that has put them."""
         text = self.sources[id(value)]
         items = [
-            self.read(item, item_text(cls, text, str(i)), called=self.facts.item(value, i), symbolic=symbolic)
+            item
+            if (id(value), i) in self.written
+            else self.read(item, item_text(cls, text, str(i)), called=self.facts.item(value, i), symbolic=symbolic)
             for i, item in enumerate(content)
         ]
-        moved = collections.deque(items, value.maxlen)
-        for move in moves:
-            getattr(moved, move.method)(*move.arguments)
+        moved: Any = items if is_a(value, list) else collections.deque(items, value.maxlen)
+        for effect in self.effects:
+            if type(effect) is MethodCall and effect.container is value:
+                getattr(moved, effect.method)(*effect.arguments)
+            elif type(effect) is ItemStore and effect.container is value:
+                moved[effect.key] = effect.value
         self.remember_items(value, moved)
         if not symbolic:
             self._settle_places(value)
+
+    def record_of(self, cls: Any, items: list[Any]) -> Any:
+        """A named tuple of `items`.  It holds plain numbers, since nobody could change it later on; what stands for them is found by its
+        places."""
+        return self.known_record(tuple.__new__(cls, map(stored, items)), dict(zip(cls._fields, items, strict=False)))
+
+    def known_record(self, made: Any, items: dict[str, Any]) -> Any:
+        """A new named tuple; items: what it was given, by the names of its fields."""
+        for index, name in enumerate(type(made)._fields):
+            if name in items:
+                self._remember((id(made), index), items[name])
+                self._remember((id(made), name), items[name])
+        return self.made(made)
 
     def remember_items(self, container: Any, items: Iterable[Any]) -> None:
         """What later reads find in a list or deque."""
@@ -308,10 +330,12 @@ class ContentHandlers(AttributeHandlers):
             self._remember((id(container), index), item)
 
     def _check_grown(self, value: Any) -> None:
-        """Stop where a list is looked at that has got new elements: its guards would not hold for the next call."""
-        if id(value) not in self.originals or not is_a(value, (list, collections.deque)):
+        """Stop where a list or deque is looked at as a whole that grows with each call: its guards would not hold for the next one."""
+        before = self.originals.get(id(value)) if is_a(value, (list, collections.deque)) else None
+        if not before or len(before) >= builtin_base(type(value)).__len__(value):
             return
-        if is_a(value, list) or value.maxlen != len(self.originals[id(value)]):
+        limited = id(value) in self.limited or (is_a(value, collections.deque) and value.maxlen is not None)
+        if not limited or len(before) > _LIMITED:
             self.stop("read_after_change", f"a {type(value).__name__}")
 
     def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], text: str, symbolic: bool) -> None:
@@ -362,6 +386,8 @@ class ContentHandlers(AttributeHandlers):
         if cls is tuple:
             new = tuple([self._settled(v, seen) for v in value])
             return value if all(a is b for a, b in zip(new, value, strict=True)) else self.made(new)
+        if is_a(value, tuple):
+            self._settle_places(value)
         if is_a(value, (list, dict, collections.deque)):
             base = builtin_base(cls)
             for key, item in list(base.items(value)) if is_a(value, dict) else enumerate(base.__iter__(value)):

@@ -15,13 +15,12 @@ from types import CellType
 from typing import Any, Protocol
 
 from tracejit.capture.arrays import ArrayHandlers
-from tracejit.capture.late import MethodOf
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.places import user_line
-from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
+from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import holds_numbers, released, stored
+from tracejit.capture.symbols import MethodOf, holds_numbers, released, stored
 
 __all__ = [
     "AttributeStore",
@@ -58,7 +57,8 @@ class Effect(Protocol):
 
 @dataclass(slots=True)
 class AttributeStore:
-    """owner.name = value, or del owner.name for ABSENT, past any `__setattr__`: that one's code has been recorded itself."""
+    """owner.name = value, or del owner.name for ABSENT, past any `__setattr__`: that one's code has been recorded itself.  Classes, whose
+    attributes are not deleted, have none but type's."""
 
     owner: Any
     name: str
@@ -66,11 +66,11 @@ class AttributeStore:
 
     def statement(self, values: ValueText) -> str:
         owner = values.source(self.owner)
-        base = storing_base(self.owner)
+        base = type if is_a(self.owner, type) else storing_base(self.owner)
         name = "object" if base is object else values.text(base)
         if self.value is ABSENT:
             return f"{name}.__delattr__({owner}, {self.name!r})"
-        if type(self.owner).__setattr__ is base.__setattr__:
+        if type(self.owner).__setattr__ is base.__setattr__ and is_name(self.name):
             return f"{owner}.{self.name} = {values.text(self.value)}"
         return f"{name}.__setattr__({owner}, {self.name!r}, {values.text(self.value)})"
 

@@ -227,6 +227,8 @@ def _structure(recorder: CallHandlers, guards: list[str], distinct: list[str]) -
     for effect in recorder.effects:
         if isinstance(effect, AttributeStore):
             changed.add(id(effect.owner))
+            if is_a(effect.owner, type):
+                changed.add(id(recorder.class_dictionary(effect.owner)))
         elif (
             isinstance(effect, ItemStore)
             and type(effect.container) is dict

@@ -13,7 +13,8 @@ import threading
 from types import CellType
 from typing import Any
 
-from tracejit.capture.policies import BINARY, IN_PLACE, UNARY
+from tracejit.capture.patterns import PYTHON, Operations, elements_of, has_length, item_of, matched_class, matched_mapping
+from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
 from tracejit.capture.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
@@ -295,6 +296,63 @@ class Frame:
         recorder = active()
         return stored(manager) if recorder is None else recorder.context(manager)
 
-    def subject(self, value: Any) -> Any:
-        recorder = active()
-        return stored(value) if recorder is None else recorder.match_subject(value)
+    # -- patterns
+    def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
+        return matched_class(*_reading(subject), cls, positional, names)
+
+    def match_length(self, subject: Any, before: int, starred: bool, after: int) -> bool:
+        return has_length(*_reading(subject), before, starred, after)
+
+    def match_elements(self, subject: Any, before: int, starred: bool, after: int) -> tuple[Any, ...]:
+        return elements_of(*_reading(subject), before, starred, after)
+
+    def match_item(self, subject: Any, place: int) -> Any:
+        return item_of(*_reading(subject), place)
+
+    def match_mapping(self, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
+        return matched_mapping(*_reading(subject), keys, rest)
+
+
+def _reading(subject: Any) -> tuple[Operations, Any]:
+    """How the parts of the subject of a match statement are read, and the subject."""
+    recorder = active()
+    return (PYTHON, stored(subject)) if recorder is None else (RecordedPatterns(recorder), subject)
+
+
+class RecordedPatterns:
+    """How a recording reads the parts of a subject."""
+
+    __slots__ = ("_recorder",)
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+
+    def has_flag(self, value: Any, flag: int) -> bool:
+        return self._recorder.has_flag(value, flag)  # type: ignore[no-any-return]
+
+    def is_instance(self, value: Any, cls: Any) -> bool:
+        return bool(self._recorder.call(isinstance, (value, cls), {}))
+
+    def attribute(self, value: Any, name: str) -> Any:
+        return self._recorder.admitted(self._recorder.get_attribute(value, name))
+
+    def length(self, value: Any) -> Any:
+        return self._recorder.length(value)
+
+    def holds(self, symbol: str, left: Any, right: Any) -> bool:
+        return bool(self._recorder.truth(self._recorder.binary(symbol, left, right)))
+
+    def elements(self, value: Any) -> Any:
+        return self._recorder.iterate(value)
+
+    def item(self, value: Any, index: Any) -> Any:
+        return self._recorder.admitted(self._recorder.get_item(value, index))
+
+    def found(self, mapping: Any, key: Any, missing: Any) -> Any:
+        recorder = self._recorder
+        if is_a(mapping, dict) and not is_user_instance(mapping):
+            return recorder.admitted(recorder.plain_item(mapping, key)) if recorder.plain_contains(key, mapping) else missing
+        return recorder.admitted(recorder.call(recorder.get_attribute(mapping, "get"), (key, recorder.made(missing)), {}))
+
+    def mapping(self, value: Any) -> Any:
+        return self._recorder.mapping(value)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tracejit.capture.symbols import SymbolicNumber, plain
+from tracejit.capture.symbols import SymbolicNumber
 
-__all__ = ["MOST_ELEMENTS", "Access", "Late", "MethodOf", "Program", "definitions", "is_answer", "is_late"]
+__all__ = ["MOST_ELEMENTS", "Access", "Late", "Program", "definitions", "is_answer", "is_late"]
 
 MOST_ELEMENTS = 4096
 """How many elements of a tensor, or rows of an array, are values of their own."""
@@ -78,20 +78,6 @@ def is_late(value: Any) -> bool:
 def is_answer(value: Any) -> bool:
     """Whether `value` is what a call has answered that is made after the program."""
     return is_late(value) and bool(value._late.answer)
-
-
-class MethodOf:
-    """A method of something that each call has one of its own of."""
-
-    __slots__ = ("name", "owner")
-
-    def __init__(self, owner: SymbolicNumber, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """For code that runs once the recording has stopped."""
-        return getattr(self.owner._value, self.name)(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
 
 
 def definitions(

@@ -24,19 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.late import Access, Late, Program, is_answer, is_late
+from tracejit.capture.late import Access, Late, is_answer, is_late
 from tracejit.capture.policies import SPECIAL_NAMES
-from tracejit.capture.recorder import Recorder
+from tracejit.capture.program_numbers import CHOOSING, TO_INTEGERS, WORD, NumbersOfProgram
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
-from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
+from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
 from tracejit.core.op import REGISTRY
-from tracejit.ops.creation import ArrayConstant
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown
 
 __all__ = ["LeavingHandlers"]
 
-_OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", math.isinf: "isinf"}
 _DIVISIONS = frozenset(["/", "//", "%"])
 _SHIFTS = frozenset(["<<", ">>"])
@@ -55,27 +53,24 @@ _DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
     builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
 }  # fmt: skip
 """What an argument must fulfil so that the function does not raise (`round` asks for more); of one that does not, the value is guarded."""
-_WORD = 62
-"""Integers of so many bits, and a sign, are computed by the program without overflow."""
+_INFINITE: tuple[tuple[tuple[str, float], ...], ...] = ((("==", math.inf),), (("==", -math.inf),))
+_RAISING: dict[Any, tuple[tuple[tuple[str, float], ...], ...]] = {
+    math.sqrt: ((("<", 0.0),),), **dict.fromkeys((math.log, math.log2, math.log10), ((("<=", 0.0),),)), math.log1p: ((("<=", -1.0),),),
+    **dict.fromkeys((math.exp, math.expm1, math.cosh), (((">", 711.0), ("<", math.inf)),)),
+    **dict.fromkeys((math.asin, math.acos), (((">", 1.0),), (("<", -1.0),))),
+    **dict.fromkeys((math.sin, math.cos, math.tan, math.floor, math.ceil, math.trunc, builtins.int, builtins.round), _INFINITE),
+}  # fmt: skip
+"""When functions raise, whatever else is in their argument: where all of one of these hold."""
 _FLOATS = 900
 """Integers of so many bits become floating-point numbers without one."""
 _LENGTHS = (63, 200, 400)
 """What the length of an integer from outside is guarded to be within."""
 _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
-_CHOOSING = (builtins.min, builtins.max)
-_TO_INTEGERS: dict[Any, str] = {
-    builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
-}  # fmt: skip
-"""Functions that make integers of floats, and the operation that finds them."""
-_UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
-class LeavingHandlers(Recorder):
+class LeavingHandlers(NumbersOfProgram):
     """Definitions of late numbers, and what they decide."""
-
-    program: Program
-    """The interpreter of the recording: it sets itself here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,12 +89,6 @@ class LeavingHandlers(Recorder):
         for i, value in enumerate(elements._value):
             flat[i] = self._defined(Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63), value)
         return flat.reshape(array.shape).tolist()
-
-    def _element_of(self, tensor: Tensor, index: int) -> Tensor:
-        program = self.program
-        flat = program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
-        element: Tensor = program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
-        return element
 
     def _taken(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
         """What Python takes out of the array of a tensor."""
@@ -170,7 +159,7 @@ class LeavingHandlers(Recorder):
         for number, symbol, bound in asked:
             self.late_outcome(symbol, number, bound, True)
         text = f"{self._number_text(left)} ** {self._number_text(right)}"
-        return self._defined(Late(text, (left, right), lambda: None, bits), value)
+        return self._defined(Late(text, (left, right), lambda: self._power(left, right, value), bits), value)
 
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         """A function of numbers of which one at least is late; None where it has to be called with their values."""
@@ -182,44 +171,29 @@ class LeavingHandlers(Recorder):
         if str in kinds:
             return None
         lengths = [self._length(a) for a in arguments]
-        if demands is None or type(value) not in (int, float) or None in lengths or (function in _CHOOSING and len(kinds) > 1):
+        if demands is None or type(value) not in (int, float) or None in lengths or (function in CHOOSING and len(kinds) > 1):
             return None
-        if function not in _CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
+        if function not in CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
             return None
         whole = type(plain(arguments[0])) is int  # which is never infinite
         whole = whole or (is_late(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
         asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
-        shortened = function in _TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**_WORD
+        shortened = function in TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
         if shortened:
-            asked = [("<", 2.0**_WORD), (">", -(2.0**_WORD))]
+            asked = [("<", 2.0**WORD), (">", -(2.0**WORD))]
         if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
             return None
         for symbol, bound in asked:
             self.late_outcome(symbol, arguments[0], bound, True)
-        bits = _WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
+        bits = WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
-        number, alone = arguments[0], len(arguments) == 1
-        return self._defined(Late(text, arguments, lambda: self._conversion(function, number) if alone else None, bits), value)
+        return self._defined(Late(text, arguments, lambda: self._function(function, arguments), bits), value)
 
     def late_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
         """items[place], where exits see to it that there is one."""
         bits = max([self._length(item) or 0 for item in items if type(item) is int], default=0)
         late = Late(f"{self.constant(items)}[{place._text}]", (place,), lambda: self._item_of(items, place), bits)
         return self._defined(late, items[place._value])
-
-    def _item_of(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
-        """The same in the program, of numbers that it can hold."""
-        index = self._operand(place)
-        if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > _WORD for v in items):
-            return None
-        bind, ops = self.program.bind, REGISTRY
-        numbers = np.asarray(items, np.float64 if type(items[0]) is float else np.int64)
-        table = bind(ops["constant"], (), {"array": ArrayConstant(numbers)})
-        index = bind(ops["reshape"], (index,), {"shape": (1,)})
-        if place._value < 0:
-            index = bind(ops["add"], (index, len(items)), {})
-        item = bind(ops["index_select"], (table, index), {"dim": 0})
-        return bind(ops["reshape"], (item,), {"shape": ()})
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
@@ -229,7 +203,7 @@ class LeavingHandlers(Recorder):
         first, *texts = map(self._number_text, numbers)
         text = f"{self.constant(builtins.sum)}(({''.join(f'{t}, ' for t in texts)}), {first})"
         bits = max(n for n in lengths if n is not None) + len(numbers)
-        return self._defined(Late(text, tuple(numbers), lambda: None, bits), value)
+        return self._defined(Late(text, tuple(numbers), lambda: self._total(numbers, bits), bits), value)
 
     @staticmethod
     def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -275,6 +249,27 @@ class LeavingHandlers(Recorder):
             a, b = (a + right, 0) if symbol == "<<" else (a, 0)
         bits = a + b if symbol == "*" else max(a, b) + 1
         return bits if bits <= _FLOATS else None
+
+    # -- where they raise
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
+        """A function, or an operator, of numbers has raised, which the program may handle: whether a guard on why it did is enough for it
+        to raise the same in each call.  One whose message tells the number is not."""
+        if any(str(plain(a)) in str(error) for a in arguments if is_symbolic(a)):
+            return False
+        if function in _DIVISIONS:
+            left, divisor = arguments
+            if type(error) is not ZeroDivisionError or plain(divisor) != 0 or self._length(left) is None:
+                return False
+            if is_symbolic(divisor):
+                self.late_outcome("==", divisor, 0, True)
+            return True
+        value = plain(arguments[0])
+        for conditions in _RAISING.get(function, ()) if len(arguments) == 1 and type(value) in (int, float) else ():
+            if all(COMPARISONS[symbol](value, bound) for symbol, bound in conditions):
+                for symbol, bound in conditions:
+                    self.late_outcome(symbol, arguments[0], bound, True)
+                return True
+        return False
 
     # -- readings of clocks
     def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -341,7 +336,7 @@ class LeavingHandlers(Recorder):
         if not (is_late(left) or is_late(right)) or self._decided_by_clocks(left, right):
             self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
             return
-        operands = self._comparable(left, right)
+        operands = self.comparable(left, right)
         if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
             left, right = self._early(left), self._early(right)
             if is_symbolic(left) or is_symbolic(right):
@@ -407,56 +402,6 @@ class LeavingHandlers(Recorder):
         """The program computes a predicate and leaves where it is not what it was."""
         self.program.take(self.program.bind(op, operands, {}))
 
-    # -- in the program
-    def _comparable(self, left: Any, right: Any) -> tuple[Any, Any] | None:
-        """Operands for which a comparison in the program is Python's, which compares exact values; None where there are none."""
-        kinds = type(plain(left)), type(plain(right))
-        if kinds[0] is kinds[1] is float or kinds[0] is kinds[1] is int:
-            a, b = self._operand(left), self._operand(right)
-            if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
-                return None
-        elif is_late(left) and not is_late(right):
-            a, b = self._operand(left), _as_like(left, right)
-        elif is_late(right) and not is_late(left):
-            a, b = _as_like(right, left), self._operand(right)
-        else:
-            return None
-        return None if a is None or b is None else (a, b)
-
-    def _operand(self, number: Any) -> Any:
-        """A tensor for a late number; another one as it is."""
-        return number._late.in_program() if is_late(number) else number
-
-    def _arithmetic(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
-        a, b = self._operand(left), self._operand(right)
-        if symbol not in _OPERATIONS or a is None or b is None:
-            return None
-        if type(value) is int:
-            return None if bits > _WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
-        return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
-
-    def _conversion(self, function: Any, number: Any) -> Any:
-        tensor = self._operand(number)
-        if tensor is None or not isinstance(tensor, Tensor):
-            return None
-        if type(plain(number)) is float and function in _UNARY:
-            return self._computed(_UNARY[function], tensor)
-        if function in _TO_INTEGERS and number._late is not None and type(plain(number)) is float:
-            if abs(plain(number)) >= 2.0**_WORD:
-                return None
-            whole = self._computed(_TO_INTEGERS[function], tensor)
-            return self.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
-        return self._as_float(tensor) if function is builtins.float else None
-
-    def _as_float(self, x: Any) -> Any:
-        """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
-        if isinstance(x, Tensor):
-            return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
-        return float(x) if type(x) is int else x
-
-    def _computed(self, name: str, *operands: Any) -> Any:
-        return self.program.bind(REGISTRY[name], operands, {})
-
     def before(self, number: Any) -> Any:
         """A late number, for tensor work: one of clocks as a number of the prologue."""
         if not self._decided_by_clocks(number):
@@ -473,11 +418,3 @@ class LeavingHandlers(Recorder):
         if dtype is not float64:
             tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
         return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
-
-
-def _as_like(late: Any, other: Any) -> Any:
-    """A number with which a late one of another type can be compared in the program; None where there is none."""
-    number = plain(other)
-    if type(plain(late)) is float:
-        return float(number) if type(other) is int and abs(number) <= 2**53 else None
-    return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None

@@ -53,9 +53,14 @@ class NumberCallHandlers(GeneratorHandlers):
             return None
         try:
             result = function(*map(plain, arguments))
-        except (ArithmeticError, ValueError, TypeError):  # the program may catch it: the numbers have decided where it goes on
-            for argument in arguments:
-                concrete(argument)
+        except (
+            ArithmeticError,
+            ValueError,
+            TypeError,
+        ) as error:  # the program may catch it: the numbers have decided where it goes on
+            if not self.raises_again(function, arguments, error):
+                for argument in arguments:
+                    concrete(argument)
             raise
         if function in _AS_OPERATORS and len(arguments) == 2:
             found = tuple([self.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])

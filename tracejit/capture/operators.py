@@ -64,8 +64,14 @@ class OperatorHandlers(ContainerMethodHandlers):
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
+        if symbol == "%" and is_a(right, tuple) and self.numbered.get(id(right)):
+            right = tuple(self.elements(right))
         if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
             text = self.late_percent(left, right)
+            if text is not None:
+                return text
+        if symbol == "*" and (is_open(left) or is_open(right)):
+            text = self.repeated(left, right)
             if text is not None:
                 return text
         if symbol == "+" and (is_open(left) or is_open(right)):
@@ -144,7 +150,8 @@ class OperatorHandlers(ContainerMethodHandlers):
     def _symbolic_binary(symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         for operand in (left, right):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
-                return compute(concrete(left), concrete(right))
+                known = symbol in ("==", "!=") and not is_a(plain(left if operand is right else right), type(operand))
+                return compute(*map(plain if known else concrete, (left, right)))  # numbers are no texts
         try:
             return BINARY[symbol](left, right)
         except TypeError as error:  # whose text may speak of stand-ins
@@ -318,16 +325,19 @@ class OperatorHandlers(ContainerMethodHandlers):
             self.inspect(value)
         elif is_user_instance(value):
             names = ["__repr__"]
-            if conversion != ord("r"):
+            if conversion in (-1, ord("s")):
                 names.insert(0, "__str__")
             if conversion == -1:
                 names.insert(0, "__format__")
             for name in names:
                 method = self.method(value, name)
                 if method is not None:
-                    return self._said_text(
-                        name, self.call(method, (value, specification)[: 1 + (name == "__format__")], {}), specification
-                    )
+                    said = self.call(method, (value, specification)[: 1 + (name == "__format__")], {})
+                    if is_open(said) and type(plain(said)) is str and conversion != ord("a"):
+                        return said if name == "__format__" or not specification else self.late_format(said, -1, specification)  # type: ignore[no-any-return]
+                    if conversion == ord("a"):
+                        return format(ascii(Said(said)), specification)
+                    return self._said_text(name, said, specification)
         self.check_text(value)
         if specification.endswith("n"):
             self.stop("impure_call", "a format that depends on the locale")

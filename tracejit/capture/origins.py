@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
-from tracejit.capture.symbols import ObjectIdentity, SuperProxy, SymbolicNumber, completed
+from tracejit.capture.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber, completed
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -30,7 +30,7 @@ CONTAINER_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 _STATELESS = frozenset(
     {
-        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, SuperProxy, range, CodeType, DType, decimal.Decimal,
+        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, range, CodeType, DType, decimal.Decimal,
         datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
     }
 )  # fmt: skip

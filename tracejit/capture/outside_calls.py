@@ -47,11 +47,12 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.effects import FunctionCall
-from tracejit.capture.late import Late, MethodOf, is_answer, is_late
+from tracejit.capture.late import Late, is_answer, is_late
 from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
 from tracejit.capture.printing import FILES, PrintingHandlers
 from tracejit.capture.protected import is_protected
-from tracejit.capture.symbols import SymbolicNumber, bare, concrete, is_symbolic, plain
+from tracejit.capture.symbols import MethodOf, SymbolicNumber, bare, concrete, is_symbolic, plain
+from tracejit.capture.texts import OPEN_METHODS
 from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
@@ -206,7 +207,7 @@ class OutsideCallHandlers(PrintingHandlers):
     def moment_attribute(self, owner: Any, name: str) -> Any:
         value = self.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
         if callable(value):
-            return self.made(MethodOf(owner, name))
+            return MethodOf(owner, name)
         return self._defined(Late(f"{owner._text}.{name}", (owner,), bits=63), value)
 
     def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
@@ -220,8 +221,10 @@ class OutsideCallHandlers(PrintingHandlers):
         return self._defined(Late(f"{self.constant(compute)}({', '.join(map(str, texts))})", tuple(parts), bits=63), value)
 
     def method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a moment, or of what a call has answered."""
+        """A method of a text or a moment, or of what a call has answered."""
         owner, name = method.owner, method.name
+        if type(plain(owner)) is str and name in OPEN_METHODS:
+            return self.call_text_method(owner, name, arguments, keywords)
         if self.is_moment(owner):
             parts: list[Any] = [owner]
             texts = self._texts(arguments, keywords, parts)
@@ -300,7 +303,7 @@ class OutsideCallHandlers(PrintingHandlers):
         """Whether a call may be made after the program, with nobody the wiser."""
         owner = None if function is None else bound_to(function)
         values = [*arguments, *keywords.values()]
-        if self.stopped or (owner is not None and not self._is_apart(owner)) or is_a(function, _UNBOUND):
+        if self.stopped or (owner is not None and not self._stands_apart(owner)) or is_a(function, _UNBOUND):
             return False
         if getattr(function, "__module__", None) in _INNER and function not in _HARMLESS:
             return False
@@ -316,7 +319,7 @@ class OutsideCallHandlers(PrintingHandlers):
         leads = type(function).__module__.partition(".")[0] in _LEADING and not is_a(function, (type, type(np.save)))
         return self.is_outside(function) and not is_python_class(cls) and not leads
 
-    def _is_apart(self, value: Any) -> bool:
+    def _stands_apart(self, value: Any) -> bool:
         """Whether an object from outside is one of C code that leads to nothing of the program's."""
         cls: Any = type(value)
         apart = (
@@ -332,7 +335,7 @@ class OutsideCallHandlers(PrintingHandlers):
         if cls in (list, tuple, dict, set, frozenset) and not self.is_outside(value):
             parts = [*value, *value.values()] if cls is dict else value
             return all(map(self._may_be_given, parts))
-        return self._is_apart(value)
+        return self._stands_apart(value)
 
     def _keeps(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Queue.put"""
@@ -412,16 +415,21 @@ class OutsideCallHandlers(PrintingHandlers):
         if self.is_moment(owner):
             return self.moment_attribute(owner, name)
         value = plain(owner)
+        if type(value) is str and name in OPEN_METHODS:
+            return MethodOf(owner, name)
         if not is_answer(owner) or type(value) in PRIMITIVE_TYPES or is_python_class(type(value)):
             return getattr(concrete(owner), name)
         if type(getattr(value, name, None)) not in C_CALLABLES:
             return getattr(concrete(owner), name)
-        return self.made(MethodOf(owner, name))
+        return MethodOf(owner, name)
 
     def entered(self, manager: Any) -> Any:
         """What enters and leaves a context manager that a call has answered; None for others."""
         known = is_answer(manager) and not is_python_class(type(plain(manager))) and hasattr(plain(manager), "__exit__")
         return _EnteredAnswer(self, manager) if known else None
+
+    def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        raise NotImplementedError
 
     def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         raise NotImplementedError

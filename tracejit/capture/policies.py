@@ -15,6 +15,7 @@ import decimal
 import enum
 import functools
 import itertools
+import keyword
 import math
 import operator
 import os
@@ -67,6 +68,7 @@ __all__ = [
     "is_empty",
     "is_heap_type",
     "is_library_module",
+    "is_name",
     "is_python_class",
     "is_shareable",
     "is_user_instance",
@@ -288,6 +290,11 @@ def is_empty(slot: Any, owner: object) -> bool:
             raise
         return True
     return False
+
+
+def is_name(text: str) -> bool:
+    """Whether an attribute of this name can be written with a dot, and is then the one that is meant."""
+    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def builtin_base(cls: Any) -> Any:

@@ -47,7 +47,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "read_after_change": ("{} from outside is read after it was changed", "Read it before changing it"),
     "descriptor": ("the attribute {} is computed in a way that cannot be followed", "Use a property or a plain attribute"),
-    "shared_store": ("an attribute of {} is changed", "Change classes and modules outside the compiled function"),
+    "shared_store": (
+        "an attribute of {} is changed that is more than a value",
+        "Change methods and special names of classes outside the compiled function",
+    ),
     "raised_again": ("an exception from outside is raised, which notes where: {}", "Raise a new one"),
     "object_identity": ("{} depends on where objects lie in memory", "Use a key of your own"),
     "object_text": ("the text of {} contains an address or cannot be followed", "Format plain values"),

@@ -194,7 +194,7 @@ class Recipes:
         return self.text(self.recorder.stored.get((id(container), key), value))
 
     def _tuple(self, value: tuple[Any, ...], cls: type) -> str:
-        elements = [self.text(v) for v in value]
+        elements = [self._stored(value, index, item) for index, item in enumerate(tuple.__iter__(value))]
         if cls is tuple:
             return self._define(value, f"({', '.join(elements)}{',' if elements else ''})")
         maker = f"{self.recorder.constant(cls)}({', '.join(elements)})"

@@ -400,6 +400,9 @@ class Recorder(Origins):
     def generator_method(self, owner: Any, name: str) -> Any:
         raise NotImplementedError
 
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
+        raise NotImplementedError
+
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
         raise NotImplementedError
 

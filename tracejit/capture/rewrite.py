@@ -11,8 +11,9 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracejit.capture.expressions import CAPTURE, SYMBOLS, ExpressionRewriter, target_depth
+from tracejit.capture.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.locate import NotConvertible
+from tracejit.capture.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
 
@@ -25,7 +26,7 @@ def _no_arguments() -> ast.arguments:
     return ast.arguments([], [ast.arg(CELLS)], None, [], [], None, [])
 
 
-class Rewriter(ExpressionRewriter, ast.NodeTransformer):
+class Rewriter(MatchRewriter, ast.NodeTransformer):
     """Rewrites the body of one function."""
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
@@ -234,14 +235,22 @@ class Rewriter(ExpressionRewriter, ast.NodeTransformer):
 
     visit_AsyncWith = visit_AsyncFor = visit_asynchronous
 
-    def visit_Match(self, node: ast.Match) -> ast.stmt:
-        node.subject = self.place(self.handler("subject", self.visit(node.subject)), node.subject)
-        for case in node.cases:
-            if any(isinstance(part, ast.MatchClass | ast.Attribute) for part in ast.walk(case.pattern)):
-                raise NotConvertible("unsupported_syntax", "a class or dotted name in a match pattern")
-            case.guard = self.truth(case.guard) if case.guard else None
-            case.body = self.body(case.body)
-        return node
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        names = [
+            getattr(part, "name", None) or getattr(part, "rest", None) for case in node.cases for part in ast.walk(case.pattern)
+        ]
+        self.refuse_shared_names(filter(None, names), "a pattern")
+        value = self.visit(node.subject)
+        subject, conditions = self.match_as_conditions(node)
+        otherwise = [self._forgetting([subject], node)]
+        for case, (condition, used) in reversed(list(zip(node.cases, conditions, strict=True))):
+            body = [self._forgetting([subject, *used], case.pattern), *self.body(case.body)]
+            otherwise = [self.place(ast.If(condition, body, otherwise), case.pattern)]
+        return [self.place(ast.Assign([ast.Name(subject, ast.Store())], value), node), *otherwise]
+
+    def _forgetting(self, names: list[str], node: ast.AST) -> ast.stmt:
+        """Temporaries keep nothing alive any more."""
+        return self.place(ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None)), node)
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         self.refuse_shared_names([(a.asname or a.name).split(".")[0] for a in node.names], "an import")

@@ -35,7 +35,6 @@ from tracejit.core import dtypes
 from tracejit.core.collection import held_back
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
-from tracejit.tensor import Tensor
 
 __all__ = ["declare_inlined", "hindrance", "is_recording", "record"]
 
@@ -200,14 +199,6 @@ class Session(CallHandlers):
         self.read(module, f"{self.constant(sys.modules)}[{name!r}]")
         if attribute is not None and attribute in module.__dict__:
             concrete(self.read_global(module.__dict__, attribute, module.__dict__[attribute]))
-
-    def match_subject(self, value: Any) -> Any:
-        """The subject of a match statement: Python compares it piece by piece."""
-        value = self.settled(value)
-        self.read_content(value, deep=True)
-        if not isinstance(value, (str, int, float, bool, bytes, tuple, list, dict, type(None), Tensor)):
-            self.stop("unsupported_syntax", f"match on a {type(value).__name__}")
-        return value
 
 
 def _is_importing(frame: FrameType | None) -> bool:

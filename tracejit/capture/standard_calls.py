@@ -15,6 +15,7 @@ import copyreg
 import heapq
 import itertools
 import operator
+import os
 import re
 import sys
 import time
@@ -24,7 +25,8 @@ from typing import Any
 from tracejit.capture.iteration import IterationHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.texts import is_open
 from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
 
@@ -137,6 +139,21 @@ class StandardCallHandlers(IterationHandlers):
         keywords = {k: self.guarded_callback(v) for k, v in keywords.items()}
         return self.made(self.native(lambda: function(*arguments, **keywords)))
 
+    def _substituted(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """re.sub: of a text that each call computes it makes another one."""
+        pattern, *rest = arguments or (None,)
+        of_text = not keywords and len(arguments) == 3 and is_open(rest[1]) and type(plain(rest[1])) is type(rest[0]) is str
+        if of_text and (type(pattern) is str or (type(pattern) is re.Pattern and type(pattern.pattern) is str)):
+            self.read_content(pattern)
+            return self.unwatched(lambda: self.text_function(function, arguments))
+        return self._of_expressions(function, arguments, keywords)
+
+    def _path(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """os.path.join and the like, of texts of which some are computed by each call."""
+        if not keywords and any(map(is_open, arguments)) and all(type(plain(a)) is str for a in arguments):
+            return self.unwatched(lambda: self.text_function(function, arguments))
+        return self.instrumented(function, arguments, keywords)
+
     def _deep_copy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """copy.deepcopy: a number or text is its own copy, the library copies tensors; of anything else the Python code decides."""
         if arguments and (is_symbolic(arguments[0]) or type(arguments[0]) in PRIMITIVE_TYPES):
@@ -206,6 +223,8 @@ STANDARD: dict[Any, Handler] = {
     collections._count_elements: StandardCallHandlers._count_elements,  # type: ignore[attr-defined]
     copy.deepcopy: StandardCallHandlers._deep_copy,
     **dict.fromkeys(_EXPRESSIONS, StandardCallHandlers._of_expressions),
+    re.sub: StandardCallHandlers._substituted,
+    **dict.fromkeys((os.path.join, os.path.basename, os.path.dirname), StandardCallHandlers._path),
     itertools.chain.from_iterable: StandardCallHandlers._from_iterable,
     **dict.fromkeys(_CLOCKS, StandardCallHandlers.read_clock),
 }

@@ -71,8 +71,8 @@ def split(
     """The parts of `guards`; None where it is not worth it, or not possible on this Python.
 
     distinct: expressions of objects that must be distinct.  objects: of variables, as recorded.  instance_reads: texts of attributes
-    that were found in instance dictionaries.  changed: ids of instances, of their dictionaries, and of containers, that the
-    recorded call itself changes.  stored: id of a dictionary in which it only replaces items -> their keys."""
+    that were found in instance dictionaries.  changed: ids of instances, of their dictionaries, of those of classes, and of containers,
+    that the recorded call itself changes.  stored: id of a dictionary in which it only replaces items -> their keys."""
     if not (supported() and python_api.supported()):
         return None
     splitter = _Splitter(objects, constants, instance_reads, changed, stored)
@@ -179,7 +179,8 @@ class _Splitter:
         return False
 
     def _namespace(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Name) and type(self.constants.get(node.id)) is MappingProxyType:
+        found = self.constants.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Name) and type(found) is MappingProxyType and id(found) not in self.changed:
             self.namespaces[node.id] = None
             return True
         return False

@@ -19,8 +19,21 @@ import numpy as np
 from tracejit.core.numbers import RecordedNumber
 
 __all__ = [
-    "COMPARISONS", "IMMUTABLE_HOLDERS", "STAND_INS", "ObjectIdentity", "SuperProxy", "SymbolicNumber", "completed", "concrete",
-    "holds_numbers", "is_symbolic", "plain", "released", "settle_closure", "stored",
+    "COMPARISONS",
+    "IMMUTABLE_HOLDERS",
+    "STAND_INS",
+    "MethodOf",
+    "ObjectIdentity",
+    "SuperProxy",
+    "SymbolicNumber",
+    "completed",
+    "concrete",
+    "holds_numbers",
+    "is_symbolic",
+    "plain",
+    "released",
+    "settle_closure",
+    "stored",
 ]  # fmt: skip
 
 
@@ -37,6 +50,7 @@ class Prologue(Protocol):
     def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any: ...
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any: ...
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None: ...
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool: ...
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any: ...
     def number_text(self, value: int | float) -> str: ...
 
@@ -74,6 +88,8 @@ def plain(value: Any) -> Any:
     """The number behind a symbolic one, or behind an `id()`, without a guard; anything else as it is."""
     if type(value) is SymbolicNumber:
         return value._value
+    if type(value) is MethodOf:
+        return getattr(value.owner._value, value.name)
     return int(value) if type(value) is ObjectIdentity else value
 
 
@@ -235,8 +251,9 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         left, right = (other, self) if swapped else (self, other)
         try:
             result = compute(plain(left), plain(right))
-        except (ArithmeticError, ValueError):  # the program may catch it: the numbers have decided where it goes on
-            concrete(left), concrete(right)
+        except (ArithmeticError, ValueError) as error:  # the program may catch it: the numbers have decided where it goes on
+            if self._recorder.stopped or not self._recorder.raises_again(symbol, (left, right), error):
+                concrete(left), concrete(right)
             raise
         recorder = self._recorder
         if recorder.stopped:
@@ -428,7 +445,20 @@ for _name in set(vars(int)) & {
     setattr(ObjectIdentity, _name, _of_identities(_name))
 
 
-STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity)
+class MethodOf:
+    """A method of what each call has one of its own of - a text, a moment, what a call outside has answered - to be called."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: SymbolicNumber, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return getattr(concrete(self.owner), self.name)(*arguments, **keywords)
+
+
+STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, MethodOf)
 IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
 """Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
 """What each call has a number of its own for."""

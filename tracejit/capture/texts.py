@@ -22,10 +22,18 @@ from tracejit.capture.policies import is_a
 from tracejit.capture.symbols import SymbolicNumber, concrete, plain
 from tracejit.tensor import Tensor
 
-__all__ = ["TextHandlers", "is_open"]
+__all__ = ["OPEN_METHODS", "TextHandlers", "is_open"]
 
 _CONVERSIONS: dict[int, Any] = {ord("s"): builtins.str, ord("r"): builtins.repr, ord("a"): builtins.ascii}
 _PERCENT = re.compile(r"%(?:\((\w*)\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?[hlL]?(.)")
+OPEN_METHODS: dict[str, tuple[tuple[type, ...], ...]] = {
+    **dict.fromkeys(("upper", "lower", "title", "capitalize", "casefold", "swapcase"), ()),
+    **dict.fromkeys(("strip", "lstrip", "rstrip"), ((str, type(None)),)), **dict.fromkeys(("ljust", "rjust", "center"), ((int,), (str,))),
+    **dict.fromkeys(("removeprefix", "removesuffix"), ((str,),)), "zfill": ((int,),), "replace": ((str,), (str,), (int,)), "join": (),
+}  # fmt: skip
+"""Methods of texts that make texts and cannot raise, and what they may be given."""
+_NEEDED = {"removeprefix": 1, "removesuffix": 1, "ljust": 1, "rjust": 1, "center": 1, "zfill": 1, "replace": 2}
+_WIDEST = 4096
 _PLAIN: tuple[type, ...] = (str, int, float, bool, type(None))
 
 
@@ -45,7 +53,9 @@ class TextHandlers(LeavingHandlers):
         """The expression of a number or text."""
         if type(value) is SymbolicNumber:
             return value._text
-        return self.number_text(value) if type(value) in (int, float) else repr(value)
+        if type(value) in (int, float):
+            return self.number_text(value)
+        return repr(value) if type(value) in _PLAIN else self.constant(value)
 
     def _late_text(self, text: str, parts: tuple[Any, ...], value: str) -> Any:
         return self._defined(Late(text, parts, lambda: None), value)
@@ -61,7 +71,7 @@ class TextHandlers(LeavingHandlers):
             not self.are_short((value,))
             or (is_answer(value) and specification)
             or specification[-1:] in ("c", "n")
-            or (type(known) is int and specification[-1:] in tuple("eEfFgG%"))
+            or (type(known) is int and specification[-1:] in tuple("eEfFgG%") and self._length(value) is None)
         ):
             concrete(value)  # numbers that do not fit raise, and the locale may change
             return result
@@ -100,7 +110,7 @@ class TextHandlers(LeavingHandlers):
                     return None
                 self.late_outcome("<", value, math.inf, True)
                 self.late_outcome(">", value, -math.inf, True)
-        if any(kind in "fFeEgG" and is_open(v) and type(plain(v)) is int for kind, v in zip(kinds, given, strict=True)):
+        if any(kind in "fFeEgG" and self._is_long(v) for kind, v in zip(kinds, given, strict=True)):
             return None
         texts = "".join(self._text_of(v) + ", " for v in given)
         return self._late_text(f"{template!r} % ({texts})", given, result)
@@ -129,10 +139,53 @@ class TextHandlers(LeavingHandlers):
         for _, name, specification, _ in self.unwatched(lambda: list(string.Formatter().parse(template))):
             if (name and not name.isalnum() and not name.isidentifier()) or "{" in (specification or ""):
                 return None
-            if (specification or "")[-1:] in tuple("cneEfFgG%") and any(is_open(v) and type(plain(v)) is int for v in values):
+            if (specification or "")[-1:] in ("c", "n") and any(is_open(v) and type(plain(v)) is int for v in values):
+                return None
+            if (specification or "")[-1:] in tuple("eEfFgG%") and any(map(self._is_long, values)):
                 return None
         texts = [*map(self._text_of, arguments), *[f"{k}={self._text_of(v)}" for k, v in keywords.items()]]
         return self._late_text(f"{template!r}.format({', '.join(texts)})", values, result)
+
+    def _is_long(self, value: Any) -> bool:
+        """Whether an int may, in some call, be too long to become a float."""
+        return is_open(value) and type(plain(value)) is int and self._length(value) is None
+
+    def text_method(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+        """A method of an open text, or of one that is given open texts; None where the texts are needed."""
+        kinds = OPEN_METHODS.get(name, ())
+        given = tuple(map(plain, arguments))
+        if not _NEEDED.get(name, 0) <= len(given) <= len(kinds) or self.stopped:
+            return None
+        if not all(type(value) in kind for value, kind in zip(given, kinds, strict=False)):
+            return None
+        widths = [a for a in arguments if type(plain(a)) is int]
+        if any(is_open(width) or abs(width) > _WIDEST for width in widths):
+            return None
+        if name in ("ljust", "rjust", "center") and len(given) == 2 and (is_open(arguments[1]) or len(given[1]) != 1):
+            return None
+        result = getattr(plain(owner), name)(*given)
+        text = f"{self._text_of(owner)}.{name}({', '.join(map(self._text_of, arguments))})"
+        return self._late_text(text, (owner, *arguments), result)
+
+    def text_slice(self, owner: Any, key: slice) -> Any:
+        """owner[a:b:c] of an open text; None where it may raise."""
+        bounds = key.start, key.stop, key.step
+        if not all(bound is None or type(bound) is int for bound in bounds) or key.step == 0:
+            return None
+        start, stop, step = ("" if bound is None else self.number_text(bound) for bound in bounds)
+        return self._late_text(f"{owner._text}[{start}:{stop}:{step}]", (owner,), plain(owner)[key])
+
+    def repeated(self, left: Any, right: Any) -> Any:
+        """text * number, of which the text is open; None where the text is needed."""
+        text, number = (left, right) if _is_text(left) else (right, left)
+        if not _is_text(text) or type(number) is not int or number > _WIDEST:
+            return None
+        return self._late_text(f"{text._text} * {self.number_text(number)}", (text,), plain(text) * number)
+
+    def text_function(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        """A function of texts that makes a text and cannot raise, of texts of which some are open."""
+        result = function(*map(plain, arguments))
+        return self._late_text(f"{self.constant(function)}({', '.join(map(self._text_of, arguments))})", arguments, result)
 
     def late_concatenation(self, left: Any, right: Any) -> Any:
         """left + right, texts of which one is open."""
