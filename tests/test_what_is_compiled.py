@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tracejit
-from tracejit import autograd, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randn, tensor
+from tracejit import autograd, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, tensor
 
 tracejit.manual_seed(0)
 random.seed(0)

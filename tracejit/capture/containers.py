@@ -74,7 +74,7 @@ class ContainerHandlers(ContentHandlers):
         if is_a(owner, Tensor):
             self.inspect(owner)
             return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
-        if self.is_array(owner) and not self.is_outside(owner):
+        if self.asks_array((owner,)):
             return self.array_call(operator.getitem, (owner, key))
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):

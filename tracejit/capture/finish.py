@@ -378,6 +378,8 @@ def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, vie
         for position, node in enumerate(interpreter.nodes)
         if node.op.kind is Kind.WRITE
     ]
+    if recorder.reads_late and interpreter.writes_outside():
+        recorder.stop("read_after_change", "the memory that an array has")
     for number in recorder.late if written else ():
         position = number._late.position
         if position < 0:
