@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.config import override
 
 CALLS = 40
 generator = np.random.default_rng(0)
@@ -169,3 +170,21 @@ def test_an_entry_keeps_no_generator_alive() -> None:
     assert gone() is None
     holder["rng"] = random.Random(8)
     assert compiled(T.ones(1, dtype=T.float64)).item() == random.Random(8).random()
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+def test_draws_keep_their_order_where_guards_of_a_large_structure_stand_between_them(hot: int) -> None:
+    class Noisy(T.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = T.nn.Sequential(*[T.nn.Linear(3, 3) for _ in range(10)])
+            self.last = T.nn.Linear(3, 3)
+            self.last.most = 2.0
+
+        def forward(self, x: T.Tensor) -> Any:
+            draws = random.uniform(0, self.last.most), random.random(), own.uniform(0, self.last.most), own.random()
+            return self.last(self.layers(x)).isnan().sum(), draws
+
+    model = Noisy()
+    with override(hot_calls=hot):
+        assert drawn(T.compile(model)) == drawn(model)

@@ -30,14 +30,14 @@ from tracejit.tensor import Tensor
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
 from tracejit.tensor.sharing import shared_array
 
-__all__ = ["ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
+__all__ = ["CALM", "CALM_METHODS", "KINDS", "OF_SEVERAL", "OPERATORS", "ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
 
 _CALM_NAMES = frozenset(
     {
         "abs", "absolute", "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "array_equal",
         "array_split", "asanyarray", "asarray", "ascontiguousarray", "atleast_1d", "atleast_2d", "around", "broadcast_to",
         "clip", "column_stack", "concatenate", "copy", "count_nonzero", "cumprod", "cumsum", "diag", "diagonal",
-        "diff", "dot", "dstack", "expand_dims", "flip", "fliplr", "flipud", "full_like", "hstack", "inner", "isclose", "max",
+        "diff", "dot", "dstack", "expand_dims", "flip", "fliplr", "flipud", "full_like", "hstack", "inner", "interp", "isclose", "max",
         "mean", "median", "min", "moveaxis", "nan_to_num", "nanmean", "nanstd", "nansum", "nanvar", "ones_like", "outer",
         "percentile", "prod", "ptp", "quantile", "ravel", "repeat", "reshape", "roll", "round", "shape", "size", "sort",
         "split", "squeeze", "stack", "std", "sum", "swapaxes", "tensordot", "tile", "trace", "transpose", "trapezoid", "tril",
@@ -45,7 +45,7 @@ _CALM_NAMES = frozenset(
     }
 )  # fmt: skip
 """Functions of NumPy that raise, and that make arrays of shapes, by the shapes of their arguments, and not by their contents."""
-_CALM_METHODS = frozenset(
+CALM_METHODS = frozenset(
     {
         "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
         "diagonal", "dot", "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
@@ -70,7 +70,7 @@ _POWERS = frozenset({np.power, operator.pow})
 _CALM_BUILTINS = frozenset(
     {builtins.abs, builtins.round, builtins.float, builtins.len, builtins.str, builtins.repr, operator.getitem}
 )
-_OPERATORS: frozenset[Any] = frozenset(
+OPERATORS: frozenset[Any] = frozenset(
     {
         operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.matmul, operator.eq,
         operator.ne, operator.pow, operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_, operator.xor,
@@ -81,9 +81,10 @@ _CONVERTING: frozenset[Any] = frozenset(
     {np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.stack, np.concatenate, np.vstack}
 )
 """Functions that make arrays of tensors, and nothing else of them."""
-_OF_SEVERAL: frozenset[Any] = frozenset(
+OF_SEVERAL: frozenset[Any] = frozenset(
     {
         np.where,
+        np.interp,
         np.clip,
         np.dot,
         np.inner,
@@ -108,6 +109,8 @@ _SILENT_METHODS = frozenset(
     }
 )  # fmt: skip
 """What warns for no numbers."""
+KINDS: tuple[type, ...] = (np.ndarray, np.memmap)
+"""Arrays that do what arrays do."""
 _DISPATCHERS: tuple[type, ...] = (type(np.mean), BuiltinFunctionType, FunctionType)
 
 
@@ -122,14 +125,14 @@ def _functions(*modules: Any) -> dict[Any, str]:
 
 
 _FUNCTIONS = _functions(np, np.linalg, np.fft)
-_CALM: frozenset[Any] = (
+CALM: frozenset[Any] = (
     frozenset({*(getattr(np, name) for name in _CALM_NAMES if hasattr(np, name)), np.linalg.norm}) | _CALM_BUILTINS
 )
 
 
 def makes_tensors(function: Any, arguments: tuple[Any, ...]) -> bool:
     """Whether it makes a tensor of an array that the program can have as an input."""
-    if not arguments or type(arguments[0]) is not np.ndarray or function not in (from_numpy, as_tensor, tensor):
+    if not arguments or type(arguments[0]) not in KINDS or function not in (from_numpy, as_tensor, tensor):
         return False
     array = arguments[0]
     return array.flags.writeable and array.dtype in FROM_NUMPY and array.dtype is FROM_NUMPY[array.dtype].numpy
@@ -238,15 +241,17 @@ class ArrayHandlers(TextHandlers):
         if not self._is_calm(function, name, arguments, keywords) or "out" in keywords:
             self.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
-        texts = [self._argument(v, parts) for v in arguments] + [f"{k}={self._argument(v, parts)}" for k, v in keywords.items()]
+        texts = [self.argument_text(v, parts) for v in arguments] + [
+            f"{k}={self.argument_text(v, parts)}" for k, v in keywords.items()
+        ]
         plain_values = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
         result = self._computed_late(function, *plain_values)
         if self.stopped:
             return result
-        called = self._placed(function)
+        called = self.placed_function(function)
         return self._result(f"{self.constant(called)}({', '.join(texts)})", tuple(parts), result, warns=called is not function)
 
-    def _placed(self, function: Any) -> Any:
+    def placed_function(self, function: Any) -> Any:
         """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""
         if _is_silent(function):
             return function
@@ -259,7 +264,7 @@ class ArrayHandlers(TextHandlers):
 
     def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
         """What NumPy comes to, given constants.  Where it warns, each call has to."""
-        call = self._placed(function)
+        call = self.placed_function(function)
         compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
         if call is function:
             return self.native(compute)
@@ -271,7 +276,7 @@ class ArrayHandlers(TextHandlers):
 
     def _computed_late(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
         """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
-        call = self._placed(function)
+        call = self.placed_function(function)
         if call is not function and self.unwatched(is_handling):
             raises = _warnings_raise()
             self.miss_if(f"{self.constant(_warnings_raise)}() is not {raises}")
@@ -305,13 +310,13 @@ class ArrayHandlers(TextHandlers):
             return False
         if is_a(function, type) and function not in _CALM_BUILTINS:
             return issubclass(function, np.floating)
-        if function in _OPERATORS or function in _OF_SEVERAL:
+        if function in OPERATORS or function in OF_SEVERAL:
             return True
         if any(map(self._is_open, options)):
             return False
-        return name in _CALM_METHODS if is_a(function, MethodDescriptorType) else function in _CALM
+        return name in CALM_METHODS if is_a(function, MethodDescriptorType) else function in CALM
 
-    def _argument(self, value: Any, parts: list[Any]) -> str:
+    def argument_text(self, value: Any, parts: list[Any]) -> str:
         """The expression of an argument."""
         number = value if type(value) is SymbolicNumber else self.left.get(id(value))
         if number is not None:
@@ -323,10 +328,10 @@ class ArrayHandlers(TextHandlers):
             return self.constant(value)
         if type(value) in (tuple, list):
             self.read_content(value)
-            texts = "".join(f"{self._argument(v, parts)}, " for v in value)
+            texts = "".join(f"{self.argument_text(v, parts)}, " for v in value)
             return f"({texts})" if type(value) is tuple else f"[{texts}]"
         if type(value) is slice:
-            return f"{self.constant(slice)}({', '.join(self._argument(v, parts) for v in (value.start, value.stop, value.step))})"
+            return f"{self.constant(slice)}({', '.join(self.argument_text(v, parts) for v in (value.start, value.stop, value.step))})"
         if id(value) in self._fixed:
             copy = value.copy(order="K")
             copy.flags.writeable = False
@@ -377,7 +382,7 @@ class ArrayHandlers(TextHandlers):
 
     def _part(self, array: Any, name: str) -> Any:
         parts: list[Any] = []
-        text = self._argument(array, parts)
+        text = self.argument_text(array, parts)
         return self._result(f"{text}.{name}", tuple(parts), getattr(bare(array), name))
 
     def array_elements(self, array: Any) -> Any:

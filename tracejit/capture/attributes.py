@@ -141,9 +141,9 @@ class AttributeHandlers(EffectHandlers):
             return self._super_attribute(owner, name)
         if self.is_array(owner) and not self.is_outside(owner):
             return self.array_attribute(owner, name)
-        drawing = self.generator_method(owner, name)
-        if drawing is not None:
-            return drawing
+        method = self.generator_method(owner, name) or self.early_method(owner, name)
+        if method is not None:
+            return method
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
             return self.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
         if is_a(owner, Tensor):

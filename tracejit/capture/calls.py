@@ -299,7 +299,7 @@ class CallHandlers(TypeCallHandlers):
         of_tensors = issubclass(cls, Tensor) and is_library_module(self.lookup(cls, "__init__")[0].__module__)
         if of_tensors or (is_library_module(cls.__module__) and is_heap_type(cls)):
             return self.call_library(cls, arguments, keywords)
-        if issubclass(cls, np.generic) and any(map(is_late, arguments)):
+        if issubclass(cls, np.generic) and any(map(is_symbolic, arguments)):
             return self.array_call(cls, arguments, keywords)
         if issubclass(cls, (np.generic, decimal.Decimal)):
             return self.native(lambda: cls(*map(self.settled, arguments), **keywords))

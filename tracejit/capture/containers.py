@@ -76,7 +76,7 @@ class ContainerHandlers(SequenceHandlers):
         if is_a(owner, Tensor):
             self.inspect(owner)
             return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
-        if self.is_array(owner) and not self.is_outside(owner):
+        if self.asks_array((owner,)):
             return self.array_call(operator.getitem, (owner, key))
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
         if looked_up is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
-from tracejit.capture.arrays import ArrayHandlers
+from tracejit.capture.early_arrays import EarlyArrayHandlers
 from tracejit.capture.lifetimes import end_shows, may_be_referred_to
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
@@ -162,7 +162,7 @@ class FunctionCall:
         return f"{answer}{function}({', '.join(arguments)})"
 
 
-class EffectHandlers(ArrayHandlers):
+class EffectHandlers(EarlyArrayHandlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
     def __init__(self) -> None:

@@ -384,6 +384,8 @@ def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, vie
         for position, node in enumerate(interpreter.nodes)
         if node.op.kind is Kind.WRITE
     ]
+    if recorder.reads_late and interpreter.writes_outside():
+        recorder.stop("read_after_change", "the memory that an array has")
     looked_at = [(number._late.position, number) for number in recorder.late if number._late.position >= 0]
     for position, number in (*looked_at, *recorder.arrays_given) if written else ():
         for tensor in _sources(number):

@@ -37,7 +37,9 @@ class IterationHandlers(OperatorHandlers):
         if is_a(value, Tensor):
             self.inspect(value)
             return self.made(self.native(lambda: list(value))) if value.ndim else value
-        if is_a(value, np.ndarray) and not self.is_outside(value):
+        if is_a(value, np.ndarray) and self.asks_array((value,)):
+            if self.is_outside(value) and value.ndim:
+                concrete(self.length(value))
             return self.iterate(self.made(self.array_elements(value)), depth) if value.ndim else value
         if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or self.viewed(value) is not value:
             self.check_order(value)

@@ -29,6 +29,7 @@ from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.program_numbers import CHOOSING, TO_INTEGERS, WORD, NumbersOfProgram
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
+from tracejit.core.numbers import plain_number
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown
@@ -279,7 +280,7 @@ class LeavingHandlers(NumbersOfProgram):
         late.readings = frozenset([late])
         number = self._defined(late, value)
         if not self.program.nodes:
-            self._place(number)
+            self.place(number)
         return number
 
     def answered(self, answer: Any, code: str, detail: str, text: str = "", parts: tuple[Any, ...] = ()) -> SymbolicNumber:
@@ -296,11 +297,11 @@ class LeavingHandlers(NumbersOfProgram):
             self.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
         return answer is not None
 
-    def _place(self, number: Any) -> None:
+    def place(self, number: Any) -> None:
         """Let the prologue define a number of clocks, and what it is made of."""
         if is_late(number) and not number._late.placed:
             for part in number._late.parts:
-                self._place(part)
+                self.place(part)
             number._late.placed = True
             self.lines.append(f"{number._text} = {number._late.text}")
 
@@ -318,7 +319,7 @@ class LeavingHandlers(NumbersOfProgram):
         elif len(readings) > 1:
             self.stop("clock", "the time between two readings of a clock in the call decides")
         for number in numbers:
-            self._place(number)
+            self.place(number)
         return True
 
     # -- where they steer
@@ -338,27 +339,27 @@ class LeavingHandlers(NumbersOfProgram):
             return
         operands = self.comparable(left, right)
         if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
-            left, right = self._early(left), self._early(right)
+            left, right = self.early(left), self.early(right)
             if is_symbolic(left) or is_symbolic(right):
                 self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
             return
         self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
 
-    def _early(self, number: Any) -> Any:
+    def early(self, number: Any) -> Any:
         """A late number as one that the prologue defines, or a plain one: what it has of the program is guarded by its value."""
         if not is_late(number):
             return number
         late: Late = number._late
         if not late.placed:
-            parts = [self._early(part) for part in late.parts]
-            if type(number._value) not in (int, float) or not any(map(is_symbolic, parts)):
+            parts = [self.early(part) for part in late.parts]
+            if not _is_number(number._value) or not any(map(is_symbolic, parts)):
                 return concrete(number)
             for part, early in zip(late.parts, parts, strict=True):
                 if is_late(part) and not is_symbolic(early):
                     part._late.placed = True
                     self.lines.append(f"{part._text} = {self.constant(early)}")
-            self._place(number)
-            self.miss_if(f"type({number._text}) is not {type(number._value).__name__}")
+            self.place(number)
+            self.miss_if(f"type({number._text}) is not {self.constant(type(number._value))}")
         return SymbolicNumber(self, number._text, number._value)
 
     def late_predicate(self, function: Any, number: Any) -> bool | None:
@@ -380,6 +381,9 @@ class LeavingHandlers(NumbersOfProgram):
         elif number._late.readings:
             if not self._stop_for_answer(number._late.readings):
                 self.stop("clock", "the very time that a clock tells is asked for")
+        elif number._late.placed:
+            if self.first_time("number", number._text):
+                self.guard_value(number._value, number._text)
         elif self.first_time("number", number._text):
             tensor = number._late.in_program()
             if tensor is not None:
@@ -403,10 +407,17 @@ class LeavingHandlers(NumbersOfProgram):
         self.program.take(self.program.bind(op, operands, {}))
 
     def before(self, number: Any) -> Any:
-        """A late number, for tensor work: one of clocks as a number of the prologue."""
-        if not self._decided_by_clocks(number):
-            return number
-        return SymbolicNumber(self, number._text, number._value)
+        """A late number, for tensor work: one of clocks, or of numbers from outside alone, as a number of the prologue."""
+        late: Late = number._late
+        if late.readings or late.of_program or late.source is not None:
+            return SymbolicNumber(self, number._text, number._value) if self._decided_by_clocks(number) else number
+        found = self.early(number)
+        if not is_symbolic(found) or type(found._value) in (int, float):
+            return found
+        value: Any = plain_number(found._value)
+        if type(value) not in (int, float):
+            return concrete(number)
+        return self.define_number(f"{self.constant(type(value))}({found._text})", value, check_type=False)
 
     def as_operand(self, number: Any, dtype: Any) -> Any:
         """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
@@ -418,3 +429,8 @@ class LeavingHandlers(NumbersOfProgram):
         if dtype is not float64:
             tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
         return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number of Python or NumPy."""
+    return type(value) in (int, float) or isinstance(value, np.generic)

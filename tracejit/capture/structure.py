@@ -31,6 +31,7 @@ from tracejit.tensor import Tensor
 
 __all__ = ["Structure", "split"]
 
+_PURE = frozenset({"type", "len", "list", "copysign"})
 _FLAGS = frozenset({"_base", "_hooks", "_node", "_requires_grad"})
 _SIMPLE = (int, float, str, bool, bytes, complex, type(None))
 _CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", dict: "dict", collections.defaultdict: "dict"}
@@ -123,6 +124,9 @@ class _Splitter:
         self.held: list[str] = []
         self.kinds: dict[str, str] = {}
         self._late: set[str] = set()  # variables defined in `after`
+        self._called_late = (
+            False  # whether there are calls in `after`: those that follow stay behind them, as draws of one generator do
+        )
         self._early: set[str] = set()  # variables defined in `before`
 
     def add(self, line: str) -> None:
@@ -141,7 +145,9 @@ class _Splitter:
             return
         self.roots, self.namespaces, self.reads = roots, namespaces, reads  # what a refused line would have needed
         names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        late = not names.isdisjoint(self.definitions) or not names.isdisjoint(self._late)
+        calls = any(isinstance(node, ast.Call) and ast.unparse(node.func) not in _PURE for node in ast.walk(statement))
+        late = not names.isdisjoint(self.definitions) or not names.isdisjoint(self._late) or (calls and self._called_late)
+        self._called_late = self._called_late or (calls and late)
         (self.after if late else self.before).append(line)
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

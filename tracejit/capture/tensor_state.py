@@ -39,6 +39,7 @@ class StateRecorder(Interpreter):
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self.first_sequence = first_sequence
+        self.states: set[int] = set()  # ids of tensors that are states of generators
         self.uncounted: set[int] = set()  # versions of which the tensors do not know: what was written through .data
         self.switched: dict[
             int, tuple[Tensor, int, int]
@@ -152,6 +153,12 @@ class StateRecorder(Interpreter):
                 assert isinstance(node.operands[0], int)
                 value = node.operands[0]
         return value
+
+    def writes_outside(self) -> bool:
+        """Whether the call has written to memory from outside, but for the states of generators."""
+        written = [node.outputs[0] for node in self.nodes if node.op.kind is Kind.WRITE]
+        roots = [self.inputs.get(root) for root in map(self._root, written) if root is not None]
+        return any(tensor is not None and id(tensor) not in self.states for tensor in roots)
 
     # -- code of the program that the library calls
     def call(self, function: Any, *arguments: Any) -> Any:

@@ -337,6 +337,7 @@ class RecordingInterpreter(StateRecorder):
     def use_generator(self, generator: Any) -> None:
         """The state of a generator is a tensor from outside, or of the call."""
         recorder, state = self.recorder, generator.state()
+        self.states.add(id(state))
         if recorder.stopped or (id(state) in self.values and id(state) not in recorder.tensors):
             return
         path, known = recorder.sources.get(id(generator)), recorder.constant(default_generator)

@@ -1,0 +1,182 @@
+"""What NumPy computes from arrays and numbers from outside is computed before the program, in each call."""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import tracejit as T
+from tracejit.config import override
+
+data = np.arange(20, dtype=np.float64)
+tokens = np.arange(50).astype(np.int16)
+steps, values = np.array([0.0, 1.0, 2.0]), np.array([5.0, 7.0, 1.0])
+COUNTS = [0, 1, 2, 3, 1, 2, 0]
+
+
+def window(x: T.Tensor, n: int) -> Any:
+    start = random.randint(0, 16)
+    return T.from_numpy(data[start : start + 3].astype(np.float32)) * x
+
+
+def batch(x: T.Tensor, n: int) -> Any:
+    return T.stack([T.from_numpy(tokens[i : i + 3].astype(np.int64)) for i in np.random.randint(0, 40, 4)])
+
+
+def caught(x: T.Tensor, n: int) -> Any:
+    try:
+        return x * data[15 + 3 * n]
+    except IndexError as error:
+        return -x, str(error)
+
+
+def changed_before(x: T.Tensor, n: int) -> Any:
+    kept = T.from_numpy(data)
+    kept.add_(1)
+    read = data[n]
+    kept.sub_(1)
+    return read * x
+
+
+def changed_after(x: T.Tensor, n: int) -> Any:
+    read = data[n] * 2, data[:3].copy()
+    T.from_numpy(data).add_(1)
+    return read, x * read[0]
+
+
+def read_with_results_and_changed(x: T.Tensor, n: int) -> Any:
+    product = (x * 2).numpy() * data[:3]
+    T.from_numpy(data).add_(1)
+    return product
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many recordings there are, or the reason
+    "an array of numbers": (lambda x, n: T.tensor(np.array([n, 1.0, 2.0])) * x, 1),
+    "interpolation": (lambda x, n: (x * np.interp(n, steps, values), np.interp(n, [0, 1, 2], [5, 7, 1])), 1),
+    "an array that is drawn": (lambda x, n: T.from_numpy(np.random.randn(3).astype("f4")) * x, 1),
+    "a generator of the call": (lambda x, n: T.from_numpy(np.random.default_rng(n).normal(size=3).astype("f4")) * x, 1),
+    "a window": (window, 1),
+    "a batch of windows": (batch, 1),
+    "a view": (lambda x, n: (T.from_numpy(data[n : n + 3]) * x, data[n:][::2]), 1),
+    "elements": (
+        lambda x, n: (x * data[n], data[n + 1], -data[2] * x, x * np.float32(data[n]), data[n].item() * x, int(data[n])),
+        1,
+    ),
+    "elements that decide": (lambda x, n: x * 2 if data[n] > 2 else x, 2),
+    "special functions": (lambda x, n: (x * scipy.special.gamma(n + 1), scipy.special.erf(n), x * np.cos(n * np.pi / 4)), 1),
+    "statistics": (lambda x, n: T.tensor((data[:3] - data.mean()) / (data[:3].std() + n + 1)) * x, 1),
+    "sizes that contents decide": (lambda x, n: (data[data > n].sum() * x, np.unique(data[: n + 1] // 2)), 1),
+    "arithmetic": (lambda x, n: (data * n, T.tensor((data[:3] * n + 1) / 2) * x), 1),
+    "several": (lambda x, n: ([T.from_numpy(p) * n for p in np.split(data, 4)], np.stack([data[:3], data[n : n + 3]]), x), 1),
+    "lists": (lambda x, n: (data[n : n + 2].tolist(), [v * 2 for v in data[n : n + 3]], x), 1),
+    "texts": (lambda x, n: f"{data[n]:.2f} {x.shape}", 1),
+    "warnings": (lambda x, n: (np.log(data[n]), np.sqrt(-data[:2]), np.log(n), np.sqrt(np.float32(n) - 1), x), 1),
+    "shuffled": (lambda x, n: T.from_numpy(data[np.random.permutation(20)[:3]]) * x, 1),
+    "with results of the program": (lambda x, n: ((x * 2).numpy() * data[:3], x), 1),
+    "a value that is needed": (lambda x, n: x[: int(np.argmax(data[:3] * (n - 2)))], 3),
+    "an error that is handled": (caught, "container"),
+    "changed before": (changed_before, "read_after_change"),
+    "changed after": (changed_after, 1),
+    "read with results, and changed": (read_with_results_and_changed, "read_after_change"),
+    "a place that a tensor tells": (
+        lambda x, n: T.stack([T.from_numpy(tokens[i : i + 8].astype(np.int64)) for i in T.randint(30, (4,))]),
+        "tensor_contents",
+    ),
+}
+
+
+def facts(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [type(value).__name__, *map(facts, value)]
+    if isinstance(value, (T.Tensor, np.ndarray)):
+        strides = value.stride() if isinstance(value, T.Tensor) else value.strides
+        return [type(value).__name__, repr(value.tolist()), str(value.dtype), strides]
+    return [type(value).__name__, repr(value)]
+
+
+def outcomes(fn: Callable[..., Any]) -> list[Any]:
+    T.manual_seed(0)
+    random.seed(1)
+    np.random.seed(2)
+    data[:] = np.arange(20)
+    found = []
+    for turn, n in enumerate(COUNTS):
+        data[5], data[2] = turn, 2.5 - turn
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            result = facts(fn(T.ones(3) * (turn + 1), n))
+        told = [(str(w.message), w.filename, w.lineno) for w in warned]
+        found.append((result, told, data.tolist(), np.random.rand(), random.random()))
+    return found
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_numpy_makes_of_arrays_from_outside_is_that_of_the_call(name: str, hot: int) -> None:
+    fn, expected = PROGRAMS[name]
+    eager = outcomes(fn)
+    with override(hot_calls=hot):
+        compiled = T.compile(fn)
+        assert outcomes(compiled) == eager
+    if isinstance(expected, str):
+        assert expected in {reason.code for reason in compiled.reasons}
+    else:
+        assert (compiled.stats.traces, compiled.stats.compiled_calls) == (expected, len(COUNTS) - expected), compiled.explain()
+
+
+def test_arrays_of_other_dtypes_and_ranks_at_the_same_place_are_computed_with_anew() -> None:
+    holder: dict[str, Any] = {}
+
+    def fn(x: T.Tensor, n: int) -> Any:
+        part = holder["data"][n]
+        return part * 2, T.tensor(holder["data"] + n) * x.sum(), holder["data"].max() + n
+
+    compiled = T.compile(fn)
+    for array in (np.arange(6.0), np.arange(6), np.ones((2, 3)), np.arange(6.0) * 2, np.array([1, None, 3]), np.ones(2, "f4")):
+        holder["data"] = array
+        for n in (0, 1):
+            if array.dtype.hasobject:
+                with pytest.raises(TypeError):
+                    compiled(T.ones(2), n)
+            else:
+                assert facts(compiled(T.ones(2), n)) == facts(fn(T.ones(2), n))
+    assert compiled.stats.compiled_calls >= 3
+
+
+def test_an_array_that_becomes_too_short_raises_what_eager_raises() -> None:
+    holder = {"data": np.arange(6.0)}
+    compiled = T.compile(lambda x, n: x * holder["data"][n])
+    for _ in range(3):
+        assert compiled(T.ones(1), 5).item() == 5
+    holder["data"] = np.arange(3.0)
+    with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 3"):
+        compiled(T.ones(1), 5)
+    assert math.isclose(compiled(T.ones(1), 2).item(), 2)
+
+
+def test_windows_of_an_array_in_a_file_are_read_by_each_call(tmp_path: Path) -> None:
+    np.arange(200, dtype=np.uint16).tofile(tmp_path / "tokens.bin")
+    stored = np.memmap(tmp_path / "tokens.bin", dtype=np.uint16, mode="r")
+
+    def fn(count: int) -> Any:
+        starts = np.random.randint(0, 190, count)
+        rows = [T.from_numpy(stored[i : i + 8].astype(np.int64)) for i in starts]
+        return T.stack(rows), T.stack(rows) * int(stored[random.randint(0, 9)])
+
+    compiled = T.compile(fn)
+    for seed in range(5):
+        drawn = []
+        for call in (fn, compiled):
+            np.random.seed(seed)
+            random.seed(seed)
+            drawn.append(facts(call(4)))
+        assert drawn[0] == drawn[1]
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 4), compiled.explain()
