@@ -14,7 +14,7 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import inspect, logging, math, os, random, time
+import functools, inspect, logging, math, os, random, time
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,6 +55,11 @@ Row = namedtuple("Row", "loss step")
 
 def helper(x):
     return x.exp() - 1
+
+
+@functools.lru_cache
+def cached(k):
+    return tracejit.ones(3) * k
 
 
 @tracejit.compile
