@@ -14,7 +14,7 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import functools, inspect, logging, math, os, random, time
+import array, functools, inspect, logging, math, os, random, time
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +41,8 @@ class Box:
 
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
-numbers = iter(range(100))
+numbers = array.array("d", [0.5])
+iterator = iter(range(100))
 
 
 @dataclass
