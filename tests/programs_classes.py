@@ -216,7 +216,7 @@ def cached_property_read_and_reset():
     )
 
 
-@program(reason="unknown_callable")
+@program()
 def lru_cache_hit_and_miss():
     calls = []
 
@@ -235,7 +235,7 @@ def lru_cache_hit_and_miss():
     )
 
 
-@program(reason="unknown_callable")
+@program()
 def lru_cache_of_a_tensor_function():
     @functools.lru_cache
     def mask(n):
@@ -247,7 +247,7 @@ def lru_cache_of_a_tensor_function():
     return fn, [lambda f: f(T.ones(2, 2)), lambda f: f(T.ones(3, 3))], lambda: mask.cache_info()[:2]
 
 
-@program(reason="unknown_callable")
+@program(reason="unknown_call")
 def lru_cache_info_read():
     @functools.lru_cache
     def h(k):

@@ -476,7 +476,7 @@ def slices_with_numbers_from_outside():
     return fn, [lambda f: f(x(1), 1, 3), lambda f: f(x(1), 0, 2), lambda f: f(x(1), 1, 3)], None
 
 
-@program(reason="container")
+@program()
 def array_of_numbers_from_outside():
     arr = array.array("d", [1.0, 2.0])
 

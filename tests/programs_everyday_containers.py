@@ -287,7 +287,7 @@ def memory_as_a_deque_of_transitions():
     return learn, [lambda f, i=i: f(inputs(i, 16), 0.25 * i) for i in range(4)] * 4, lambda: len(memory)
 
 
-@everyday(eager="container")
+@everyday(4)
 def losses_in_an_array():
     model, log = mlp(), array.array("d", [0.0] * 4)
     at = [0]

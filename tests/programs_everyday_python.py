@@ -155,7 +155,7 @@ def partials_and_reduce():
     return loss, on_batches(), None
 
 
-@everyday(eager="unknown_callable")
+@everyday()
 def memoized_constants():
     @functools.lru_cache(maxsize=None)
     def window(n):

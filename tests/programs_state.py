@@ -791,7 +791,7 @@ def weak_reference_to_an_object():
     return fn, with_change(lambda: setattr(box, "k", 3.0)), None
 
 
-@program(reason="unknown_callable")
+@program()
 def cached_results_of_a_function():
     calls = []
 
@@ -803,7 +803,11 @@ def cached_results_of_a_function():
     def fn(a, n):
         return a * scale(n)
 
-    return fn, [lambda f: f(x(1), 1), lambda f: f(x(1), 2), lambda f: scale.cache_clear()], lambda: calls
+    return (
+        fn,
+        [lambda f: [f(x(1), 1), f(x(1), 1)], lambda f: f(x(1), 2), lambda f: [f(x(1), 1), scale.cache_clear()]],
+        lambda: calls,
+    )
 
 
 @program()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import random
 
@@ -271,6 +272,50 @@ def a_list_class_of_the_program():
     return f, history
 
 
+@case()
+def an_array_that_grows():
+    losses = array.array("d", [1.0, 2.0])
+
+    def f(x, n):
+        losses.append(x.sum().item())
+        return x * len(losses) + losses[-2], losses[-1] - losses[0]
+
+    return f, losses
+
+
+@case()
+def items_of_arrays():
+    numbers, counts = array.array("d", [1.0, 2.0, 3.0, 4.0]), array.array("l", [5, 6])
+
+    def f(x, n):
+        numbers[0] = x.sum().item()
+        numbers[1] = n + 0.5
+        return x * sum(numbers) + counts[-1], max(numbers), numbers.tolist(), [v + 1 for v in counts], len(counts)
+
+    return f, numbers
+
+
+@case(reason="container")
+def an_array_that_converts_what_it_is_given():
+    numbers = array.array("d", [1.0, 2.0])
+
+    def f(x, n):
+        numbers[0] = n
+        return x * numbers[0]
+
+    return f, numbers
+
+
+@case(reason="container")
+def a_slice_of_an_array():
+    numbers = array.array("d", [1.0, 2.0])
+
+    def f(x, n):
+        return x * len(numbers[1:])
+
+    return f, numbers
+
+
 @case(reason="read_after_change")
 def a_growing_list_as_a_whole():
     items = [1]
@@ -388,6 +433,24 @@ def test_a_list_that_became_another_kind_of_list_is_not_taken_for_the_recorded_o
         compiled(x)
     kept["log"] = [7]
     assert compiled(x).tolist() == [7.0, 14.0]
+
+
+def test_an_array_of_another_type_is_not_taken_for_the_recorded_one():
+    kept = [array.array("d", [1.0, 2.0])]
+
+    def f(x, v):
+        kept[0][0] = v
+        return x * kept[0][1], kept[0][0]
+
+    compiled = T.compile(f)
+    for v in (1.1, 2.2, 3.3):
+        assert compiled(T.ones(1), v)[1] == v
+    assert compiled.stats.compiled_calls == 2
+    kept[0] = array.array("f", [1.0, 2.0])
+    assert compiled(T.ones(1), 1.1)[1] == kept[0][0] != 1.1
+    kept[0] = array.array("q", [1, 2])
+    with pytest.raises(TypeError):
+        compiled(T.ones(1), 1.1)
 
 
 def test_a_deque_of_another_length_is_not_taken_for_the_recorded_one():

@@ -14,7 +14,7 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import copy, csv, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
+import array, copy, csv, functools, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,7 +43,8 @@ class Box:
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3))
-numbers = iter(range(100))
+numbers = array.array("d", [0.5])
+iterator = iter(range(100))
 file = io.StringIO()
 writer = csv.writer(file)
 lock = threading.Lock()
@@ -61,6 +62,11 @@ Row = namedtuple("Row", "loss step")
 
 def helper(x):
     return x.exp() - 1
+
+
+@functools.lru_cache
+def cached(k):
+    return tracejit.ones(3) * k
 
 
 @tracejit.compile

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _abc
 import abc
+import array
 import builtins
 import collections
 import datetime
@@ -57,7 +58,7 @@ __all__ = ["BuiltinCallHandlers"]
 _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
 _UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
-_CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque)
+_CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque, array.array)
 _VALUE_TYPES: tuple[type, ...] = (
     *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
 )  # fmt: skip

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.arrays import makes_tensors, of_numpy
+from tracejit.capture.caches import CACHED, cache_of, key_of, key_text
 from tracejit.capture.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.dataclass_methods import dataclass_method
+from tracejit.capture.effects import FunctionCall
 from tracejit.capture.frame import Frame
 from tracejit.capture.generators import draws
 from tracejit.capture.late import is_answer, is_late
@@ -160,6 +162,8 @@ class CallHandlers(TypeCallHandlers):
             return self._call_class(function, arguments, keywords)
         if is_a(function, C_CALLABLES):
             return self.call_builtin(function, arguments, keywords)
+        if cls is CACHED:
+            return self._call_cached(function, arguments, keywords)
         if cls in GETTERS:
             return self.call_getter(function, arguments, keywords)
         if is_symbolic(function):
@@ -175,6 +179,31 @@ class CallHandlers(TypeCallHandlers):
         if is_a(function, weakref.ref) and not (arguments or keywords):
             return self.referent(function)
         return self.outside_call(function, arguments, keywords, "unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
+
+    def _call_cached(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A function from outside with an lru_cache.  The recorded call may run the function, which is then no part of the recording: later
+        calls find what it has left in the cache, and count as hits when the program has run, or they miss."""
+        arguments = tuple([concrete(a) if is_late(a) else a for a in arguments])
+        given = tuple(map(plain, arguments))
+        texts = [a._text if is_symbolic(a) else self._key_text(a) for a in arguments]
+        known = self.unwatched(lambda: cache_of(function))
+        if keywords or known is None or None in texts or not self.is_outside(function):
+            self.stop("unknown_callable", f"{CACHED.__name__} (with keywords, objects, types, or no room)")
+            return function(*given, **{k: stored(v) for k, v in keywords.items()})
+        cache, most = known
+        try:
+            value = self.unwatched(lambda: function(*given))
+        except Exception:
+            self.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
+            raise
+        holder, key = self.constant(cache), key_text(given, [str(text) for text in texts])
+        self.note_hit(FunctionCall(function, arguments, {}))
+        called = f"{function.__name__}()"
+        if most is None:
+            self.miss_if(f"{key} not in {holder}")
+            return self.read(value, f"{holder}[{key}]", called=called, symbolic=True)
+        self.miss_if(f"{holder}.get({key}) is not {self.constant(cache[key_of(given)])} or len({holder}) >= {most}")
+        return self.read(value, self.constant(value), called=called, symbolic=True)
 
     def _parts_of_partial(self, function: Any) -> None:
         for name in ("func", "args", "keywords"):

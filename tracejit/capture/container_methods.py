@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 from typing import Any
 
@@ -35,6 +36,7 @@ _CONSUMING_METHODS = frozenset(
 )  # fmt: skip
 
 
+_OF_ARRAYS = frozenset({"pop", "__getitem__", "__len__", "__iter__", "index", "count"})
 _TAKING = frozenset({"pop", "popleft", "insert"})
 """Methods of lists and deques that may be about one of its ends."""
 
@@ -60,7 +62,12 @@ class ContainerMethodHandlers(ContainerHandlers):
         """A C method of a list, dict, set or deque."""
         name = function.__name__
         outside = self.is_outside(owner)
-        if outside and builtin_base(type(owner)) not in (list, set, collections.deque, *DICT_TYPES):
+        kept = name in ("append", "insert") and outside and self.takes(owner, arguments[-1:])
+        if is_a(owner, array.array) and outside and name == "tolist" and not arguments:
+            return self.made(list(self.elements(owner)))
+        if is_a(owner, array.array) and not (outside and (kept or name in _OF_ARRAYS)):
+            self.stop("container", f"array.array.{name}")
+        elif outside and builtin_base(type(owner)) not in (list, set, collections.deque, array.array, *DICT_TYPES):
             self.stop("container", f"a {type(owner).__name__}")
         elif name == "__init__" and not outside and builtin_base(type(owner)) in (list, set, *DICT_TYPES):
             return self._initialised(function, owner, arguments, keywords)
@@ -192,7 +199,7 @@ class ContainerMethodHandlers(ContainerHandlers):
         elif name in ("extend", "update") and count == 1:
             arguments = (self.made(list(self.consumable(arguments[0]))),)
             self.note_change(owner)
-        elif name in _TAKING and is_a(owner, (list, collections.deque)):
+        elif name in _TAKING and is_a(owner, (list, collections.deque, array.array)):
             arguments = (self.as_key(arguments[0]), *arguments[1:]) if arguments else arguments
             return self.take_out(owner, name, *arguments)
         elif name == "clear" and is_a(owner, (list, collections.deque)) and not arguments:

@@ -6,6 +6,7 @@ order (contents.py).
 
 from __future__ import annotations
 
+import array
 import collections
 import enum
 import operator
@@ -104,14 +105,7 @@ class ContainerHandlers(SequenceHandlers):
         """An item of a list of texts, or of numbers, at a place that is known when the program has run: `names[scores.argmax().item()]`.
         None where the place is needed now."""
         kinds = set(map(type, owner))
-        if (
-            self.stopped
-            or type(plain(place)) is not int
-            or is_answer(place)
-            or not kinds
-            or not kinds <= {str, int, float}
-            or len(kinds) > 1
-        ):
+        if self.stopped or is_answer(place) or type(plain(place)) is not int or kinds not in ({str}, {int}, {float}):
             return None
         if not -len(owner) <= plain(place) < len(owner):
             return None
@@ -190,6 +184,9 @@ class ContainerHandlers(SequenceHandlers):
             self.read_elements(owner)
             if type(key) is slice and base is list:
                 return self.made(list(self.elements(owner))[key])
+            if type(key) is slice:
+                self.stop("container", f"a slice of a {cls.__name__}")
+                return owner[key]
             value = base.__getitem__(owner, key)
             return self.stored.get((id(owner), key % base.__len__(owner)), value)
         elif cls is tuple and type(key) is int and -len(owner) <= key < len(owner):
@@ -256,7 +253,7 @@ class ContainerHandlers(SequenceHandlers):
             self.note_change(owner)
             base.__setitem__(owner, key, stored(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif base in SEQUENCES and type(key) is int:
+        elif base in SEQUENCES and type(key) is int and self.takes(owner, (value,)):
             value = self.for_place(value)
             if not self.set_end_item(owner, key, value):
                 self.read_elements(owner)
@@ -402,7 +399,7 @@ class ContainerHandlers(SequenceHandlers):
             method = self.method(value, "__len__")
             if method is not None:
                 return len(Said(self.call(method, (value,), {})))
-        if self.is_outside(value) and is_a(value, (list, dict, set, collections.deque)):
+        if self.is_outside(value) and is_a(value, (list, dict, set, collections.deque, array.array)):
             return self.outside_length(value)
         if self.is_outside(value) or not is_a(value, CONTAINERS):
             self.read_content(value)
@@ -451,7 +448,7 @@ class ContainerHandlers(SequenceHandlers):
                 self._settle_places(owner)
             return None
         items = [self.stored.get((id(owner), i), item) for i, item in enumerate(base.__iter__(owner))]
-        return items if base is list else collections.deque(items, owner.maxlen)
+        return collections.deque(items, owner.maxlen) if base is collections.deque else items
 
     def take_out(self, owner: Any, name: str, *arguments: Any) -> Any:
         """`pop`, `popleft`, `del l[...]` of a list or deque from outside, and `insert`."""

@@ -5,6 +5,7 @@ Guards speak of what was there before the run changed anything.
 
 from __future__ import annotations
 
+import array
 import collections
 import datetime
 import decimal
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
-CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
+CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 _LONG, _MOST = 8, 64
 _LIMITED = 32
 """A list or deque that may be kept from growing is recorded for each of its lengths up to this one."""
@@ -247,9 +248,11 @@ class ContentHandlers(AttributeHandlers):
             content = self.originals.get(id(value), value)
             if is_a(value, collections.deque):
                 self.miss_if(f"{text}.maxlen != {value.maxlen}")
+            elif is_a(value, array.array):
+                self.miss_if(f"{text}.typecode != {value.typecode!r}")
             self.miss_if(f"{length_text(cls, text)} != {len(content)}")
             self.facts.note("value", f"len({self.facts.name(value)})", str(len(content)), user_line())
-            if is_a(value, (list, collections.deque)) and id(value) in self.originals:
+            if is_a(value, (list, collections.deque, array.array)) and id(value) in self.originals:
                 self._guard_moved(value, cls, content, symbolic)
             elif is_a(value, dict):
                 self._guard_dict(value, content, text, symbolic)
@@ -299,7 +302,7 @@ class ContentHandlers(AttributeHandlers):
             else self.read(item, item_text(cls, text, str(i)), called=self.facts.item(value, i), symbolic=symbolic)
             for i, item in enumerate(content)
         ]
-        moved: Any = items if is_a(value, list) else collections.deque(items, value.maxlen)
+        moved: Any = collections.deque(items, value.maxlen) if is_a(value, collections.deque) else items
         for effect in self.effects:
             if type(effect) is MethodCall and effect.container is value:
                 getattr(moved, effect.method)(*effect.arguments)
@@ -331,7 +334,7 @@ class ContentHandlers(AttributeHandlers):
 
     def _check_grown(self, value: Any) -> None:
         """Stop where a list or deque is looked at as a whole that grows with each call: its guards would not hold for the next one."""
-        before = self.originals.get(id(value)) if is_a(value, (list, collections.deque)) else None
+        before = self.originals.get(id(value)) if is_a(value, (list, collections.deque, array.array)) else None
         if not before or len(before) >= builtin_base(type(value)).__len__(value):
             return
         limited = id(value) in self.limited or (is_a(value, collections.deque) and value.maxlen is not None)

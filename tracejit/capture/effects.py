@@ -238,6 +238,12 @@ class EffectHandlers(EarlyArrayHandlers):
             self.keep.append(effect)
             self._latest.clear()
 
+    def note_hit(self, effect: FunctionCall) -> None:
+        """A function whose result was cached is called again when the program has run, to be counted."""
+        if not self.stopped:
+            self.effects.append(effect)
+            self.keep.append(effect)
+
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""
         if not (self.stopped or id(container) in self.content_known or id(container) in self.originals):

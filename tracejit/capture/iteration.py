@@ -6,6 +6,7 @@ an iterator from outside cannot be replayed and stops the recording.
 
 from __future__ import annotations
 
+import array
 import collections
 from collections.abc import Callable, Iterator
 from types import GeneratorType
@@ -23,7 +24,7 @@ from tracejit.tensor import Tensor
 
 __all__ = ["IterationHandlers", "RecordedContext"]
 
-_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque)
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 
 
 class IterationHandlers(OperatorHandlers):

@@ -5,6 +5,7 @@ Nothing here looks at a value: what such a function comes to is another symbolic
 
 from __future__ import annotations
 
+import array
 import builtins
 import collections
 import itertools
@@ -82,7 +83,7 @@ class NumberCallHandlers(GeneratorHandlers):
             return function(*arguments, **keywords)  # it raises what is to be raised
         values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
         key = keywords.get("key")
-        if key is None and is_a(arguments[0], (list, tuple, collections.deque)) and not is_a(values, (list, tuple)):
+        if key is None and is_a(arguments[0], (list, tuple, collections.deque, array.array)) and not is_a(values, (list, tuple)):
             values = list(values)
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
             return function(values, **keywords)

@@ -11,6 +11,7 @@ It must not know how values are used: that is the handlers' business.
 
 from __future__ import annotations
 
+import array
 import builtins
 import collections
 import functools
@@ -53,7 +54,7 @@ __all__ = ["ABSENT", "Recorder", "Said", "TensorSource"]
 
 ABSENT: Any = object()
 """Stands for "there is no such attribute"."""
-_PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace)
+_PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace, array.array)
 _BITS = 2048
 """Integers with more are not written down: Python limits the length of numbers in texts."""
 

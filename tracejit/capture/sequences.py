@@ -7,6 +7,7 @@ like any other (contents.py).  One that grows with each call is not, since no ca
 
 from __future__ import annotations
 
+import array
 import collections
 from typing import Any
 
@@ -15,11 +16,11 @@ from tracejit.capture.effects import ItemStore, MethodCall
 from tracejit.capture.ends import Ends, fixed_places
 from tracejit.capture.policies import builtin_base, is_a
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import stored
+from tracejit.capture.symbols import plain, stored
 
 __all__ = ["ENDS", "SEQUENCES", "SequenceHandlers"]
 
-SEQUENCES: tuple[type, ...] = (list, collections.deque)
+SEQUENCES: tuple[type, ...] = (list, collections.deque, array.array)
 ENDS: dict[str, bool] = {"append": False, "extend": False, "appendleft": True, "pop": False, "popleft": True}
 """Methods that put something at an end, or take it from there, and whether that is the left one."""
 
@@ -39,6 +40,8 @@ class SequenceHandlers(ContentHandlers):
         ends = self.ends_of(owner)
         if is_a(owner, collections.deque):
             self.miss_if(f"{self._text(owner)}.maxlen != {ends.most}")
+        elif is_a(owner, array.array):
+            self.miss_if(f"{self._text(owner)}.typecode != {owner.typecode!r}")
         if ends.most is not None:
             if ends.overflowed:
                 self.read_elements(owner)
@@ -214,6 +217,13 @@ class SequenceHandlers(ContentHandlers):
         return ABSENT if any(item is ABSENT for item in items) else items
 
     # -- changes
+    def takes(self, owner: Any, values: Any) -> bool:
+        """Whether what is put into a list, deque or array is there as it is: others arrays convert, or refuse."""
+        if not is_a(owner, array.array):
+            return True
+        self.miss_if(f"{self._text(owner)}.typecode != {owner.typecode!r}")
+        return bool(owner.typecode == "d" and all(type(plain(value)) is float for value in values))
+
     def end_place(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> bool | None:
         """Whether a method that takes an item from an end, or puts one there, does so at the left one; None for anything else."""
         if name == "insert":

@@ -1,0 +1,164 @@
+"""Functions with an lru_cache around them: calls that hit are looked up, and the function runs as often as in eager calls."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+import tracejit as T
+from tracejit.capture.caches import cache_of, key_of, key_text
+from tracejit.config import override
+
+CALLS = 12
+runs: list = []
+
+
+@functools.cache
+def scale(k):
+    runs.append(k)
+    return k + 1.5
+
+
+@functools.lru_cache
+def mask(n):
+    runs.append(n)
+    return T.ones(3) * n
+
+
+@functools.cache
+def table(a, b):
+    runs.append((a, b))
+    return {"a": a, "b": [b]}
+
+
+@functools.lru_cache(2)
+def short(n):
+    runs.append(n)
+    return n * 2
+
+
+@functools.cache
+def failing(n):
+    runs.append(n)
+    if n == 3:
+        raise ValueError("three")
+    return n
+
+
+@functools.lru_cache(typed=True)
+def typed(n):
+    return n
+
+
+class Positions:
+    @functools.lru_cache  # noqa: B019
+    def at(self, n):
+        runs.append(("at", n))
+        return T.arange(3) * n * 1.0
+
+
+positions = Positions()
+FUNCTIONS = (scale, mask, table, short, failing, typed, Positions.at)
+PROGRAMS = {
+    "constant key": (lambda x, n: x * scale(2) + mask(3), 1),
+    "changing number": (lambda x, n: x * scale(n % 2), 3),
+    "one path for each key where the cache has a limit": (lambda x, n: x * mask(n % 3), 3),
+    "what is cached is changed": (lambda x, n: (table("q", 1)["b"].append(n), x * len(table("q", 1)["b"])), 1),
+    "method": (lambda x, n: positions.at(4) + x * positions.at(2), 1),
+    "twice": (lambda x, n: x * scale(5) + scale(5), 1),
+    "a number that leaves": (lambda x, n: x * scale(int(x.sum().item()) % 2), None),
+    "a branch": (lambda x, n: x * scale(7) if x.sum() > 8 else x, 2),
+}
+EAGER = {
+    "no room": lambda x, n: x * short(n % 3),
+    "keyword": lambda x, n: x * scale(k=n % 2),
+    "raises": lambda x, n: _handled(x, 3),
+    "by type": lambda x, n: x * typed(2),
+    "an object as key": lambda x, n: x * len(table(object, n % 2)),
+}
+
+
+def _handled(x, n):
+    try:
+        return x * failing(n)
+    except ValueError as error:
+        return str(error)
+
+
+def shown(value):
+    return (
+        value.tolist() if isinstance(value, T.Tensor) else [shown(v) for v in value] if isinstance(value, tuple) else repr(value)
+    )
+
+
+def driven(f):
+    for function in FUNCTIONS:
+        function.cache_clear()
+    runs.clear()
+    found = []
+    for n in range(CALLS):
+        result = f(T.tensor([1.0, 2.0, 3.0]) * (n % 3), n)
+        found.append((shown(result), list(runs), [function.cache_info() for function in FUNCTIONS]))
+        if n == 7:
+            scale.cache_clear()
+            mask(9)
+    return found
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_cached_function_gives_what_it_gives_in_eager_calls_and_counts(name, hot):
+    program, paths = PROGRAMS[name]
+    expected = driven(program)
+    with override(hot_calls=hot):
+        compiled = T.compile(program)
+        assert driven(compiled) == expected
+    missed = 1 if "scale" in program.__code__.co_names else 0  # the call after the cache was cleared
+    if paths is not None:
+        assert compiled.stats.traces <= paths + missed * 2, compiled.explain()
+        assert compiled.stats.compiled_calls >= CALLS - paths - missed * 2
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_calls_that_cannot_be_looked_up_are_those_of_the_program(name):
+    expected = driven(EAGER[name])
+    compiled = T.compile(EAGER[name])
+    assert driven(compiled) == expected
+    if name != "an object as key":
+        assert compiled.stats.compiled_calls == 0 and "unknown_callable" in {r.code for r in compiled.reasons}
+
+
+def test_a_cache_that_was_cleared_or_filled_up_does_not_serve_old_results():
+    made = []
+
+    @functools.lru_cache(4)
+    def counted(n):
+        made.append(n)
+        return T.ones(1) * len(made)
+
+    compiled = T.compile(lambda x, n: x * counted(n))
+    assert [compiled(T.ones(1), 1).item() for _ in range(4)] == [1.0] * 4
+    assert compiled.stats.compiled_calls == 3
+    counted.cache_clear()
+    assert [compiled(T.ones(1), 1).item() for _ in range(3)] == [2.0] * 3
+    for n in (2, 3, 4, 5):
+        counted(n)
+    assert compiled(T.ones(1), 1).item() == 7.0
+    assert counted.cache_info().misses == 6
+
+
+def test_keys_are_those_that_the_cache_has():
+    @functools.cache
+    def f(*arguments):
+        return arguments
+
+    calls = [(1,), ("a",), (1.5,), (True, 2), (1, "b"), ()]
+    for call in calls:
+        f(*call)
+    cache, most = cache_of(f)
+    assert most is None and list(cache) == [key_of(call) for call in calls]
+    assert (
+        key_text((1,), ["v1"]) == "v1" and key_text((1.5,), ["v1"]) == "(v1, )" and key_text((1, 2), ["v1", "v2"]) == "(v1, v2, )"
+    )
+    assert cache_of(typed) is None
