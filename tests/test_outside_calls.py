@@ -122,7 +122,7 @@ def answers_that_are_kept(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
 
 
 def packed(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
-    return struct.pack("<fi", x.sum().item(), i), zlib.crc32(struct.pack("<i", i)), pickle.dumps([i, x[0].item()]), x
+    return struct.pack("<fi", x.sum().item(), i), zlib.crc32(b"abc", i), pickle.dumps([i, x[0].item()]), x
 
 
 def array_saved(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
@@ -244,6 +244,26 @@ def array_of_answers(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
     return x * len(struct.unpack("<ii", s.out.getvalue().encode() or b"12345678"))
 
 
+def file_that_is_not_there(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    return size_of(x, s.path)
+
+
+def size_of(x: T.Tensor, name: str) -> T.Tensor:
+    try:
+        return x * os.path.getsize(name)
+    except OSError:
+        return -x
+
+
+def list_in_itself(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    row: list[Any] = [i]
+    row.append(row)
+    try:
+        return json.dumps(row), x
+    except ValueError:
+        return "circular", x
+
+
 def answer_that_decides(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
     return x if s.out.tell() >= 0 else -x
 
@@ -328,6 +348,7 @@ def file_looked_for_after_it_was_made(x: T.Tensor, i: int, s: SimpleNamespace) -
 
 
 EAGER = [
+    file_that_is_not_there, list_in_itself,
     array_of_answers, answer_that_decides, answer_of_unknown_type, answer_as_a_key, answer_computed_with, handled, handled_further_out,
     handled_by_a_manager, raises_before_a_write, given_a_container_from_outside, given_memory, given_a_function, asks_the_collector,
     asks_the_profiler, file_looked_for_after_it_was_made, array_saved_before_it_changes, list_that_changes_afterwards,
@@ -359,6 +380,35 @@ def test_a_file_that_appears_is_another_path() -> None:
     os.remove(path)
     assert [*found, compiled(T.ones(1)).item()] == [3, 3, 3, 2, 2, 2, 3]
     assert compiled.stats.traces == 2
+
+
+def test_a_file_that_goes_is_noticed_where_the_program_handles_it() -> None:
+    path = folder / "goes"
+    path.write_text("abc")
+    name = str(path)
+    compiled = T.compile(lambda x: size_of(x, name))
+    found = [compiled(T.ones(1)).item() for _ in range(3)]
+    path.unlink()
+    found += [compiled(T.ones(1)).item() for _ in range(3)]
+    path.write_text("abcd")
+    assert [*found, compiled(T.ones(1)).item()] == [3, 3, 3, -1, -1, -1, 4]
+    assert compiled.stats.compiled_calls >= 2
+    path.unlink()
+
+
+def test_what_only_checks_its_arguments_raises_in_each_call() -> None:
+    def function(x: T.Tensor, day: int) -> T.Tensor:
+        datetime.date(2023, 2, day)
+        struct.pack("<B", day * 10)
+        return x * 2
+
+    compiled = T.compile(function)
+    for day in (1, 2, 3):
+        assert compiled(T.ones(1), day).item() == 2
+    for day in (26, 30):
+        with pytest.raises((ValueError, struct.error)):
+            compiled(T.ones(1), day)
+    assert compiled.stats.traces == 1
 
 
 def test_what_is_put_off_and_raises_is_raised_after_what_was_told_before_it() -> None:

@@ -1,7 +1,5 @@
 """Calls of which nothing is known but what they are given: C code, functions of the standard library, objects that such code makes.
 
-* *Readings* of the world change nothing.  Those of the process and of files are made before the program, and what they tell is guarded
-  or a number; those that tell something else each time are like clocks (leaving.py): before the program where they decide, else after it.
 * *Functions of data* depend on what they are given alone.  Of what each call computes for itself they are computed after the program.
 * All others are *put off*: made for real in each call, after the program, in the order of the run, with that call's values.  What they
   answer may be returned, stored and handed to other calls of this kind, methods of it may be called; whatever else asks for it stops the
@@ -19,95 +17,68 @@ import array
 import base64
 import binascii
 import collections
-import datetime
 import gc
 import html
 import json
 import os
 import os.path
 import pickle
-import platform
 import queue
-import secrets
 import shlex
 import shutil
-import socket
 import struct
 import sys
 import textwrap
 import threading
-import time
 import urllib.parse
-import uuid
 import zlib
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType
 from typing import Any
 
 import numpy as np
 
 from tracejit.capture.effects import FunctionCall
-from tracejit.capture.late import Late, is_answer, is_late
+from tracejit.capture.late import Late, is_answer
 from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
-from tracejit.capture.printing import FILES, PrintingHandlers
+from tracejit.capture.printing import FILES
 from tracejit.capture.protected import is_protected
-from tracejit.capture.symbols import MethodOf, SymbolicNumber, bare, concrete, is_symbolic, plain
+from tracejit.capture.readings import CONSTANTS, READINGS, ReadingHandlers, present
+from tracejit.capture.symbols import MethodOf, SymbolicNumber, bare, concrete, plain
 from tracejit.capture.texts import OPEN_METHODS
-from tracejit.core.dtypes import DType
 from tracejit.tensor import Tensor
 
 __all__ = ["OutsideCallHandlers"]
 
 
-def _present(module: Any, *names: str) -> set[Any]:
-    return {getattr(module, name) for name in names if hasattr(module, name)}
-
-
-_OF_PROCESS: frozenset[Any] = frozenset(
-    _present(os, "getpid", "getppid", "getcwd", "cpu_count", "process_cpu_count", "getlogin", "getuid", "geteuid", "getgid")
-    | _present(threading, "get_ident", "get_native_id", "active_count", "current_thread", "main_thread")
-    | _present(platform, "node", "system", "machine", "platform", "python_version", "processor", "release", "version")
-    | _present(sys, "getrecursionlimit", "getdefaultencoding", "getfilesystemencoding", "getswitchinterval")
-    | _present(socket, "gethostname")
-)
-"""What they tell is not changed by files that are written and texts that are told."""
-_OF_FILES: frozenset[Any] = frozenset(
-    _present(os, "access", "listdir")
-    | _present(
-        os.path, "exists", "lexists", "isfile", "isdir", "islink", "ismount", "getsize", "getmtime", "getatime", "getctime"
-    )
-)
-_ANEW: frozenset[Any] = frozenset(
-    _present(time, "strftime", "ctime", "asctime", "localtime", "gmtime")
-    | _present(datetime.datetime, "now", "utcnow", "today")
-    | _present(datetime.date, "today")
-    | _present(uuid, "uuid1", "uuid4")
-    | _present(secrets, "token_hex", "token_bytes", "token_urlsafe")
-    | _present(os, "urandom")
-)
-"""What they tell is another each time."""
-_MOMENTS: tuple[type, ...] = (datetime.date, datetime.time, datetime.timedelta, time.struct_time, uuid.UUID)
-"""Types of what those tell: nothing changes them, and their methods and operators look at nothing else."""
 _OF_DATA: frozenset[Any] = frozenset(
-    _present(json, "dumps", "loads")
-    | _present(pickle, "dumps")
-    | _present(struct, "pack", "unpack", "calcsize")
-    | _present(base64, "b64encode", "b64decode", "b32encode", "b16encode", "urlsafe_b64encode", "urlsafe_b64decode")
-    | _present(binascii, "hexlify", "unhexlify", "crc32", "b2a_hex", "a2b_hex")
-    | _present(zlib, "crc32", "adler32", "compress", "decompress")
-    | _present(textwrap, "dedent", "indent", "fill", "shorten", "wrap")
-    | _present(html, "escape", "unescape")
-    | _present(urllib.parse, "quote", "quote_plus", "unquote", "urlencode")
-    | _present(shlex, "quote", "split")
-    | _present(sys, "intern")
+    present(json, "dumps", "loads")
+    | present(pickle, "dumps")
+    | present(struct, "pack", "unpack", "calcsize")
+    | present(base64, "b64encode", "b64decode", "b32encode", "b16encode", "urlsafe_b64encode", "urlsafe_b64decode")
+    | present(binascii, "hexlify", "unhexlify", "crc32", "b2a_hex", "a2b_hex")
+    | present(zlib, "crc32", "adler32", "compress", "decompress")
+    | present(textwrap, "dedent", "indent", "fill", "shorten", "wrap")
+    | present(html, "escape", "unescape")
+    | present(urllib.parse, "quote", "quote_plus", "unquote", "urlencode")
+    | present(shlex, "quote", "split")
+    | present(sys, "intern")
 )
-_KEEPING: frozenset[Any] = frozenset(_present(queue.Queue, "put", "put_nowait"))
+_NEVER_RAISING: frozenset[Any] = frozenset(
+    present(json, "dumps")
+    | present(pickle, "dumps")
+    | present(base64, "b64encode", "b32encode", "b16encode", "urlsafe_b64encode")
+    | present(binascii, "hexlify", "crc32", "b2a_hex")
+    | present(zlib, "crc32", "adler32", "compress")
+    | present(html, "escape", "unescape")
+    | present(shlex, "quote")
+)
+"""Those of them that never raise for other numbers and texts."""
+_KEEPING: frozenset[Any] = frozenset(present(queue.Queue, "put", "put_nowait"))
 _KEEPING_METHODS: dict[type, frozenset[str]] = {queue.SimpleQueue: frozenset({"put", "put_nowait"})}
 """What looks at nothing that it is given, and keeps it: it may be anything."""
 _WHOLE: frozenset[Any] = frozenset(
-    _present(json, "dump")
-    | _present(os, "makedirs", "removedirs")
-    | _present(shutil, "copy", "copy2", "copyfile", "move", "rmtree")
+    present(json, "dump") | present(os, "makedirs", "removedirs") | present(shutil, "copy", "copy2", "copyfile", "move", "rmtree")
 )
 """Functions in Python that are made as a whole, with what they are given, as C code is."""
 _LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
@@ -115,11 +86,10 @@ _LEADING = frozenset(
     {"builtins", "collections", "types", "itertools", "functools", "operator", "weakref", "numpy", "mappingproxy"}
 )
 """Modules whose objects lead to others."""
-_QUIET: frozenset[Any] = _KEEPING | _WHOLE | _present(gc, "collect") | {open}
+_QUIET: frozenset[Any] = _WHOLE | present(gc, "collect") | {queue.Queue.put, open}
 _INNER = frozenset({"gc", "sys", "_thread", "_signal", "faulthandler", "_tracemalloc", "atexit", "_ctypes", "_weakref"})
 """Modules whose functions look into the interpreter, where a recording shows, or change how it works."""
-_HARMLESS = frozenset(_present(gc, "collect") | _present(threading, "Lock", "RLock") | _present(sys, "getallocatedblocks"))
-_CONSTANTS: tuple[type, ...] = (type, ModuleType, np.dtype, np.generic, DType, *_MOMENTS)
+_HARMLESS = frozenset(present(gc, "collect") | present(threading, "Lock", "RLock") | present(sys, "getallocatedblocks"))
 
 
 def _writable(value: Any) -> bool:
@@ -131,7 +101,15 @@ def _writable(value: Any) -> bool:
         return False
 
 
-class OutsideCallHandlers(PrintingHandlers):
+def _is_endless(value: Any, around: tuple[int, ...] = ()) -> bool:
+    """Whether a container leads back to itself."""
+    if type(value) not in (list, tuple, dict, collections.OrderedDict):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return id(value) in around or any(_is_endless(part, (*around, id(value))) for part in parts)
+
+
+class OutsideCallHandlers(ReadingHandlers):
     """What the recorder does about such calls."""
 
     def __init__(self) -> None:
@@ -164,146 +142,56 @@ class OutsideCallHandlers(PrintingHandlers):
         """Whether it is a generator, or another iterator, that goes through what this run has."""
         return is_a(value, (GeneratorType, map, filter, zip)) and not self.is_outside(value)
 
-    # -- readings
-    def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """os.getpid() and its like."""
-        given = tuple(map(concrete, arguments))
-        if keywords or not all(type(v) in PRIMITIVE_TYPES for v in given):
-            return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
-        answer = self.unwatched(lambda: function(*given))
-        if self.stopped:
-            return answer
-        return self.read(
-            answer, f"{self.constant(function)}({', '.join(map(repr, given))})", called=f"{function.__name__}()", symbolic=True
-        )
-
-    def _read_files(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """os.path.exists(path) and its like: what this call has told others so far may have made the file."""
-        if any(type(effect) is FunctionCall for effect in self.effects):
-            return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}() after other calls")
-        return self._read_process(function, arguments, keywords)
-
-    def _read_anew(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """datetime.now(), time.strftime("%H:%M"), uuid4() ..."""
-        parts: list[Any] = []
-        texts = self._texts(arguments, keywords, parts)
-        values = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
-        answer = self.unwatched(lambda: function(*values[0], **values[1]))
-        if self.stopped:
-            return answer
-        if texts is None or any(is_late(part) and part._late.answer for part in parts):
-            self.stop("impure_call", f"{function.__name__}() of such arguments")
-            return answer
-        late = Late(f"{self.constant(function)}({texts})", tuple(parts), bits=63)
-        if all(not is_late(part) for part in parts):
-            late.readings = frozenset([late])
-        return self._defined(late, answer)
-
-    # -- what is done with moments
-    def is_moment(self, value: Any) -> bool:
-        """Whether it is a date, a time or the like that each call has another one of."""
-        return is_late(value) and is_a(plain(value), _MOMENTS)
-
-    def moment_attribute(self, owner: Any, name: str) -> Any:
-        value = self.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
-        if callable(value):
-            return MethodOf(owner, name)
-        return self._defined(Late(f"{owner._text}.{name}", (owner,), bits=63), value)
-
-    def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
-        """An operator between a moment and something else."""
-        value = self.unwatched(lambda: compute(plain(left), plain(right)))
-        parts: list[Any] = []
-        texts = self._data_text(left, parts), self._data_text(right, parts)
-        if None in texts or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
-            concrete(left), concrete(right)
-            return value
-        return self._defined(Late(f"{self.constant(compute)}({', '.join(map(str, texts))})", tuple(parts), bits=63), value)
-
-    def method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a text or a moment, or of what a call has answered."""
-        owner, name = method.owner, method.name
-        if type(plain(owner)) is str and name in OPEN_METHODS:
-            return self.call_text_method(owner, name, arguments, keywords)
-        if self.is_moment(owner):
-            parts: list[Any] = [owner]
-            texts = self._texts(arguments, keywords, parts)
-            if texts is not None:
-                values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
-                value = self.unwatched(lambda: getattr(plain(owner), name)(*values[0], **values[1]))
-                return self._defined(Late(f"{owner._text}.{name}({texts})", tuple(parts), bits=63), value)
-        elif self._may_be_put_off(None, arguments, keywords, False):
-            return self._put_off(method, arguments, keywords, owner._late.answer[0])
-        return getattr(concrete(owner), name)(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
-
     # -- functions of data
     def _of_data(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """json.dumps(metrics), struct.pack("<f", loss) ..."""
+        if any(map(_is_endless, (*arguments, *keywords.values()))):
+            return self.outside_call(function, arguments, keywords, "unknown_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
         parts: list[Any] = []
-        texts = self._texts(arguments, keywords, parts)
+        texts = self.data_texts(arguments, keywords, parts)
         if texts is None:
             if type(function) is FunctionType:
                 return self.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
         values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
-        if parts and (is_protected(self.handles_in_blocks) or any(map(is_answer, parts))):
+        if parts and function not in _NEVER_RAISING and self._may_be_put_off(None, arguments, keywords, False):
+            return self._put_off(function, arguments, keywords)
+        if function not in _NEVER_RAISING or any(map(is_answer, parts)):
             for part in parts:
                 concrete(part)
-        answer = self.unwatched(lambda: function(*values[0], **values[1]))
-        if self.stopped or not any(map(is_symbolic, parts)):
+            parts = []
+        answer = self.computed_now(lambda: function(*values[0], **values[1]), parts)
+        if self.stopped or not parts:
             return self.made(answer)
-        text = f"{self.constant(function)}({texts})"
-        if type(answer) not in (str, bytes, int):
-            return self.answered(answer, "unknown_call", f"{function.__name__}()", text, tuple(parts))
-        return self._defined(Late(text, tuple(parts), bits=63), answer)
+        return self._defined(Late(f"{self.constant(function)}({texts})", tuple(parts), bits=63), answer)
 
     def _as_data(self, value: Any) -> Any:
         """A container from outside as one of this run, with the numbers that each call finds in it."""
-        if type(value) in (list, tuple) and (self.is_outside(value) or any(map(self._has_outside, value))):
-            return self.made(type(value)([self._as_data(v) for v in self.elements(value)]))
-        if type(value) is dict and (self.is_outside(value) or any(map(self._has_outside, value.values()))):
+        if not self._has_outside(value):
+            return value
+        if type(value) is dict:
             self.read_elements(value)
             return self.made({k: self._as_data(self.stored.get((id(value), k), v)) for k, v in value.items()})
-        return value
+        return self.made(type(value)([self._as_data(v) for v in self.elements(value)]))
 
     def _has_outside(self, value: Any) -> bool:
-        if type(value) in (list, tuple):
-            return self.is_outside(value) or any(map(self._has_outside, value))
-        return type(value) is dict and (self.is_outside(value) or any(map(self._has_outside, value.values())))
-
-    def _texts(self, arguments: tuple[Any, ...], keywords: dict[str, Any], parts: list[Any]) -> str | None:
-        """The expressions of arguments, or None; parts: the numbers and texts in them that each call computes."""
-        texts = [self._data_text(v, parts) for v in arguments]
-        texts += [None if (text := self._data_text(v, parts)) is None else f"{k}={text}" for k, v in keywords.items()]
-        return None if None in texts else ", ".join(map(str, texts))
-
-    def _data_text(self, value: Any, parts: list[Any]) -> str | None:
-        """The expression of a number, a text, or a container of them that this run made."""
-        cls = type(value)
-        if cls is SymbolicNumber:
-            parts.append(value)
-            return str(value._text)
-        if cls in (int, float, str):
-            return repr(value) if cls is str else self.number_text(value)
-        if cls in PRIMITIVE_TYPES or is_a(value, _CONSTANTS) or cls is datetime.timezone:
-            return self.constant(value)
-        if cls not in (list, tuple, dict) or self.is_outside(value):
-            return None
-        if cls is dict:
-            value = [(k, self.stored.get((id(value), k), v)) for k, v in value.items()]
-        texts = [self._data_text(v, parts) for v in value]
-        if None in texts:
-            return None
-        elements = f"({''.join(f'{text}, ' for text in texts)})"
-        return elements if cls is tuple else f"{self.constant(cls)}({elements})"
+        """Whether it is a container from outside, or such a one is in it."""
+        if type(value) not in (list, tuple, dict):
+            return False
+        return self.is_outside(value) or any(map(self._has_outside, value.values() if type(value) is dict else value))
 
     # -- calls that are put off
     def _may_be_put_off(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], keeps: bool) -> bool:
         """Whether a call may be made after the program, with nobody the wiser."""
         owner = None if function is None else bound_to(function)
         values = [*arguments, *keywords.values()]
-        if self.stopped or (owner is not None and not self._stands_apart(owner)) or is_a(function, _UNBOUND):
+        if (
+            self.stopped
+            or any(map(_is_endless, values))
+            or (owner is not None and not self._stands_apart(owner))
+            or is_a(function, _UNBOUND)
+        ):
             return False
         if getattr(function, "__module__", None) in _INNER and function not in _HARMLESS:
             return False
@@ -330,7 +218,7 @@ class OutsideCallHandlers(PrintingHandlers):
 
     def _may_be_given(self, value: Any) -> bool:
         cls = type(value)
-        if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, _CONSTANTS) or id(value) in self.left:
+        if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or id(value) in self.left:
             return True
         if cls in (list, tuple, dict, set, frozenset) and not self.is_outside(value):
             parts = [*value, *value.values()] if cls is dict else value
@@ -345,6 +233,8 @@ class OutsideCallHandlers(PrintingHandlers):
 
     def _as_a_whole(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """json.dump, os.makedirs"""
+        if any(map(_is_endless, (*arguments, *keywords.values()))):
+            return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
         if not self._may_be_put_off(None, arguments, keywords, False):
             return self.instrumented(function, arguments, keywords)
@@ -353,7 +243,7 @@ class OutsideCallHandlers(PrintingHandlers):
     def saves(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """tracejit.save(): it looks at tensors, which must hold then what they hold now."""
         given = (*arguments, *keywords.values())
-        if not all(map(self._may_be_saved, given)) or is_protected(self.handles_in_blocks):
+        if any(map(_is_endless, given)) or not all(map(self._may_be_saved, given)) or is_protected(self.handles_in_blocks):
             self.stop("impure_call", f"{function.__name__}() of what cannot be made again")
         now = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         self.unwatched(lambda: function(*now[0], **now[1]))
@@ -386,7 +276,8 @@ class OutsideCallHandlers(PrintingHandlers):
             self.stop(code, f"{detail}, given a container with numbers of the call")  # which it may keep, and so may the program
             return now(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
         try:
-            answer = self.native(lambda: now(*given[0], **given[1]))
+            call = self.unwatched if function is gc.collect else self.native  # finalizers run whenever they run
+            answer = call(lambda: now(*given[0], **given[1]))
         except Exception:
             self.stop("unknown_call", f"{name}(), which raised")
             raise
@@ -410,6 +301,19 @@ class OutsideCallHandlers(PrintingHandlers):
                 self.stop("read_after_change", f"a {type(container).__name__} that was handed on is changed later on, and")
 
     # -- what calls have answered
+    def method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a text or a moment, or of what a call has answered."""
+        owner, name = method.owner, method.name
+        if type(plain(owner)) is str and name in OPEN_METHODS:
+            return self.call_text_method(owner, name, arguments, keywords)
+        if self.is_moment(owner):
+            value = self.moment_method(owner, name, arguments, keywords)
+            if value is not None:
+                return value
+        elif self._may_be_put_off(None, arguments, keywords, False):
+            return self._put_off(method, arguments, keywords, owner._late.answer[0])
+        return getattr(concrete(owner), name)(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+
     def late_attribute(self, owner: Any, name: str) -> Any:
         """An attribute of something that each call has one of its own of."""
         if self.is_moment(owner):
@@ -486,9 +390,7 @@ def _is_unhashable(function: Any) -> bool:
 
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
-    **dict.fromkeys(_OF_PROCESS, OutsideCallHandlers._read_process),
-    **dict.fromkeys(_OF_FILES, OutsideCallHandlers._read_files),
-    **dict.fromkeys(_ANEW, OutsideCallHandlers._read_anew),
+    **READINGS,
     **dict.fromkeys(_OF_DATA, OutsideCallHandlers._of_data),
     **dict.fromkeys(_KEEPING, OutsideCallHandlers._keeps),
     **dict.fromkeys(_WHOLE, OutsideCallHandlers._as_a_whole),
