@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tracejit
-from tracejit import autograd, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, tensor
+from tracejit import autograd, data, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, tensor
 
 tracejit.manual_seed(0)
 random.seed(0)
@@ -39,6 +39,7 @@ class Box:
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 numbers = iter(range(100))
+loader = data.DataLoader(data.TensorDataset(tracejit.ones(5, 3)), batch_size=2, shuffle=True)
 
 
 @dataclass

@@ -73,14 +73,18 @@ class ContainerHandlers(ContentHandlers):
     def get_item(self, owner: Any, key: Any) -> Any:
         if is_a(owner, Tensor):
             self.inspect(owner)
+            index = self.index_of(key)
+            if index is not None:
+                return self.made(self.binary_native("__getitem__", owner, index))
             return self.made(self.binary_native("__getitem__", owner, key if is_symbolic(key) else self.as_key(key)))
         if self.asks_array((owner,)):
             return self.array_call(operator.getitem, (owner, key))
-        owner, key = concrete(owner), self.as_key(key)
+        owner = concrete(owner)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
             if method is not None:
                 return self.call(method, (owner, key), {})
+        key = self.as_key(key)
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
             return self.fixed(owner[key])
         if is_a(owner, type):

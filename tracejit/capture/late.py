@@ -40,7 +40,8 @@ class Late:
     make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
     readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
-    it from an array, -1 for anything else.  warns: whether NumPy may warn of it, so each call computes it, wanted or not."""
+    it from an array, -1 for anything else.  warns: whether NumPy may warn of it, so each call computes it, wanted or not.
+    element: the tensor and the place in its elements that it was taken from, as one of a list."""
 
     text: str
     parts: tuple[Any, ...] = ()
@@ -56,6 +57,7 @@ class Late:
     of_program: bool = False
     placed: bool = False
     warns: bool = False
+    element: tuple[Any, int] | None = None
 
     def in_program(self) -> Any:
         """The tensor, made when it is first asked for."""

@@ -28,6 +28,7 @@ from tracejit.capture.late import Access, Late, Program, is_late
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recorder import Recorder
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
 from tracejit.core.numbers import plain_number
 from tracejit.core.op import REGISTRY
@@ -92,7 +93,8 @@ class LeavingHandlers(Recorder):
         elements = self._taken(tensor, lambda tensor: f"{tensor}._array.ravel().tolist()", array.ravel().tolist())
         flat: Any = np.empty(array.size, dtype=object)
         for i, value in enumerate(elements._value):
-            flat[i] = self._defined(Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63), value)
+            late = Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63, element=(tensor, i))
+            flat[i] = self._defined(late, value)
         return flat.reshape(array.shape).tolist()
 
     def _element_of(self, tensor: Tensor, index: int) -> Tensor:
@@ -100,6 +102,20 @@ class LeavingHandlers(Recorder):
         flat = program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
         element: Tensor = program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
         return element
+
+    def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
+        """Numbers that were taken from one tensor, as a tensor float64 or int64 again; None for others."""
+        places = [number._late.element if is_late(number) else None for number in numbers]
+        if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
+            return None
+        source, bind = places[0][0], self.program.bind
+        at = [place[1] for place in places if place is not None]
+        flat = bind(REGISTRY["reshape"], (source,), {"shape": (source._array.size,)})
+        if at == list(range(at[0], at[0] + len(at))):
+            part = bind(REGISTRY["slice"], (flat,), {"dim": 0, "start": at[0], "stop": at[0] + len(at), "step": 1})
+            return bind(REGISTRY["clone"], (part,), {})  # type: ignore[no-any-return]
+        index = bind(REGISTRY["constant"], (), {"array": ArrayConstant(np.array(at, np.int64))})
+        return bind(REGISTRY["index_select"], (flat, index), {"dim": 0})  # type: ignore[no-any-return]
 
     def _taken(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
         """What Python takes out of the array of a tensor."""

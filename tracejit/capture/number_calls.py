@@ -132,7 +132,10 @@ class NumberCallHandlers(GeneratorHandlers):
             return None
         numbers: list[Any] = []
         shape = self._shape_of(arguments[0], numbers)
-        if shape is None or len(numbers) > _MOST or not any(map(is_symbolic, numbers)):
+        if shape is None or not any(map(is_symbolic, numbers)):
+            return None
+        whole = self.elements_as_tensor(numbers)
+        if whole is None and len(numbers) > _MOST:
             return None
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
             return None  # it raises what is to be raised
@@ -142,13 +145,22 @@ class NumberCallHandlers(GeneratorHandlers):
         if not dtype.is_floating_point and (floating or dtype is not int64):
             return None
         bind, full = self.program.bind, REGISTRY["full"]
-        if not shape:
+        if whole is not None:
+            out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
+            out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
+        elif not shape:
             out = bind(full, (numbers[0],), {"shape": (), "dtype": dtype})
         else:
             parts = [bind(full, (n,), {"shape": (1,), "dtype": dtype}) for n in numbers]
             out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
         return out.requires_grad_() if self.truth(keywords.get("requires_grad", False)) else out
+
+    def index_of(self, key: Any) -> Any:
+        """A list of positions, of which some are symbolic, as the tensor that indexes as it does; None for other keys."""
+        if type(key) is not list or self.is_outside(key) or any(type(plain(n)) is not int for n in key):
+            return None
+        return self.tensor_of_numbers(tensor, (key,), {})
 
     def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
         """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""
