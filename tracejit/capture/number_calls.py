@@ -11,11 +11,13 @@ import itertools
 import operator
 from typing import Any
 
+import numpy as np
+
 from tracejit.capture.generators import GeneratorHandlers
 from tracejit.capture.late import is_late
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.capture.symbols import concrete, is_symbolic, plain
-from tracejit.core.dtypes import as_dtype, default_dtype, int64
+from tracejit.core.dtypes import FROM_NUMPY, as_dtype, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
 from tracejit.tensor.construction import as_tensor, tensor
@@ -130,8 +132,13 @@ class NumberCallHandlers(GeneratorHandlers):
         """tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None for others."""
         if function not in (tensor, as_tensor) or len(arguments) != 1 or not keywords.keys() <= {"dtype", "requires_grad"}:
             return None
+        (given,) = arguments
+        scalar: Any = plain(given) if is_late(given) and not given._late.of_program else None
+        if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
+            keywords = {**keywords, "dtype": keywords.get("dtype") or FROM_NUMPY[scalar.dtype]}
+            given = self.before(given)
         numbers: list[Any] = []
-        shape = self._shape_of(arguments[0], numbers)
+        shape = self._shape_of(given, numbers)
         if shape is None or not any(map(is_symbolic, numbers)):
             return None
         whole = self.elements_as_tensor(numbers)
