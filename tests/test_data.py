@@ -10,6 +10,7 @@ import pytest
 
 import tracejit
 from tracejit import data
+from tracejit.config import override
 
 
 def pairs(n: int = 10) -> data.TensorDataset:
@@ -246,3 +247,81 @@ def test_datasets_stand_where_torch_has_them() -> None:
     assert DataLoader is Same is data.DataLoader
     assert (Dataset, BatchSampler) == (data.Dataset, data.BatchSampler)
     assert (default_collate, DistributedSampler) == (data.default_collate, data.DistributedSampler)
+
+
+def loaders() -> tuple[data.DataLoader[Any], ...]:
+    items = data.TensorDataset(tracejit.arange(30.0).reshape(10, 3), tracejit.arange(10))
+    own = tracejit.Generator().manual_seed(3)
+    return (
+        data.DataLoader(items, batch_size=4, shuffle=True),
+        data.DataLoader(items, batch_size=3),
+        data.DataLoader(items, batch_size=5, shuffle=True, drop_last=True, generator=own),
+        data.DataLoader(items, batch_size=4, sampler=data.WeightedRandomSampler([1.0] * 10, 6)),
+    )
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("which", range(4))
+def test_a_compiled_function_that_goes_through_a_loader_is_recorded_once(which: int, hot: int) -> None:
+    def epoch(x: tracejit.Tensor, loader: Any) -> Any:
+        found, total = [], 0.0
+        for i, (a, b) in enumerate(loader):
+            total += (a * x).sum().item()
+            found.append((i, a * 2, b))
+        return found, total / len(loader)
+
+    def outcomes(fn: Any, loader: Any) -> list[str]:
+        tracejit.manual_seed(0)
+        return [str((fn(tracejit.ones(3) * i, loader), tracejit.rand(1))) for i in range(5)]
+
+    with override(hot_calls=hot):
+        compiled = tracejit.compile(epoch)
+        assert outcomes(compiled, loaders()[which]) == outcomes(epoch, loaders()[which])
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 4), compiled.explain()
+
+
+def test_a_list_of_positions_that_leave_indexes_as_the_tensor_of_them_does() -> None:
+    table = tracejit.arange(12.0).reshape(6, 2)
+
+    def fn(x: tracejit.Tensor, n: int) -> Any:
+        order = tracejit.randperm(6).tolist()
+        places = x.long().tolist()
+        return (
+            table[order[:4]],
+            table[order[::2]],
+            table[places],
+            table[[places[0], 1]],
+            table[[n, 0, n + 1]],
+            table[[-1, n]],
+            order,
+        )
+
+    compiled = tracejit.compile(fn)
+    for x, n in (([0.0, 1.0], 0), ([5.0, -6.0], 1), ([2.0, 2.0], 4), ([1.0, 0.0], 3)):
+        tracejit.manual_seed(n)
+        expected = fn(tracejit.tensor(x), n)
+        tracejit.manual_seed(n)
+        assert str(compiled(tracejit.tensor(x), n)) == str(expected)
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 3), compiled.explain()
+    for x, n in (([6.0, 0.0], 0), ([0.0, 0.0], 5)):
+        with pytest.raises(IndexError):
+            compiled(tracejit.tensor(x), n)
+
+
+def test_tensors_of_numbers_that_leave_are_parts_of_where_they_are_from() -> None:
+    def fn(x: tracejit.Tensor) -> Any:
+        values = (x * 2).tolist()
+        back = (
+            tracejit.tensor(values[1:]),
+            tracejit.tensor(values[::-1], dtype=tracejit.float64),
+            tracejit.tensor([values, values]),
+        )
+        return *back, tracejit.tensor(x.long().tolist()), tracejit.as_tensor([v for v in values if True])
+
+    compiled = tracejit.compile(fn)
+    for scale in (1.0, -3.5, 1e30):
+        x = tracejit.tensor([0.1, -0.0, 2.5]) * scale if scale < 1e9 else tracejit.tensor([0.1, float("inf"), 2.5])
+        if scale > 1e9:
+            x = x.clamp(max=1e9)
+        assert str(compiled(x)) == str(fn(x))
+    assert compiled.stats.traces == 1, compiled.explain()

@@ -70,6 +70,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many re
         lambda x, n: (x * data[n], data[n + 1], -data[2] * x, x * np.float32(data[n]), data[n].item() * x, int(data[n])),
         1,
     ),
+    "tensors of elements": (
+        lambda x, n: (T.tensor(np.interp(n, steps, values)) * x, T.tensor(data[n], dtype=T.float32), T.as_tensor(np.float32(n))),
+        1,
+    ),
     "elements that decide": (lambda x, n: x * 2 if data[n] > 2 else x, 2),
     "special functions": (lambda x, n: (x * scipy.special.gamma(n + 1), scipy.special.erf(n), x * np.cos(n * np.pi / 4)), 1),
     "statistics": (lambda x, n: T.tensor((data[:3] - data.mean()) / (data[:3].std() + n + 1)) * x, 1),

@@ -171,3 +171,22 @@ def test_prints_come_once_where_a_call_leaves_the_program() -> None:
         with contextlib.redirect_stdout(written):
             function(T.tensor(values))
         assert written.getvalue() == f"sum {sum(values)}\n"
+
+
+SIZES: dict[str, Callable[..., Any]] = {
+    "of a format string": lambda x, n: (f"{x.shape} {n} {x.sum().item():.1f}", x * 2),
+    "of %": lambda x, n: ("shape %s %d" % (x.shape, n), "%s" % (x.shape,), "%r" % (x.size(),), x * 2),  # noqa: UP031
+    "of % with a number that leaves": lambda x, n: ("%.3f %s" % (x.mean(), x.shape), "%s %s" % (x.sum().item(), [x.dtype]), x),  # noqa: UP031
+    "of str.format": lambda x, n: (str.format("{} {!r}", x.shape, x.dtype), x * 2),
+    "in containers": lambda x, n: ("%s %s" % (list(x.shape), {"a": x.shape}), str([x.shape]), x * 2),  # noqa: UP031
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_shape_has_the_text_that_it_has_in_each_call(name: str) -> None:
+    fn = SIZES[name]
+    compiled = T.compile(fn)
+    for n in range(4):
+        assert str(compiled(T.ones(2, 3) * n, n)) == str(fn(T.ones(2, 3) * n, n))
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 3), compiled.explain()
+    assert str(compiled(T.ones(3), 1)) == str(fn(T.ones(3), 1))

@@ -22,7 +22,7 @@ from datetime import datetime
 
 import numpy as np
 import tracejit
-from tracejit import autograd, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, save, tensor
+from tracejit import autograd, data, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, save, tensor
 
 tracejit.manual_seed(0)
 random.seed(0)
@@ -49,6 +49,7 @@ file = io.StringIO()
 writer = csv.writer(file)
 lock = threading.Lock()
 path = os.path.join(tempfile.mkdtemp(), "saved.pt")
+loader = data.DataLoader(data.TensorDataset(tracejit.ones(5, 3)), batch_size=2, shuffle=True)
 
 
 @dataclass

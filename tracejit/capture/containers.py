@@ -76,7 +76,8 @@ class ContainerHandlers(SequenceHandlers):
     def get_item(self, owner: Any, key: Any) -> Any:
         if is_a(owner, Tensor):
             self.inspect(owner)
-            return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
+            index = self.index_of(key)
+            return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
         if self.asks_array((owner,)):
             return self.array_call(operator.getitem, (owner, key))
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
@@ -86,11 +87,12 @@ class ContainerHandlers(SequenceHandlers):
             text = self.text_slice(owner, self.index(key))
             if text is not None:
                 return text
-        owner, key = concrete(owner), self.as_key(key)
+        owner = concrete(owner)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
             if method is not None:
                 return self.call(method, (owner, key), {})
+        key = self.as_key(key)
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
             return self.fixed(owner[key])
         if is_a(owner, type):

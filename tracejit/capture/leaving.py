@@ -88,7 +88,8 @@ class LeavingHandlers(NumbersOfProgram):
         elements = self._taken(tensor, lambda tensor: f"{tensor}._array.ravel().tolist()", array.ravel().tolist())
         flat: Any = np.empty(array.size, dtype=object)
         for i, value in enumerate(elements._value):
-            flat[i] = self._defined(Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63), value)
+            late = Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63, element=(tensor, i))
+            flat[i] = self._defined(late, value)
         return flat.reshape(array.shape).tolist()
 
     def _taken(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:

@@ -12,11 +12,13 @@ import itertools
 import operator
 from typing import Any
 
+import numpy as np
+
 from tracejit.capture.generators import GeneratorHandlers
 from tracejit.capture.late import is_late
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.capture.symbols import concrete, is_symbolic, plain
-from tracejit.core.dtypes import as_dtype, default_dtype, int64
+from tracejit.core.dtypes import FROM_NUMPY, as_dtype, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
 from tracejit.tensor.construction import as_tensor, tensor
@@ -136,9 +138,17 @@ class NumberCallHandlers(GeneratorHandlers):
         """tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None for others."""
         if function not in (tensor, as_tensor) or len(arguments) != 1 or not keywords.keys() <= {"dtype", "requires_grad"}:
             return None
+        (given,) = arguments
+        scalar: Any = plain(given) if is_late(given) and not given._late.of_program else None
+        if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
+            keywords = {**keywords, "dtype": keywords.get("dtype") or FROM_NUMPY[scalar.dtype]}
+            given = self.before(given)
         numbers: list[Any] = []
-        shape = self._shape_of(arguments[0], numbers)
-        if shape is None or len(numbers) > _MOST or not any(map(is_symbolic, numbers)):
+        shape = self._shape_of(given, numbers)
+        if shape is None or not any(map(is_symbolic, numbers)):
+            return None
+        whole = self.elements_as_tensor(numbers)
+        if whole is None and len(numbers) > _MOST:
             return None
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
             return None  # it raises what is to be raised
@@ -148,13 +158,22 @@ class NumberCallHandlers(GeneratorHandlers):
         if not dtype.is_floating_point and (floating or dtype is not int64):
             return None
         bind, full = self.program.bind, REGISTRY["full"]
-        if not shape:
+        if whole is not None:
+            out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
+            out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
+        elif not shape:
             out = bind(full, (numbers[0],), {"shape": (), "dtype": dtype})
         else:
             parts = [bind(full, (n,), {"shape": (1,), "dtype": dtype}) for n in numbers]
             out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
         return out.requires_grad_() if self.truth(keywords.get("requires_grad", False)) else out
+
+    def index_of(self, key: Any) -> Any:
+        """A list of positions, of which some are symbolic, as the tensor that indexes as it does; None for other keys."""
+        if type(key) is not list or self.is_outside(key) or any(type(plain(n)) is not int for n in key):
+            return None
+        return self.tensor_of_numbers(tensor, (key,), {})
 
     def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
         """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""

@@ -40,7 +40,7 @@ from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plai
 from tracejit.capture.texts import is_open
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
-from tracejit.tensor import Tensor
+from tracejit.tensor import Size, Tensor
 
 __all__ = ["OperatorHandlers"]
 
@@ -396,7 +396,8 @@ def _has_stable_text(value: Any) -> bool:
     if is_a(value, dict):
         return all(_has_stable_text(k) and _has_stable_text(v) for k, v in value.items())
     if is_a(value, (list, tuple, set, frozenset)):
-        return (not is_user_instance(value) and all(map(_has_stable_text, value))) or _is_record(value)
+        usual = type(value) is Size or not is_user_instance(value)
+        return (usual and all(map(_has_stable_text, value))) or _is_record(value)
     if is_a(value, BaseException):
         return all(map(_has_stable_text, value.args))
     return is_a(value, (Tensor, np.generic, np.dtype, DType, enum.Enum, type, types.ModuleType)) or is_symbolic(value)

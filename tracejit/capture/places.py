@@ -16,6 +16,8 @@ from tracejit.capture.convert import is_instrumented
 
 __all__ = ["calling_frame", "frame_at", "is_handling", "level_from_here", "may_be_error", "placed", "user_line"]
 
+_HANDLER = dis.opmap["PUSH_EXC_INFO"]
+"""What a handler of the program begins with."""
 _PACKAGE = __name__.split(".")[0]
 _DIRECTORY = __file__.rsplit("/capture/", 1)[0] + "/"
 
@@ -35,10 +37,12 @@ def calling_frame() -> FrameType:
 
 
 def is_handling() -> bool:
-    """Whether instrumented code is at a place from where exceptions lead to a handler of its own, a `with` block among them."""
+    """Whether instrumented code is at a place from where exceptions lead to a handler of its own, a `with` block among them: not to what
+    Python tidies up behind a comprehension."""
     for frame in _instrumented_frames():
-        for start, end, *_ in dis._parse_exception_table(frame.f_code):  # type: ignore[attr-defined]
-            if start <= frame.f_lasti < end:
+        code = frame.f_code
+        for start, end, target, *_ in dis._parse_exception_table(code):  # type: ignore[attr-defined]
+            if start <= frame.f_lasti < end and code.co_code[target] == _HANDLER:
                 return True
     return False
 

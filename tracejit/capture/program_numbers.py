@@ -19,9 +19,9 @@ import numpy as np
 from tracejit.capture.late import Program, is_late
 from tracejit.capture.recorder import Recorder
 from tracejit.capture.symbols import SymbolicNumber, is_symbolic, plain
+from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
 from tracejit.core.op import REGISTRY
-from tracejit.ops.creation import ArrayConstant
 from tracejit.tensor import Tensor
 
 __all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "NumbersOfProgram"]
@@ -51,6 +51,20 @@ class NumbersOfProgram(Recorder):
         flat = program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
         element: Tensor = program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
         return element
+
+    def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
+        """Numbers that were taken from one tensor, as a tensor float64 or int64 again; None for others."""
+        places = [number._late.element if is_late(number) else None for number in numbers]
+        if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
+            return None
+        source, bind = places[0][0], self.program.bind
+        at = [place[1] for place in places if place is not None]
+        flat = bind(REGISTRY["reshape"], (source,), {"shape": (source._array.size,)})
+        if at == list(range(at[0], at[0] + len(at))):
+            part = bind(REGISTRY["slice"], (flat,), {"dim": 0, "start": at[0], "stop": at[0] + len(at), "step": 1})
+            return bind(REGISTRY["clone"], (part,), {})  # type: ignore[no-any-return]
+        index = bind(REGISTRY["constant"], (), {"array": ArrayConstant(np.array(at, np.int64))})
+        return bind(REGISTRY["index_select"], (flat, index), {"dim": 0})  # type: ignore[no-any-return]
 
     def _item_of(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
         """The same in the program, of numbers that it can hold."""

@@ -398,6 +398,9 @@ class Recorder(Origins):
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         raise NotImplementedError
 
+    def index_of(self, key: Any) -> Any:
+        raise NotImplementedError
+
     def generator_method(self, owner: Any, name: str) -> Any:
         raise NotImplementedError
 

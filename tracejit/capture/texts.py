@@ -95,7 +95,10 @@ class TextHandlers(LeavingHandlers):
             return None
         if len(kinds) == len(given):
             given = tuple(
-                [self.for_percent(v, kind) if is_a(v, (Tensor, np.ndarray)) else v for v, kind in zip(given, kinds, strict=True)]
+                [
+                    v if is_open(v) or type(v) in _PLAIN else self.for_percent(v, kind)
+                    for v, kind in zip(given, kinds, strict=True)
+                ]
             )
         if not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
             return None
