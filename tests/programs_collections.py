@@ -486,7 +486,7 @@ def array_of_numbers_from_outside():
     return fn, with_change(lambda: arr.append(5.0)), None
 
 
-@program(reason="container")
+@program(reason="tensor_contents")
 def array_of_numpy_from_outside():
     arr = np.array([1.0, 2.0])
 

@@ -38,7 +38,7 @@ class Box:
 
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
-d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3))
+d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3), log=np.zeros(9))
 numbers = iter(range(100))
 
 
@@ -64,7 +64,7 @@ def labelled(name):
 
 def observed():
     state = [w, w.grad, *model.parameters(), losses, box.total, box.seen, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
-    return state, d["row"], d["table"], tracejit.get_rng_state()
+    return state, d["row"], d["table"], d["log"].tolist(), tracejit.get_rng_state()
 
 
 def step(x, n):

@@ -27,7 +27,7 @@ from tracejit.tensor import Tensor
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
 from tracejit.tensor.sharing import shared_array
 
-__all__ = ["ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
+__all__ = ["CALM_METHODS", "ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
 
 _CALM_NAMES = frozenset(
     {
@@ -42,7 +42,7 @@ _CALM_NAMES = frozenset(
     }
 )  # fmt: skip
 """Functions of NumPy that raise, and that make arrays of shapes, by the shapes of their arguments, and not by their contents."""
-_CALM_METHODS = frozenset(
+CALM_METHODS = frozenset(
     {
         "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
         "diagonal", "dot", "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
@@ -157,8 +157,9 @@ class ArrayHandlers(TextHandlers):
         return is_a(value, np.ndarray) or (type(value) is SymbolicNumber and is_a(value._value, np.generic))
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether the first argument is an array of this run."""
-        return bool(arguments) and self.is_array(arguments[0]) and not self.is_outside(arguments[0])
+        """Whether the first argument is an array of this run, or one from outside that each call finds."""
+        known = bool(arguments) and self.is_array(arguments[0])
+        return known and (not self.is_outside(arguments[0]) or id(arguments[0]) in self.left)
 
     def is_of_arrays(self, left: Any, right: Any) -> bool:
         """Whether an operator between them is NumPy's."""
@@ -260,7 +261,7 @@ class ArrayHandlers(TextHandlers):
             return True
         if any(map(self._is_open, options)):
             return False
-        return name in _CALM_METHODS if is_a(function, MethodDescriptorType) else function in _CALM
+        return name in CALM_METHODS if is_a(function, MethodDescriptorType) else function in _CALM
 
     def _argument(self, value: Any, parts: list[Any]) -> str:
         """The expression of an argument."""
@@ -270,7 +271,7 @@ class ArrayHandlers(TextHandlers):
             return str(number._text)
         if type(value) in (int, float):
             return self.number_text(value)
-        if type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type)):
+        if type(value) in PRIMITIVE_TYPES or value is Ellipsis or is_a(value, (np.generic, np.dtype, type)):
             return self.constant(value)
         if type(value) in (tuple, list):
             self.read_content(value)
@@ -369,7 +370,8 @@ def _is_floating(value: Any) -> bool:
 def _is_plain_index(index: Any) -> bool:
     """Whether an index takes the same elements, whatever the contents."""
     parts = index if type(index) is tuple else (index,)
-    return all(type(part) in (int, type(None), type(Ellipsis)) or (type(part) is slice and _is_whole(part)) for part in parts)
+    kinds = (int, SymbolicNumber, type(None), type(Ellipsis))  # a number that changes has been compared with the size
+    return all(type(part) in kinds or (type(part) is slice and _is_whole(part)) for part in parts)
 
 
 def _is_whole(part: slice) -> bool:

@@ -74,8 +74,8 @@ class ContainerHandlers(ContentHandlers):
         if is_a(owner, Tensor):
             self.inspect(owner)
             return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
-        if self.is_array(owner) and not self.is_outside(owner):
-            return self.array_call(operator.getitem, (owner, key))
+        if self.reads_array(owner):
+            return self.array_item(owner, key)
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):
             method = self.method(owner, "__getitem__")
@@ -209,8 +209,8 @@ class ContainerHandlers(ContentHandlers):
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
             return
-        if is_a(owner, np.ndarray) and not self.is_outside(owner):
-            self.array_call(operator.setitem, (owner, key, value))
+        if is_a(owner, np.ndarray) and self.reads_array(owner):
+            self.set_array_item(owner, key, value)
             return
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):

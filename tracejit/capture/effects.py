@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
-from tracejit.capture.arrays import ArrayHandlers
-from tracejit.capture.lifetimes import end_shows, may_be_referred_to
+from tracejit.capture.array_stores import ArrayStoreHandlers
+from tracejit.capture.lifetimes import end_shows, leads_to, may_be_referred_to
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recorder import ABSENT, user_line
@@ -156,7 +156,7 @@ class FunctionCall:
         return f"{values.text(self.function)}({', '.join(arguments)})"
 
 
-class EffectHandlers(ArrayHandlers):
+class EffectHandlers(ArrayStoreHandlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
     def __init__(self) -> None:
@@ -217,6 +217,10 @@ class EffectHandlers(ArrayHandlers):
             self.effects.append(effect)
             self.keep.append(effect)
             self._latest.clear()
+
+    def given_to_calls(self, array: Any) -> bool:
+        calls = [effect for effect in self.effects if isinstance(effect, FunctionCall)]
+        return any(leads_to([call.function, call.arguments, call.keywords], array) for call in calls)
 
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""

@@ -42,6 +42,7 @@ from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.tensor import Tensor
 from tracejit.tensor.eager import overlaps_itself
+from tracejit.tensor.sharing import is_shared
 
 __all__ = ["finish"]
 
@@ -70,6 +71,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     _check_overlap(recorder, interpreter, inputs, written)
     _check_targets(recorder, interpreter, views)
     _check_arrays(recorder, interpreter, views)
+    _check_outside_arrays(recorder, interpreter, inputs, written)
     outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
@@ -386,6 +388,20 @@ def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, vie
             value = interpreter.value_of(tensor)
             if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
                 recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
+
+
+def _check_outside_arrays(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
+) -> None:
+    """Arrays from outside are read and written when the program has run: it must not write to their memory, nor read what is written."""
+    tensors = [interpreter.inputs[value] for value in inputs]
+    changed = tensors if recorder.array_stores else [tensors[fact.index] for fact in written]
+    for array in recorder.outside_arrays if changed else ():
+        if is_shared(array, changed):
+            recorder.stop("overlapping_inputs", f"an ndarray of shape {list(array.shape)} and a tensor")
+            return
+        variables = "".join(f"{recorder.tensors[id(tensor)].variable}, " for tensor in changed)
+        recorder.miss_if(f"{recorder.constant(is_shared)}({recorder.sources[id(array)]}, ({variables}))")
 
 
 def _sources(number: Any) -> list[Tensor]:

@@ -36,9 +36,9 @@ class Late:
     """How a value is computed after the program: by `text` from `parts`, or by `access` from `source`, a tensor.
 
     make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
-    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
-    has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
-    it from an array, -1 for anything else."""
+    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  outside: it is an array
+    from outside, as that is when the program has run.  placed: the prologue has defined it.  shared: `source` is no copy, but a tensor
+    of the function.  position: how many nodes the graph had when NumPy computed it from an array, -1 for anything else."""
 
     text: str
     parts: tuple[Any, ...] = ()
@@ -52,6 +52,7 @@ class Late:
     made: bool = False
     readings: frozenset[Late] = frozenset()
     of_program: bool = False
+    outside: bool = False
     placed: bool = False
 
     def in_program(self) -> Any:

@@ -72,7 +72,7 @@ class Recipes:
                 self.outputs.append(late.source)
             return f"out{known[0]}"
 
-        self.lines[:0] = definitions(self.recorder.late, self.late, tensor)
+        self.lines[:0] = definitions(self.recorder.late, [*self.late, *self.recorder.array_stores], tensor)
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""
