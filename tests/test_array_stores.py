@@ -293,3 +293,21 @@ def test_two_arrays_may_be_one() -> None:
     compiled = T.compile(f)
     assert run(compiled) == run(f)
     assert compiled.stats.compiled_calls >= 2
+
+
+def test_a_change_in_place_of_a_read_only_array_says_what_eager_says() -> None:
+    h = np.zeros(2)
+
+    def f(x: Any) -> None:
+        nonlocal h
+        h += x.numpy()
+
+    compiled = T.compile(f)
+    for call in range(6):
+        h.flags.writeable = call % 3 != 2
+        if call % 3 != 2:
+            compiled(T.ones(2))
+            continue
+        with pytest.raises(ValueError, match="output array is read-only"):
+            compiled(T.ones(2))
+    assert h.tolist() == [4.0, 4.0] and compiled.stats.compiled_calls == 3

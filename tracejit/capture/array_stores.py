@@ -92,6 +92,11 @@ class ArrayStoreHandlers(ArrayHandlers):
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
         """array <symbol>= other, for the memory of an array from outside."""
+        text = f"{self.sources[id(self._whole[id(array)])]}.flags.writeable"
+        if not array.flags.writeable:
+            self.miss_if(text)
+            return in_place(array, plain(other))  # it raises what is to be raised
+        self.miss_if(f"not {text}")
         result = self.array_call(function, (array, other))
         if not (is_a(result, np.ndarray) and result.shape == array.shape and self._casts(result.dtype, array.dtype, "same_kind")):
             self.stop("tensor_contents", f"NumPy's {in_place.__name__}() of an array from outside")
