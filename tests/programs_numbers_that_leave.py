@@ -310,3 +310,23 @@ def a_number_where_a_tensor_is_asked_for():
             return str(error)
 
     return fn, each((1, 2), (1, 4)), None
+
+
+@program()
+def numbers_in_what_functions_of_the_call_find_around_them():
+    kept = {"n": 0}
+
+    def fn(a):
+        kept["n"] = 1
+        first, found = a.argmax().item(), [a.sum().item()]
+        parts = {"first": first, "more": [found]}
+
+        def inner(last=found):
+            return first, found, last
+
+        def outer():
+            return inner()[1][0] + parts["first"]
+
+        return found, parts, outer(), [v for v in found if inner]
+
+    return fn, each((1, 2), (4, 3), (5, 6), (1, 2)), lambda: kept

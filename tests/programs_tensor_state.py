@@ -949,7 +949,7 @@ def modules_copied_deeply():
     return fn, [*calls, change, *calls], lambda: list(net.state_dict().values())
 
 
-@program(reason="raised")
+@program()
 def copy_of_what_is_no_leaf():
     w = T.tensor([1.0, 2.0], requires_grad=True)
 

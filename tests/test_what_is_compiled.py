@@ -42,7 +42,7 @@ class Box:
 
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
-d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3))
+d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3), log=np.zeros(9))
 numbers = array.array("d", [0.5])
 iterator = iter(range(100))
 file = io.StringIO()
@@ -89,7 +89,7 @@ def moved(point):
 def observed():
     state = [w, w.grad, *model.parameters(), losses, box.total, box.seen]
     state += [Box.made, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
-    return state, d["row"], d["table"], tracejit.get_rng_state()
+    return state, d["row"], d["table"], d["log"].tolist(), tracejit.get_rng_state()
 
 
 def step(x, n):

@@ -175,8 +175,9 @@ class ArrayHandlers(TextHandlers):
         return is_a(value, np.ndarray) or (type(value) is SymbolicNumber and is_a(value._value, np.generic))
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether the first argument is an array of this run."""
-        return bool(arguments) and self.is_array(arguments[0]) and not self.is_outside(arguments[0])
+        """Whether the first argument is an array of this run, or one from outside that each call finds."""
+        known = bool(arguments) and self.is_array(arguments[0])
+        return known and (not self.is_outside(arguments[0]) or id(arguments[0]) in self.left)
 
     def is_of_arrays(self, left: Any, right: Any) -> bool:
         """Whether an operator between them is NumPy's."""
@@ -324,7 +325,7 @@ class ArrayHandlers(TextHandlers):
             return str(number._text)
         if type(value) in (int, float):
             return self.number_text(value)
-        if type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type)):
+        if type(value) in PRIMITIVE_TYPES or value is Ellipsis or is_a(value, (np.generic, np.dtype, type)):
             return self.constant(value)
         if type(value) in (tuple, list):
             self.read_content(value)
@@ -432,7 +433,8 @@ def _is_floating(value: Any) -> bool:
 def _is_plain_index(index: Any) -> bool:
     """Whether an index takes the same elements, whatever the contents."""
     parts = index if type(index) is tuple else (index,)
-    return all(type(part) in (int, type(None), type(Ellipsis)) or (type(part) is slice and _is_whole(part)) for part in parts)
+    kinds = (int, SymbolicNumber, type(None), type(Ellipsis))  # a number that changes has been compared with the size
+    return all(type(part) in kinds or (type(part) is slice and _is_whole(part)) for part in parts)
 
 
 def _is_whole(part: slice) -> bool:

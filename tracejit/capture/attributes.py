@@ -139,7 +139,7 @@ class AttributeHandlers(EffectHandlers):
             return getattr(concrete(owner), concrete(name))
         if cls is SuperProxy:
             return self._super_attribute(owner, name)
-        if self.is_array(owner) and not self.is_outside(owner):
+        if self.is_array(owner) and (not self.is_outside(owner) or self.asks_contents(owner, name)):
             return self.array_attribute(owner, name)
         method = self.generator_method(owner, name) or self.early_method(owner, name)
         if method is not None:

@@ -78,6 +78,8 @@ class ContainerHandlers(SequenceHandlers):
             self.inspect(owner)
             index = self.index_of(key)
             return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
+        if self.reads_array(owner) or self.is_told(owner, key):
+            return self.array_item(owner, key)
         if self.asks_array((owner,)):
             return self.array_call(operator.getitem, (owner, key))
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
@@ -223,8 +225,8 @@ class ContainerHandlers(SequenceHandlers):
             self.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
             return
-        if is_a(owner, np.ndarray) and not self.is_outside(owner):
-            self.array_call(operator.setitem, (owner, key, value))
+        if is_a(owner, np.ndarray) and self.takes_stores(owner):
+            self.set_array_item(owner, key, value)
             return
         owner, key = concrete(owner), self.as_key(key)
         if is_user_instance(owner):

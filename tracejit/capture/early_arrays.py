@@ -60,7 +60,7 @@ class EarlyArrayHandlers(ArrayHandlers):
             self.stop("tensor_contents", "a place in an array from outside that a tensor tells")
         elif not all(map(self._is_early, values)):
             return super().array_call(function, arguments, keywords)
-        elif any(map(self._holds_array, values)) and self.program.writes_outside():
+        elif any(map(self._holds_array, values)) and self.memory_is_written():
             self.stop("read_after_change", "the memory that an array has")
         if self.stopped:
             return function(*map(bare, arguments), **{k: bare(v) for k, v in keywords.items()})
@@ -74,6 +74,10 @@ class EarlyArrayHandlers(ArrayHandlers):
                 self.stop("container", "an array, of which NumPy raises what the program may handle,")
             raise
         return self._early_result(f"{self.constant(called)}({', '.join(texts)})", result)
+
+    def memory_is_written(self) -> bool:
+        """Whether the call has written to memory from outside so far."""
+        return self.program.writes_outside()
 
     @staticmethod
     def _computes_early(function: Any, keywords: dict[str, Any]) -> bool:
@@ -103,7 +107,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         if is_late(value):
             return not value._late.of_program and not value._late.readings
         if type(value) in KINDS:
-            return value.dtype.kind in "biuf" and (self.is_outside(value) or self.is_fixed(value))
+            return value.dtype.kind in "biuf" and (self._is_outside_array(value) or self.is_fixed(value))
         return is_symbolic(value) or type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type))
 
     def _early_argument(self, value: Any) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Protocol
 
-from tracejit.capture.early_arrays import EarlyArrayHandlers
-from tracejit.capture.lifetimes import end_shows, may_be_referred_to
+from tracejit.capture.array_stores import ArrayStoreHandlers
+from tracejit.capture.lifetimes import end_shows, leads_to, may_be_referred_to
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
@@ -162,7 +162,7 @@ class FunctionCall:
         return f"{answer}{function}({', '.join(arguments)})"
 
 
-class EffectHandlers(EarlyArrayHandlers):
+class EffectHandlers(ArrayStoreHandlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
     def __init__(self) -> None:
@@ -243,6 +243,10 @@ class EffectHandlers(EarlyArrayHandlers):
         if not self.stopped:
             self.effects.append(effect)
             self.keep.append(effect)
+
+    def given_to_calls(self, array: Any) -> bool:
+        calls = [effect for effect in self.effects if isinstance(effect, FunctionCall)]
+        return any(leads_to([call.function, call.arguments, call.keywords], array) for call in calls)
 
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""

@@ -28,7 +28,7 @@ from tracejit.capture.entry import (
     distinct_lines,
 )
 from tracejit.capture.facts import Fact, shown
-from tracejit.capture.late import is_late
+from tracejit.capture.late_checks import Views, check_arrays, check_calls, check_outside_arrays
 from tracejit.capture.locking import release
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recipes import Recipes
@@ -64,15 +64,14 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         recipes.lines.append(f"state.grad_enabled = {state.grad_enabled}")
     if state.autocast is not autocast:
         recipes.lines.append(f"state.autocast = {recorder.constant(state.autocast)}")
-    views = _Views(interpreter.nodes)
+    views = Views(interpreter.nodes)
     inputs = list(interpreter.inputs)
     written = _written_inputs(recorder, interpreter, views, inputs)
     _check_overlap(recorder, interpreter, inputs, written)
     _check_targets(recorder, interpreter, views)
-    _check_arrays(recorder, interpreter, views)
-    _check_calls(recorder, interpreter, views, inputs)
-    recorder.check_given()
-    recorder.check_locks()
+    check_arrays(recorder, interpreter, views)
+    check_calls(recorder, interpreter, views, inputs)
+    check_outside_arrays(recorder, interpreter, inputs, written)
     outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
@@ -281,7 +280,7 @@ def _tensor_inputs(
 
 
 def _written_inputs(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int]
 ) -> list[WrittenInput]:
     roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
     writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
@@ -319,7 +318,7 @@ def _check_data(
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 
-def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views) -> None:
+def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views) -> None:
     """A program writes through views whose elements are all different ones of their base."""
     for node in interpreter.nodes:
         for view in views.root(node.outputs[0])[1] if node.op.kind is Kind.WRITE else ():
@@ -353,7 +352,7 @@ def _check_overlap(
 
 
 def _check_storages(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int], goes_on: bool
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int], goes_on: bool
 ) -> None:
     """Where a backward pass follows a write, inside the run or after it (`goes_on`), eager mode minds that the written tensor has its
     storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
@@ -377,65 +376,9 @@ def _check_storages(
                 recorder.miss_if(f"{a.variable}._storage is not None and {a.variable}._storage is {b.variable}._storage")
 
 
-def _check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views) -> None:
-    """NumPy computes after the program, from arrays whose memory must be then what it was."""
-    written = [
-        (position, views.root(node.outputs[0])[0])
-        for position, node in enumerate(interpreter.nodes)
-        if node.op.kind is Kind.WRITE
-    ]
-    if recorder.reads_late and interpreter.writes_outside():
-        recorder.stop("read_after_change", "the memory that an array has")
-    looked_at = [(number._late.position, number) for number in recorder.late if number._late.position >= 0]
-    for position, number in (*looked_at, *recorder.arrays_given) if written else ():
-        for tensor in _sources(number):
-            value = interpreter.value_of(tensor)
-            if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
-                recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
-
-
-def _check_calls(recorder: CallHandlers, interpreter: RecordingInterpreter, views: _Views, inputs: list[int]) -> None:
-    """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
-    nodes = interpreter.nodes
-    for position, code, detail in recorder.looking:
-        if any(node.op.kind is Kind.WRITE for node in nodes[position:]):
-            recorder.stop(code, f"{detail} of tensors that are changed afterwards")
-    for position, code, detail in recorder.may_raise:
-        if any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] in inputs for node in nodes[position:]):
-            recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
-
-
-def _sources(number: Any) -> list[Tensor]:
-    """The tensors whose memory NumPy reads for a number."""
-    late = number._late
-    if late.shared:
-        return [late.source]
-    return [source for part in late.parts if is_late(part) for source in _sources(part)]
-
-
 # -- outputs
-class _Views:
-    """From a value back to the memory that it is a view of."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self._producers = {value: node for node in nodes for value in node.outputs}
-
-    def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
-        """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
-        chain: list[Node] = []
-        while True:
-            node = self._producers.get(value)
-            if node is None or node.op.kind not in (Kind.VIEW, Kind.WRITE):
-                return value, tuple(reversed(chain))
-            if node.op.kind is Kind.VIEW:
-                chain.append(node)
-            source = node.operands[0]
-            assert isinstance(source, int)
-            value = source
-
-
 def _outputs(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, tensors: list[Tensor], views: _Views, inputs: list[int]
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views, inputs: list[int]
 ) -> tuple[TensorOutput, ...]:
     """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
     as its root does once it is written to: those come last, for `call` alone."""

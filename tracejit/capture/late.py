@@ -38,7 +38,8 @@ class Late:
     """How a value is computed after the program: by `text` from `parts`, or by `access` from `source`, a tensor.
 
     make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
-    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.  placed: the prologue
+    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.
+    outside: it is an array from outside, as that is when the program has run.  placed: the prologue
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
     it from an array, -1 for anything else.  answer: it is what a call has answered that is made after the program, or what is computed
     from that alone, so its very type is that of this run only: (code, detail) of the reason where it is asked for, else empty.
@@ -57,6 +58,7 @@ class Late:
     made: bool = False
     readings: frozenset[Late] = frozenset()
     of_program: bool = False
+    outside: bool = False
     placed: bool = False
     answer: tuple[str, ...] = ()
     warns: bool = False

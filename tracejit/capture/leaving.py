@@ -389,8 +389,9 @@ class LeavingHandlers(NumbersOfProgram):
             tensor = number._late.in_program()
             if tensor is not None:
                 self.program.take(tensor)
-            elif number._late.source is not None:
-                self.stop("tensor_contents", "what has left as a text or an array decides")
+            elif number._late.source is not None or number._late.outside:
+                what = "is in an ndarray from outside" if number._late.outside else "has left as a text or an array"
+                self.stop("tensor_contents", f"what {what} decides")
             for part in number._late.parts if tensor is None else ():
                 concrete(part)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, instance_dictionary, is_a, is_library_module
 
-__all__ = ["end_shows", "may_be_referred_to"]
+__all__ = ["end_shows", "leads_to", "may_be_referred_to"]
 
 _LASTING: tuple[type, ...] = (*PRIMITIVE_TYPES, *IDENTITY_TYPES, FunctionType, ModuleType)
 """Types of values whose end nobody waits for, and that keep nothing alive which is the program's alone."""
@@ -36,6 +36,20 @@ def end_shows(value: object) -> bool:
         if hasattr(type(value), "__del__") or any(map(_is_of_the_program, weakref.getweakrefs(value))):
             return True
         waiting += _parts(value)
+    return False
+
+
+def leads_to(value: object, target: object) -> bool:
+    """Whether `target` is `value`, or is kept alive by it as programs usually build their state."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if value is target:
+            return True
+        if id(value) not in seen and not is_a(value, _LASTING):
+            seen.add(id(value))
+            waiting += _parts(value)
     return False
 
 

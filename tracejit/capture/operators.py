@@ -78,8 +78,10 @@ class OperatorHandlers(ContainerMethodHandlers):
             text = self.late_concatenation(left, right)
             if text is not None:
                 return text
+        if in_place and is_a(left, np.ndarray) and self.is_written_to(left):
+            return self.update_array(BINARY[symbol], compute, left, right)
         if self.is_of_arrays(left, right):
-            return self.array_call(compute, (left, right))
+            return self.array_call(compute if is_a(left, np.ndarray) else BINARY[symbol], (left, right))
         if self.is_moment(left) or self.is_moment(right):
             return self.moment_binary(left, right, compute)
         simple = (_is_simple(left), _is_simple(right))
@@ -313,7 +315,7 @@ class OperatorHandlers(ContainerMethodHandlers):
             value = self.native(value.item) if number is None else number
         if type(value) in (list, tuple, dict) and not specification and conversion != ord("a") and self.holds_open(value):
             return self.text_of_container(value)  # type: ignore[no-any-return]
-        if is_a(value, np.ndarray) and id(value) in self.left:
+        if is_a(value, np.ndarray) and (id(value) in self.left or (self.is_outside(value) and self.opened(value))):
             text = self.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
             return text if not specification and conversion != ord("a") else format(concrete(text), specification)
         if is_open(value):

@@ -70,7 +70,8 @@ class Recipes:
                 self.outputs.append(late.source)
             return f"out{known[0]}"
 
-        wanted = [*self.late, *[number for number in self.recorder.late if number._late.warns]]
+        always = [number for number in self.recorder.late if number._late.warns]
+        wanted = [*self.late, *always, *self.recorder.array_stores]
         places: dict[int, list[str]] = {}
         for late, line in definitions(self.recorder.late, wanted, tensor):
             after = max((self._answered[reading] for reading in late.readings if reading in self._answered), default=0)

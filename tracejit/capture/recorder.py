@@ -17,6 +17,7 @@ import collections
 import functools
 import math
 import sys
+import weakref
 from collections.abc import Callable, Hashable, Iterable
 from types import (
     BuiltinFunctionType,
@@ -107,6 +108,7 @@ class Recorder(Origins):
         super().__init__()
         self.stopped = False
         self.closing = False  # the call has returned; what still runs is not in its place
+        self._functions: list[weakref.ref[FunctionType]] = []  # made by it: what they find may be in the result
         self.reason: Reason | None = None
         self.native_depth = 0
         self.handled = sys.exception()  # around the call
@@ -145,13 +147,13 @@ class Recorder(Origins):
 
     def settle_closures(self) -> None:
         """From now on functions that this run made may run as they are."""
-        for value in self._made.values():
+        for value in (*self._made.values(), *[function() for function in self._functions]):
             settle_closure(value)
 
     def let_go(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
         recording, since it would have run earlier: a generator that was not used up, in a local list."""
-        self.settle_closures()
+        self._functions = [weakref.ref(value) for value in self._made.values() if type(value) is FunctionType]
         self.closing = True
         self._made = dict.fromkeys(self._made)
         self.closing = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from tracejit.autograd.tape import Storage
 from tracejit.tensor.base import Tensor, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["shared_array", "shield", "tensor_on"]
+__all__ = ["is_shared", "shared_array", "shield", "tensor_on"]
 
 
 def shield(x: Tensor) -> None:
@@ -19,6 +20,15 @@ def shield(x: Tensor) -> None:
     if x._array.base is None:
         x._array = x._array.view()
         rebound()
+
+
+def is_shared(array: np.ndarray[Any, Any], tensors: Sequence[Tensor]) -> bool:
+    """Whether one of `tensors` may lie in the memory of `array`."""
+    for x in tensors:
+        storage = x._storage
+        if storage is not None and storage.exposed and np.may_share_memory(array, x._array):
+            return True
+    return False
 
 
 def shared_array(x: Tensor) -> np.ndarray[Any, Any]:
