@@ -224,6 +224,13 @@ class LeavingHandlers(Recorder):
         bits = max(n for n in lengths if n is not None) + len(numbers)
         return self._defined(Late(text, tuple(numbers), lambda: self._total(numbers, bits), bits), value)
 
+    def late_fsum(self, numbers: list[Any], value: float) -> Any:
+        """math.fsum(numbers), which cannot raise."""
+        text = f"{self.constant(math.fsum)}(({''.join(f'{self._number_text(n)}, ' for n in numbers)}))"
+        if not any(map(is_late, numbers)):
+            return self.define_number(text, value, check_type=False)
+        return self._defined(Late(text, tuple(numbers)), value)
+
     @staticmethod
     def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if len(arguments) == 1:
