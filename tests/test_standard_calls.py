@@ -29,7 +29,7 @@ def kept_short(x, n, heap):
 
 def numbers_and_several(x, n, heap):
     heapq.heappush(heap, -x.sum().item())
-    heapq.heappush(heap, n)
+    heapq.heappush(heap, x.max().item())
     return len(heap)
 
 

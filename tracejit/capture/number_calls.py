@@ -138,7 +138,9 @@ class NumberCallHandlers(GeneratorHandlers):
         numbers = list(self.iterate(values))
         usual = 0 < len(numbers) <= _MOST and any(map(is_symbolic, numbers)) and all(type(plain(n)) is float for n in numbers)
         if not usual or not all(abs(plain(n)) < _LARGE for n in numbers):
-            return self._call_pure(math.fsum, (list(map(concrete, numbers)),), {})
+            known = list(map(concrete, numbers))
+            self.read_content(known, deep=True)
+            return self.native(lambda: math.fsum(known))
         for number in filter(is_symbolic, numbers):
             self.late_outcome("<", number, _LARGE, True)
             self.late_outcome(">", number, -_LARGE, True)

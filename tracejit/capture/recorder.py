@@ -399,9 +399,6 @@ class Recorder(Origins):
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         raise NotImplementedError
 
-    def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
     def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
         raise NotImplementedError
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from tracejit.capture.effects import FunctionCall
 from tracejit.capture.iteration import IterationHandlers
+from tracejit.capture.late import is_late
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import concrete, is_symbolic, plain, stored
@@ -123,11 +124,14 @@ class StandardCallHandlers(IterationHandlers):
         return self.admitted(result)
 
     def _is_open_heap(self, function: Any, arguments: tuple[Any, ...]) -> bool:
-        """Whether it is a heap from outside, of numbers or tuples of numbers, of which nobody has looked at more than the length."""
+        """Whether it is a heap from outside, of numbers or tuples of numbers, that gets some which leave the program, and of which nobody
+        has looked at more than the length."""
         if len(arguments) != _HEAPING[function] or type(arguments[0]) is not list or not self.is_outside(arguments[0]):
             return False
         owner, *items = arguments
         if id(owner) in self.content_known or self.is_written(owner) or not (items or id(owner) in self.reordered):
+            return False
+        if items and not any(map(is_late, (part for item in items for part in (item if type(item) is tuple else (item,))))):
             return False
         return heap_kind([*map(stored, items), *list.__iter__(owner)]) in (int, tuple)
 
