@@ -397,7 +397,7 @@ def frozen_backbone():
     return step, on_batches(), state(backbone, head)
 
 
-@everyday(again=8)
+@everyday()
 def gradient_norms_by_layer():
     model = mlp()
     log = {}

@@ -61,7 +61,7 @@ def activations_are_kept_on_the_module():
     return step, on_batches(), lambda: (state(model)(), model.hidden)
 
 
-@everyday(again=8)
+@everyday(2)
 def module_counts_its_calls():
     class Net(nn.Module):
         def __init__(self):

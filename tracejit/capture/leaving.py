@@ -16,29 +16,26 @@ readings.
 from __future__ import annotations
 
 import builtins
-import functools
 import math
 import operator
 import re
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tracejit.capture.late import Access, Late, Program, is_late
+from tracejit.capture.in_program import CHOOSING, TO_INTEGERS, WORD, InProgramHandlers
+from tracejit.capture.late import Access, Late, is_late
 from tracejit.capture.policies import SPECIAL_NAMES
-from tracejit.capture.recorder import Recorder
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
-from tracejit.core.dtypes import FROM_NUMPY, bool_, float64, int64
+from tracejit.core.dtypes import FROM_NUMPY, bool_
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown
 
 __all__ = ["LeavingHandlers"]
 
-_OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", math.isinf: "isinf"}
 _DIVISIONS = frozenset(["/", "//", "%"])
 _SHIFTS = frozenset(["<<", ">>"])
@@ -65,31 +62,17 @@ _RAISING: dict[Any, tuple[tuple[tuple[str, float], ...], ...]] = {
     **dict.fromkeys((math.sin, math.cos, math.tan, math.floor, math.ceil, math.trunc, builtins.int, builtins.round), _INFINITE),
 }  # fmt: skip
 """When functions raise, whatever else is in their argument: where all of one of these hold."""
-_WORD = 62
-"""Integers of so many bits, and a sign, are computed by the program without overflow."""
 _FLOATS = 900
 """Integers of so many bits become floating-point numbers without one."""
 _LENGTHS = (63, 200, 400)
 """What the length of an integer from outside is guarded to be within."""
 _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
-_CHOOSING = (builtins.min, builtins.max)
-_MOST = 64
-"""The sum of so many numbers is computed by the program."""
-_CARRIES = sys.version_info >= (3, 12)
-_TO_INTEGERS: dict[Any, str] = {
-    builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
-}  # fmt: skip
-"""Functions that make integers of floats, and the operation that finds them."""
 _VARIABLE = re.compile(r"\bv\d+\b")
-_UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
-class LeavingHandlers(Recorder):
+class LeavingHandlers(InProgramHandlers):
     """Definitions of late numbers, and what they decide."""
-
-    program: Program
-    """The interpreter of the recording: it sets itself here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +136,9 @@ class LeavingHandlers(Recorder):
         if symbol in _DIVISIONS:
             self._not_zero(right)
         text = f"{self._number_text(left)} {symbol} {self._number_text(right)}"
-        return self._defined(Late(text, (left, right), lambda: self._arithmetic(symbol, left, right, value, bits), bits), value)
+        return self._defined(
+            Late(text, (left, right), lambda: self.arithmetic_in_program(symbol, left, right, value, bits), bits), value
+        )
 
     def _late_power(self, left: Any, right: Any, value: Any) -> Any:
         """left ** right, where exits see to it that it raises nothing, and comes to a number of this type."""
@@ -184,7 +169,7 @@ class LeavingHandlers(Recorder):
         for number, symbol, bound in asked:
             self.late_outcome(symbol, number, bound, True)
         text = f"{self._number_text(left)} ** {self._number_text(right)}"
-        return self._defined(Late(text, (left, right), lambda: self._power(left, right, value), bits), value)
+        return self._defined(Late(text, (left, right), lambda: self.power_in_program(left, right, value), bits), value)
 
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         """A function of numbers of which one at least is late; None where it has to be called with their values."""
@@ -196,23 +181,23 @@ class LeavingHandlers(Recorder):
         if str in kinds:
             return None
         lengths = [self._length(a) for a in arguments]
-        if demands is None or type(value) not in (int, float) or None in lengths or (function in _CHOOSING and len(kinds) > 1):
+        if demands is None or type(value) not in (int, float) or None in lengths or (function in CHOOSING and len(kinds) > 1):
             return None
-        if function not in _CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
+        if function not in CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
             return None
         whole = type(plain(arguments[0])) is int  # which is never infinite
         whole = whole or (is_late(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
         asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
-        shortened = function in _TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**_WORD
+        shortened = function in TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
         if shortened:
-            asked = [("<", 2.0**_WORD), (">", -(2.0**_WORD))]
+            asked = [("<", 2.0**WORD), (">", -(2.0**WORD))]
         if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
             return None
         for symbol, bound in asked:
             self.late_outcome(symbol, arguments[0], bound, True)
-        bits = _WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
+        bits = WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
-        return self._defined(Late(text, arguments, lambda: self._function(function, arguments), bits), value)
+        return self._defined(Late(text, arguments, lambda: self.function_in_program(function, arguments), bits), value)
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
@@ -222,7 +207,7 @@ class LeavingHandlers(Recorder):
         first, *texts = map(self._number_text, numbers)
         text = f"{self.constant(builtins.sum)}(({''.join(f'{t}, ' for t in texts)}), {first})"
         bits = max(n for n in lengths if n is not None) + len(numbers)
-        return self._defined(Late(text, tuple(numbers), lambda: self._total(numbers, bits), bits), value)
+        return self._defined(Late(text, tuple(numbers), lambda: self.total_in_program(numbers, bits), bits), value)
 
     def late_fsum(self, numbers: list[Any], value: float) -> Any:
         """math.fsum(numbers), which cannot raise."""
@@ -351,7 +336,7 @@ class LeavingHandlers(Recorder):
         if not (is_late(left) or is_late(right)) or self._decided_by_clocks(left, right):
             self.guard_outcome(f"{self._number_text(left)} {symbol} {self._number_text(right)}", outcome)
             return
-        operands = self._comparable(left, right)
+        operands = self.comparable(left, right)
         if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
             left, right = self._early(left), self._early(right)
             if is_symbolic(left) or is_symbolic(right):
@@ -413,138 +398,8 @@ class LeavingHandlers(Recorder):
         """The program computes a predicate and leaves where it is not what it was."""
         self.program.take(self.program.bind(op, operands, {}))
 
-    # -- in the program
-    def _comparable(self, left: Any, right: Any) -> tuple[Any, Any] | None:
-        """Operands for which a comparison in the program is Python's, which compares exact values; None where there are none."""
-        kinds = type(plain(left)), type(plain(right))
-        if kinds[0] is kinds[1] is float or kinds[0] is kinds[1] is int:
-            a, b = self._operand(left), self._operand(right)
-            if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
-                return None
-        elif is_late(left) and not is_late(right):
-            a, b = self._operand(left), _as_like(left, right)
-        elif is_late(right) and not is_late(left):
-            a, b = _as_like(right, left), self._operand(right)
-        else:
-            return None
-        return None if a is None or b is None else (a, b)
-
-    def _operand(self, number: Any) -> Any:
-        """A tensor for a late number; another one as it is."""
-        return number._late.in_program() if is_late(number) else number
-
-    def _arithmetic(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
-        a, b = self._operand(left), self._operand(right)
-        if symbol not in _OPERATIONS or a is None or b is None:
-            return None
-        if type(value) is int:
-            return None if bits > _WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
-        return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
-
-    def _power(self, left: Any, right: Any, value: Any) -> Any:
-        """left ** right of floats."""
-        a, b = self._operand(left), self._operand(right)
-        if a is None or b is None or type(value) is not float:
-            return None
-        a = self._as_float(a)
-        if right == 2 and not is_symbolic(right):
-            return self._computed("mul", a, a)
-        if right == 0.5 and not is_symbolic(right):
-            return self._computed("sqrt", a)
-        return self._computed("pow", a, self._as_float(b))
-
-    def _total(self, numbers: list[Any], bits: int) -> Any:
-        """sum() of floats, or of ints, in Python's order: additions of floats carry their errors along since Python 3.12."""
-        start, *rest = numbers
-        operands = list(map(self._operand, rest))
-        kinds = {type(plain(number)) for number in rest}
-        if (
-            len(kinds) != 1
-            or type(start) is not int
-            or start
-            or len(rest) > _MOST
-            or any(operand is None for operand in operands)
-        ):
-            return None
-        if kinds == {int}:
-            return None if bits > _WORD else functools.reduce(partial(self._computed, "add"), operands)
-        total, error = self._computed("add", self._as_float(operands[0]), 0.0), None
-        for x in operands[1:]:
-            before, total = total, self._computed("add", total, x)
-            if _CARRIES:
-                larger = self._computed("ge", self._computed("abs", before), self._magnitude(x))
-                lost = [self._computed("add", self._computed("sub", a, total), b) for a, b in ((before, x), (x, before))]
-                lost_here = self._computed("where", larger, *lost)
-                error = lost_here if error is None else self._computed("add", error, lost_here)
-        if error is None:
-            return total
-        counts = self._computed("isfinite", error)
-        return self._computed("where", counts, self._computed("add", total, error), total)
-
-    def _magnitude(self, number: Any) -> Any:
-        return self._computed("abs", number) if isinstance(number, Tensor) else abs(number)
-
-    def _function(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        if len(arguments) == 1:
-            return self._conversion(function, arguments[0])
-        operands = list(map(self._operand, arguments))
-        if function not in _CHOOSING or any(operand is None for operand in operands) or type(plain(arguments[0])) is not float:
-            return None
-        best, symbol = operands[0], "lt" if function is builtins.min else "gt"
-        for operand in operands[1:]:  # the first of equal ones, as in Python
-            if isinstance(operand, Tensor) or isinstance(best, Tensor):
-                best = self._computed("where", self._computed(symbol, operand, best), operand, best)
-            elif is_symbolic(operand) or is_symbolic(best):
-                return None
-            else:
-                best = function(best, operand)
-        return best
-
-    def _conversion(self, function: Any, number: Any) -> Any:
-        tensor = self._operand(number)
-        if tensor is None or not isinstance(tensor, Tensor):
-            return None
-        if type(plain(number)) is float and function in _UNARY:
-            return self._computed(_UNARY[function], tensor)
-        if function is math.sqrt:
-            return self._computed("sqrt", self._as_float(tensor))
-        if function in _TO_INTEGERS and number._late is not None and type(plain(number)) is float:
-            if abs(plain(number)) >= 2.0**_WORD:
-                return None
-            whole = self._computed(_TO_INTEGERS[function], tensor)
-            return self.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
-        return self._as_float(tensor) if function is builtins.float else None
-
-    def _as_float(self, x: Any) -> Any:
-        """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
-        if isinstance(x, Tensor):
-            return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
-        return float(x) if type(x) is int else x
-
-    def _computed(self, name: str, *operands: Any) -> Any:
-        return self.program.bind(REGISTRY[name], operands, {})
-
     def before(self, number: Any) -> Any:
         """A late number, for tensor work: one of clocks as a number of the prologue."""
         if not self._decided_by_clocks(number):
             return number
         return SymbolicNumber(self, number._text, number._value)
-
-    def as_operand(self, number: Any, dtype: Any) -> Any:
-        """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
-        guarded, where the program cannot compute it."""
-        tensor = number._late.in_program()
-        if tensor is None:
-            return concrete(number)
-        tensor = self._as_float(tensor)
-        if dtype is not float64:
-            tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
-        return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
-
-
-def _as_like(late: Any, other: Any) -> Any:
-    """A number with which a late one of another type can be compared in the program; None where there is none."""
-    number = plain(other)
-    if type(plain(late)) is float:
-        return float(number) if type(other) is int and abs(number) <= 2**53 else None
-    return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None
