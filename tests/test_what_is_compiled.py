@@ -14,7 +14,7 @@ import tracejit
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
-import array, copy, csv, functools, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
+import array, copy, csv, functools, heapq, inspect, io, json, logging, math, os, random, sys, tempfile, threading, time
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Box:
     made = 0
 
     def __init__(self):
-        self.total, self.seen, self.names = 0.0, None, {1}
+        self.total, self.seen, self.names, self.best = 0.0, None, {1}, []
 
 
 box = Box()

@@ -66,8 +66,8 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
     def memory_is_written(self) -> bool:
         return bool(self.array_stores) or super().memory_is_written()
 
-    def _is_outside_array(self, value: Any) -> bool:
-        return super()._is_outside_array(value) and id(value) not in self._whole
+    def is_outside_array(self, value: Any) -> bool:
+        return super().is_outside_array(value) and id(value) not in self._whole
 
     def asks_contents(self, array: Any, name: str) -> bool:
         """Whether a method of an array from outside looks at its contents, and it can be read."""

@@ -459,6 +459,7 @@ _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most argumen
     sys.exception: (BuiltinCallHandlers._handled, 0, 0),
     sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),
     builtins.sum: (BuiltinCallHandlers._sum, 1, 2),
+    math.fsum: (BuiltinCallHandlers._precise_sum, 1, 1),
     builtins.any: (BuiltinCallHandlers._any, 1, 1),
     builtins.all: (BuiltinCallHandlers._all, 1, 1),
     builtins.getattr: (BuiltinCallHandlers._getattr, 2, 3),

@@ -121,6 +121,7 @@ class ContentHandlers(AttributeHandlers):
     def __init__(self) -> None:
         super().__init__()
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
+        self.reordered: set[int] = set()  # lists that are put in order when the program has run
         self.limited: set[int] = set()  # lists and deques whose length the program has compared with something
         self.ends: dict[int, Ends] = {}  # what is known of lists and deques of which only the ends were looked at, or changed
 
@@ -239,6 +240,7 @@ class ContentHandlers(AttributeHandlers):
 
     def _guard_content(self, value: Any, cls: type, symbolic: bool = False, shortened: bool = False) -> None:
         if is_a(value, CONTAINERS):
+            self.check_reordered(value)
             if not shortened:
                 self._check_grown(value)
             self.content_known.add(id(value))
@@ -331,6 +333,11 @@ class ContentHandlers(AttributeHandlers):
             self.stored.pop(place)
         for index, item in enumerate(items):
             self._remember((id(container), index), item)
+
+    def check_reordered(self, value: Any) -> None:
+        """Stop where items of a list are looked at whose order is known only when the program has run."""
+        if id(value) in self.reordered:
+            self.stop("read_after_change", f"a {type(value).__name__}, as a heap,")
 
     def _check_grown(self, value: Any) -> None:
         """Stop where a list or deque is looked at as a whole that grows with each call: its guards would not hold for the next one."""

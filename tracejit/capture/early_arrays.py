@@ -40,14 +40,14 @@ class EarlyArrayHandlers(ArrayHandlers):
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the first argument is an array of this run, or one from outside."""
-        return super().asks_array(arguments) or (bool(arguments) and self._is_outside_array(arguments[0]))
+        return super().asks_array(arguments) or (bool(arguments) and self.is_outside_array(arguments[0]))
 
-    def _is_outside_array(self, value: Any) -> bool:
+    def is_outside_array(self, value: Any) -> bool:
         return type(value) in KINDS and self.is_outside(value)
 
     def early_method(self, owner: Any, name: str) -> Any:
         """A method of an array from outside, or None: they are functions of a kind of their own."""
-        if self._is_outside_array(owner) and name in _METHODS:
+        if self.is_outside_array(owner) and name in _METHODS:
             return self.made(MethodType(self.fixed(getattr(np.ndarray, name)), owner))
         return None
 
@@ -93,10 +93,10 @@ class EarlyArrayHandlers(ArrayHandlers):
         """Whether an argument may be another one in each call."""
         if type(value) in (tuple, list):
             return any(map(self._varies, value))
-        return self._is_outside_array(value) or is_symbolic(value)
+        return self.is_outside_array(value) or is_symbolic(value)
 
     def _holds_array(self, value: Any) -> bool:
-        return any(map(self._holds_array, value)) if type(value) in (tuple, list) else self._is_outside_array(value)
+        return any(map(self._holds_array, value)) if type(value) in (tuple, list) else self.is_outside_array(value)
 
     def _is_early(self, value: Any) -> bool:
         """Whether it is known before the program."""
@@ -107,7 +107,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         if is_late(value):
             return not value._late.of_program and not value._late.readings
         if type(value) in KINDS:
-            return value.dtype.kind in "biuf" and (self._is_outside_array(value) or self.is_fixed(value))
+            return value.dtype.kind in "biuf" and (self.is_outside_array(value) or self.is_fixed(value))
         return is_symbolic(value) or type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type))
 
     def _early_argument(self, value: Any) -> str:
@@ -119,7 +119,7 @@ class EarlyArrayHandlers(ArrayHandlers):
             return f"({texts})" if type(value) is tuple else f"[{texts}]"
         if type(value) is slice:
             return f"{self.constant(slice)}({', '.join(map(self._early_argument, (value.start, value.stop, value.step)))})"
-        if self._is_outside_array(value):
+        if self.is_outside_array(value):
             text = self.sources[id(value)]
             self.miss_if(f"{text}.dtype is not {self.constant(value.dtype)}")  # of one of objects anything may happen
             return text
@@ -127,7 +127,7 @@ class EarlyArrayHandlers(ArrayHandlers):
 
     def argument_text(self, value: Any, parts: list[Any]) -> str:
         """The same of one that NumPy gets after the program."""
-        if not self._is_outside_array(value) or value.dtype.kind not in "biuf":
+        if not self.is_outside_array(value) or value.dtype.kind not in "biuf":
             return super().argument_text(value, parts)
         text = self.sources[id(value)]
         self.miss_if(f"{text}.shape != {value.shape!r} or {text}.dtype is not {self.constant(value.dtype)}")

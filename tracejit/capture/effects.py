@@ -239,7 +239,8 @@ class EffectHandlers(ArrayStoreHandlers):
             self._latest.clear()
 
     def note_hit(self, effect: FunctionCall) -> None:
-        """A function whose result was cached is called again when the program has run, to be counted."""
+        """A function is called when the program has run that changes nothing which has to be looked up again: it counts a hit of a cache,
+        or puts a list in order."""
         if not self.stopped:
             self.effects.append(effect)
             self.keep.append(effect)

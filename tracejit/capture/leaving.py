@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.in_program import CHOOSING, TO_INTEGERS, WORD, InProgramHandlers
 from tracejit.capture.late import Access, Late, is_answer, is_late
 from tracejit.capture.policies import SPECIAL_NAMES
-from tracejit.capture.program_numbers import CHOOSING, TO_INTEGERS, WORD, NumbersOfProgram
 from tracejit.capture.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
-from tracejit.core.dtypes import FROM_NUMPY, bool_, float64
+from tracejit.core.dtypes import FROM_NUMPY, bool_
 from tracejit.core.numbers import plain_number
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
@@ -70,7 +70,7 @@ _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
 
 
-class LeavingHandlers(NumbersOfProgram):
+class LeavingHandlers(InProgramHandlers):
     """Definitions of late numbers, and what they decide."""
 
     def __init__(self) -> None:
@@ -88,7 +88,9 @@ class LeavingHandlers(NumbersOfProgram):
         elements = self._taken(tensor, lambda tensor: f"{tensor}._array.ravel().tolist()", array.ravel().tolist())
         flat: Any = np.empty(array.size, dtype=object)
         for i, value in enumerate(elements._value):
-            late = Late(f"{elements._text}[{i}]", (elements,), partial(self._element_of, tensor, i), 63, element=(tensor, i))
+            late = Late(
+                f"{elements._text}[{i}]", (elements,), partial(self.element_in_program, tensor, i), 63, element=(tensor, i)
+            )
             flat[i] = self._defined(late, value)
         return flat.reshape(array.shape).tolist()
 
@@ -130,7 +132,9 @@ class LeavingHandlers(NumbersOfProgram):
         if symbol in _DIVISIONS:
             self._not_zero(right)
         text = f"{self._number_text(left)} {symbol} {self._number_text(right)}"
-        return self._defined(Late(text, (left, right), lambda: self._arithmetic(symbol, left, right, value, bits), bits), value)
+        return self._defined(
+            Late(text, (left, right), lambda: self.arithmetic_in_program(symbol, left, right, value, bits), bits), value
+        )
 
     def _late_power(self, left: Any, right: Any, value: Any) -> Any:
         """left ** right, where exits see to it that it raises nothing, and comes to a number of this type."""
@@ -161,7 +165,7 @@ class LeavingHandlers(NumbersOfProgram):
         for number, symbol, bound in asked:
             self.late_outcome(symbol, number, bound, True)
         text = f"{self._number_text(left)} ** {self._number_text(right)}"
-        return self._defined(Late(text, (left, right), lambda: self._power(left, right, value), bits), value)
+        return self._defined(Late(text, (left, right), lambda: self.power_in_program(left, right, value), bits), value)
 
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         """A function of numbers of which one at least is late; None where it has to be called with their values."""
@@ -189,12 +193,12 @@ class LeavingHandlers(NumbersOfProgram):
             self.late_outcome(symbol, arguments[0], bound, True)
         bits = WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
         text = f"{self.constant(function)}({', '.join(map(self._number_text, arguments))})"
-        return self._defined(Late(text, arguments, lambda: self._function(function, arguments), bits), value)
+        return self._defined(Late(text, arguments, lambda: self.function_in_program(function, arguments), bits), value)
 
     def late_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
         """items[place], where exits see to it that there is one."""
         bits = max([self._length(item) or 0 for item in items if type(item) is int], default=0)
-        late = Late(f"{self.constant(items)}[{place._text}]", (place,), lambda: self._item_of(items, place), bits)
+        late = Late(f"{self.constant(items)}[{place._text}]", (place,), lambda: self.item_in_program(items, place), bits)
         return self._defined(late, items[place._value])
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
@@ -205,7 +209,14 @@ class LeavingHandlers(NumbersOfProgram):
         first, *texts = map(self._number_text, numbers)
         text = f"{self.constant(builtins.sum)}(({''.join(f'{t}, ' for t in texts)}), {first})"
         bits = max(n for n in lengths if n is not None) + len(numbers)
-        return self._defined(Late(text, tuple(numbers), lambda: self._total(numbers, bits), bits), value)
+        return self._defined(Late(text, tuple(numbers), lambda: self.total_in_program(numbers, bits), bits), value)
+
+    def late_fsum(self, numbers: list[Any], value: float) -> Any:
+        """math.fsum(numbers), which cannot raise."""
+        text = f"{self.constant(math.fsum)}(({''.join(f'{self._number_text(n)}, ' for n in numbers)}))"
+        if not any(map(is_late, numbers)):
+            return self.define_number(text, value, check_type=False)
+        return self._defined(Late(text, tuple(numbers)), value)
 
     @staticmethod
     def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -420,17 +431,6 @@ class LeavingHandlers(NumbersOfProgram):
         if type(value) not in (int, float):
             return concrete(number)
         return self.define_number(f"{self.constant(type(value))}({found._text})", value, check_type=False)
-
-    def as_operand(self, number: Any, dtype: Any) -> Any:
-        """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
-        guarded, where the program cannot compute it."""
-        tensor = number._late.in_program()
-        if tensor is None:
-            return concrete(number)
-        tensor = self._as_float(tensor)
-        if dtype is not float64:
-            tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
-        return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
 
 
 def _is_number(value: Any) -> bool:

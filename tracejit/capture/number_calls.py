@@ -9,6 +9,7 @@ import array
 import builtins
 import collections
 import itertools
+import math
 import operator
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = ["NumberCallHandlers"]
 
 _AS_OPERATORS: dict[Any, tuple[str, ...]] = {builtins.pow: ("**",), operator.pow: ("**",), builtins.divmod: ("//", "%")}
 """Functions of two numbers that operators compute."""
+_LARGE = 1e300
 _MOST = 64
 """A tensor of so many numbers is put together one by one."""
 
@@ -132,6 +134,19 @@ class NumberCallHandlers(GeneratorHandlers):
             return sum(map(concrete, numbers), concrete(start))
         first, *texts = [n._text if is_symbolic(n) else self.number_text(n) for n in (start, *numbers)]
         return self.define_number(f"sum(({''.join(f'{text}, ' for text in texts)}), {first})", result, check_type=True)
+
+    def _precise_sum(self, values: Any) -> Any:
+        """math.fsum of numbers, none of which is so large that it raises."""
+        numbers = list(self.iterate(values))
+        usual = 0 < len(numbers) <= _MOST and any(map(is_symbolic, numbers)) and all(type(plain(n)) is float for n in numbers)
+        if not usual or not all(abs(plain(n)) < _LARGE for n in numbers):
+            known = list(map(concrete, numbers))
+            self.read_content(known, deep=True)
+            return self.native(lambda: math.fsum(known))
+        for number in filter(is_symbolic, numbers):
+            self.late_outcome("<", number, _LARGE, True)
+            self.late_outcome(">", number, -_LARGE, True)
+        return self.late_fsum(numbers, math.fsum(map(plain, numbers)))
 
     # -- tensors
     def tensor_of_numbers(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

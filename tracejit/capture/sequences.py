@@ -32,9 +32,11 @@ class SequenceHandlers(ContentHandlers):
         super().__init__()
         self._lengths: dict[str, int] = {}  # texts of lengths, and the ids of what has them
 
-    def open_ends(self, owner: Any) -> Ends | None:
+    def open_ends(self, owner: Any, items: bool = True) -> Ends | None:
         """What is known of a list or deque from outside whose content is not guarded; None for anything else.  A deque that has pushed out
-        items is guarded now."""
+        items is guarded now.  items: these are looked at, not only their number."""
+        if items:
+            self.check_reordered(owner)
         if self.stopped or id(owner) in self.content_known or not (self.is_outside(owner) and is_a(owner, SEQUENCES)):
             return None
         ends = self.ends_of(owner)
@@ -62,7 +64,7 @@ class SequenceHandlers(ContentHandlers):
         return self.sources[id(owner)]
 
     # -- guards on the length before the call
-    def _at_least(self, owner: Any, length: int) -> None:
+    def at_least(self, owner: Any, length: int) -> None:
         if length > 0:
             self.miss_if(f"{length_text(type(owner), self._text(owner))} < {length}")
 
@@ -73,7 +75,7 @@ class SequenceHandlers(ContentHandlers):
         """len() of a list, deque, dictionary or set from outside: a number of each call, as long as its content is not known."""
         base = builtin_base(type(owner))
         if is_a(owner, SEQUENCES):
-            ends = self.open_ends(owner)
+            ends = self.open_ends(owner, items=False)
             if ends is None:
                 return base.__len__(owner)
             before, now = ends.length, ends.length + ends.added
@@ -134,7 +136,7 @@ class SequenceHandlers(ContentHandlers):
         if place > ends.length - ends.first or not self._is_apart(owner, ends, (), (place,)):
             return ABSENT
         if ends.first or place in ends.changed:  # else the guard that reads it misses where there is none
-            self._at_least(owner, ends.first + place)
+            self.at_least(owner, ends.first + place)
         if place in ends.changed:
             return ends.changed[place]
         value = self.originals.get(id(owner), owner)[-place]
@@ -144,7 +146,7 @@ class SequenceHandlers(ContentHandlers):
         if place >= ends.length - ends.last or not self._is_apart(owner, ends, (place,), ()):
             return ABSENT
         if ends.last:
-            self._at_least(owner, place + ends.last + 1)
+            self.at_least(owner, place + ends.last + 1)
         known = id(owner), place
         if known in self.stored:
             return self.stored[known]
@@ -165,7 +167,7 @@ class SequenceHandlers(ContentHandlers):
             least = max(from_start) + max(from_end) + 1
             if ends.length < least:
                 return False
-            self._at_least(owner, least)
+            self.at_least(owner, least)
         return True
 
     def set_end_item(self, owner: Any, key: int, value: Any) -> bool:
@@ -180,14 +182,14 @@ class SequenceHandlers(ContentHandlers):
             elif place > ends.length - ends.first or not self._is_apart(owner, ends, (), (place,)):
                 return False
             else:
-                self._at_least(owner, ends.first + place)
+                self.at_least(owner, ends.first + place)
                 ends.changed[place] = value
         elif key < len(ends.front):
             ends.front[key] = value
         elif ends.moved or key >= ends.length - ends.last or not self._is_apart(owner, ends, (key,), ()):
             return False
         else:
-            self._at_least(owner, key + ends.last + 1)
+            self.at_least(owner, key + ends.last + 1)
             self.dropping(owner[key])
             builtin_base(type(owner)).__setitem__(owner, key, stored(value))
             self.note_store((id(owner), key), ItemStore(owner, key, value))
@@ -207,7 +209,7 @@ class SequenceHandlers(ContentHandlers):
         found = fixed_places(key, length)
         if found is not None:
             least, places = found
-            self._at_least(owner, least - ends.added)
+            self.at_least(owner, least - ends.added)
         elif fixed_places(key, 1 << 62) is not None:  # it is too short: from some length on it will not be
             self.miss_if(f"{length_text(type(owner), self._text(owner))} != {ends.length}")
             places = [place - length for place in range(*key.indices(length))]

@@ -22,10 +22,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tracejit.capture.effects import FunctionCall
 from tracejit.capture.iteration import IterationHandlers
+from tracejit.capture.late import is_late
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.capture.recorder import ABSENT
-from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.symbols import ObjectIdentity, concrete, is_symbolic, plain, stored
 from tracejit.capture.texts import is_open
 from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
@@ -58,6 +60,24 @@ _CLOCKS = frozenset(
 )  # fmt: skip
 
 
+_HEAPING = {heapq.heappush: 2, heapq.heappop: 1}
+"""Functions of a heap, and how many arguments they have."""
+_LARGEST = 1000
+
+
+def heap_kind(items: list[Any]) -> type | None:
+    """int for numbers, tuple for tuples of numbers, whose comparisons cannot raise; bool for anything else, and what is too long to be
+    looked at in each call; None where there are no items."""
+    if not items:
+        return None
+    if len(items) <= _LARGEST:
+        if all(type(item) in (int, float) for item in items):
+            return int
+        if all(type(item) is tuple and all(type(part) in (int, float) for part in item) for item in items):
+            return tuple
+    return bool
+
+
 class StandardCallHandlers(IterationHandlers):
     """`itemgetter(0)(row)`, `heappush(heap, v)`, `chain.from_iterable(rows)` ..."""
 
@@ -88,6 +108,8 @@ class StandardCallHandlers(IterationHandlers):
         """A function of heapq or bisect; their comparisons are those of plain values."""
         if function in _BISECTING and len(arguments) == 2 and not keywords and is_symbolic(arguments[1]):
             return self._bisected(function, *arguments)
+        if function in _HEAPING and not keywords and self._is_open_heap(function, arguments):
+            return self._heaped(function, *arguments)
         arguments, keywords = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
         for value in (*arguments, *keywords.values()):
             self.read_content(value, deep=True)
@@ -101,6 +123,36 @@ class StandardCallHandlers(IterationHandlers):
         if self.is_outside(owner) and (len(before) != len(after) or any(map(operator.is_not, before, after))):
             self._change(owner, "__setitem__", slice(None), self.made(after))
         return self.admitted(result)
+
+    def _is_open_heap(self, function: Any, arguments: tuple[Any, ...]) -> bool:
+        """Whether it is a heap from outside, of numbers or tuples of numbers, that gets some which leave the program, and of which nobody
+        has looked at more than the length."""
+        if len(arguments) != _HEAPING[function] or type(arguments[0]) is not list or not self.is_outside(arguments[0]):
+            return False
+        owner, *items = arguments
+        if id(owner) in self.content_known or self.is_written(owner) or not (items or id(owner) in self.reordered):
+            return False
+        if items and not any(map(is_late, (part for item in items for part in (item if type(item) is tuple else (item,))))):
+            return False
+        return heap_kind([*map(stored, items), *list.__iter__(owner)]) in (int, tuple)
+
+    def _heaped(self, function: Any, owner: list[Any], *items: Any) -> Any:
+        """Where an item comes to lie in a heap, and which is the least, is known when the program has run: nobody waits for it."""
+        text, kind = self.sources[id(owner)], heap_kind([*map(stored, items), *list.__iter__(owner)])
+        self.miss_if(f"{self.constant(heap_kind)}({text}) not in (None, {self.constant(kind)})")
+        ends = self.ends_of(owner)
+        self.note_change(owner)
+        if not items:
+            self.at_least(owner, 1 - ends.added)
+        self.reordered.add(id(owner))
+        answer = function(owner, *map(stored, items))
+        stands = None if items else self.answered(answer, "impure_call", f"{function.__name__}()")
+        self.note_hit(FunctionCall(function, (owner, *items), {}, answer=stands))
+        if items:
+            ends.put("append", list(items))
+            return answer
+        ends.take(left=False)
+        return stands
 
     def _bisected(self, function: Any, values: Any, number: Any) -> int:
         """bisect of a number that another call has another one of: each comparison is asked."""

@@ -1,7 +1,7 @@
-"""Numbers that leave the program, as the program itself computes them: Python's arithmetic in tensors of one element, float64 or int64.
+"""What the program computes of numbers that leave it, where they decide or tensors are computed with them: the same that Python computes.
 
-What is computed here is what Python computes of the same numbers, to the last bit where one operation of IEEE 754 does it; None stands for
-what the program cannot compute.  leaving.py says where it is asked for.
+Additions, products, roots and choices come to Python's bits, in Python's order; powers are elementary functions.  None stands for what
+the program cannot compute.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 
 from tracejit.capture.late import Program, is_late
 from tracejit.capture.recorder import Recorder
-from tracejit.capture.symbols import SymbolicNumber, is_symbolic, plain
+from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
 from tracejit.core.op import REGISTRY
 from tracejit.tensor import Tensor
 
-__all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "NumbersOfProgram"]
+__all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "InProgramHandlers"]
 
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 WORD = 62
@@ -40,16 +40,16 @@ TO_INTEGERS: dict[Any, str] = {
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
-class NumbersOfProgram(Recorder):
-    """What the program computes of numbers that leave it."""
+class InProgramHandlers(Recorder):
+    """Tensors for numbers that are late."""
 
     program: Program
     """The interpreter of the recording: it sets itself here."""
 
-    def _element_of(self, tensor: Tensor, index: int) -> Tensor:
-        program = self.program
-        flat = program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
-        element: Tensor = program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
+    def element_in_program(self, tensor: Tensor, index: int) -> Tensor:
+        """One element of a tensor, by its place in memory order."""
+        flat = self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
+        element: Tensor = self.program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
         return element
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
@@ -66,7 +66,7 @@ class NumbersOfProgram(Recorder):
         index = bind(REGISTRY["constant"], (), {"array": ArrayConstant(np.array(at, np.int64))})
         return bind(REGISTRY["index_select"], (flat, index), {"dim": 0})  # type: ignore[no-any-return]
 
-    def _item_of(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
+    def item_in_program(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
         """The same in the program, of numbers that it can hold."""
         index = self._operand(place)
         if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > WORD for v in items):
@@ -99,7 +99,7 @@ class NumbersOfProgram(Recorder):
         """A tensor for a late number; another one as it is."""
         return number._late.in_program() if is_late(number) else number
 
-    def _arithmetic(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
+    def arithmetic_in_program(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
         a, b = self._operand(left), self._operand(right)
         if symbol not in _OPERATIONS or a is None or b is None:
             return None
@@ -107,7 +107,7 @@ class NumbersOfProgram(Recorder):
             return None if bits > WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
         return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
 
-    def _power(self, left: Any, right: Any, value: Any) -> Any:
+    def power_in_program(self, left: Any, right: Any, value: Any) -> Any:
         """left ** right of floats."""
         a, b = self._operand(left), self._operand(right)
         if a is None or b is None or type(value) is not float:
@@ -119,7 +119,7 @@ class NumbersOfProgram(Recorder):
             return self._computed("sqrt", a)
         return self._computed("pow", a, self._as_float(b))
 
-    def _total(self, numbers: list[Any], bits: int) -> Any:
+    def total_in_program(self, numbers: list[Any], bits: int) -> Any:
         """sum() of floats, or of ints, in Python's order: additions of floats carry their errors along since Python 3.12."""
         start, *rest = numbers
         operands = list(map(self._operand, rest))
@@ -150,7 +150,7 @@ class NumbersOfProgram(Recorder):
     def _magnitude(self, number: Any) -> Any:
         return self._computed("abs", number) if isinstance(number, Tensor) else abs(number)
 
-    def _function(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+    def function_in_program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         if len(arguments) == 1:
             return self._conversion(function, arguments[0])
         operands = list(map(self._operand, arguments))
@@ -189,6 +189,17 @@ class NumbersOfProgram(Recorder):
 
     def _computed(self, name: str, *operands: Any) -> Any:
         return self.program.bind(REGISTRY[name], operands, {})
+
+    def as_operand(self, number: Any, dtype: Any) -> Any:
+        """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
+        guarded, where the program cannot compute it."""
+        tensor = number._late.in_program()
+        if tensor is None:
+            return concrete(number)
+        tensor = self._as_float(tensor)
+        if dtype is not float64:
+            tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
+        return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
 
 
 def _as_like(late: Any, other: Any) -> Any:
