@@ -1206,3 +1206,22 @@ def test_ten_numbers_that_change_are_ten_operands() -> None:
         weights[:] = before
         assert repr(found) == repr(fn(x(1, 2)))
     assert compiled.stats.traces == 1
+
+
+def test_a_guard_makes_no_item_of_a_defaultdict() -> None:
+    kept: Any = collections.defaultdict(list)
+    w = T.ones(2)
+
+    def fn(x: Any) -> Any:
+        y = x - w
+        return y * len(kept["a"])
+
+    kept["a"].append(1)
+    compiled = T.compile(fn)
+    assert compiled(T.ones(2)).tolist() == compiled(T.ones(2)).tolist() == [0.0, 0.0]
+    kept.clear()
+    with pytest.raises(RuntimeError):
+        compiled(T.ones(3))
+    assert not kept and compiled.stats.compiled_calls == 1
+    compiled(T.ones(2))
+    assert list(kept) == ["a"]

@@ -213,8 +213,9 @@ class ContainerHandlers(SequenceHandlers):
             self.miss_if(membership_text(type(owner), text, key_text))
 
     def _guard_presence(self, owner: Any, text: str, key_text: str) -> None:
-        """Of an instance of a subclass: that it has the key, since its class may have a way to make up items."""
-        if is_python_class(type(owner)) and id(owner) not in self.content_known and self.first_time("present", text, key_text):
+        """Of a class that may have a way to make up items: that it has the key."""
+        makes = is_python_class(type(owner)) or is_a(owner, collections.defaultdict)
+        if makes and id(owner) not in self.content_known and self.first_time("present", text, key_text):
             self.miss_if(membership_text(type(owner), text, key_text, " not"))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
