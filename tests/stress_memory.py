@@ -207,7 +207,7 @@ def look(blocks: bool) -> int:
     """Blocks of Python's allocator, or bytes of the process, without what waits to be freed and what caches remember."""
     for name, module in list(sys.modules.items()):
         for known in list(vars(module).values()) if name.startswith("tracejit") else ():
-            if hasattr(known, "cache_info") and known.cache_info().maxsize is not None:
+            if hasattr(known, "cache_info") and not isinstance(known, type) and known.cache_info().maxsize is not None:
                 known.cache_clear()
     for table in (eager._F32_CONSTANTS, eager._F64_CONSTANTS):
         table.clear()
