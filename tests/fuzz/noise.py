@@ -35,6 +35,15 @@ PRODUCT = 4.0
 ADDED = 1.0
 ROUNDED = 2.0  # units in the last place of an operand
 SENSITIVE = ("erfc", "lgamma", "logaddexp")
+RANGES = {
+    "sigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "erf": (-1.0, 1.0),
+    "erfc": (0.0, 2.0),
+    "sin": (-1.0, 1.0),
+    "cos": (-1.0, 1.0),
+}
+"""What functions never leave, whoever computes them: what is drawn by a probability, and roots, would raise or be NaN."""
 READS_SIGNS = ("copysign", "signbit")  # of their last operand
 Bound = Callable[..., Any]
 _WIDER = {"e": np.float64, "f": np.float64}  # so that what bounds a result does not overflow before it does
@@ -156,7 +165,10 @@ class _Noise:
                 size = bound(op, evaluate, result, operands, attributes)
                 if size is not None and not (np.abs(size) <= np.finfo(result.dtype).max).all():
                     result = self.overflowing(op, evaluate, result, operands, attributes)
-            return result if size is None else self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
+            if size is None:
+                return result
+            moved = self.moved(result, size, signs=op.kind is not Kind.ELEMENTWISE)
+            return np.clip(moved, *RANGES[op.name], out=moved) if op.name in RANGES else moved
 
         return of_the_library(noisy)
 
