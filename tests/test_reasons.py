@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import random
 import sys
 from pathlib import Path
 
@@ -98,10 +97,17 @@ def test_the_run_goes_on_correctly_after_a_reason():
     assert type(result[2]) is float and type(box.n) is float
 
 
+class Ending:
+    value = 2.0
+
+    def __del__(self):
+        self.value = 0.0
+
+
 @pytest.mark.parametrize(
     ("function", "code"),
     [
-        (lambda a: a * random.Random(1).random(), "construction"),
+        (lambda a: a * Ending().value, "construction"),
         (lambda a: a * len(open(__file__).read(1)), "impure_call"),  # noqa: SIM115
         (lambda a: a * a.numpy(), "tensor_contents"),
         (lambda a: len(repr(a)) * a, "tensor_contents"),
