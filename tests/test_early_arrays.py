@@ -82,7 +82,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many re
     "several": (lambda x, n: ([T.from_numpy(p) * n for p in np.split(data, 4)], np.stack([data[:3], data[n : n + 3]]), x), 1),
     "lists": (lambda x, n: (data[n : n + 2].tolist(), [v * 2 for v in data[n : n + 3]], x), 1),
     "texts": (lambda x, n: f"{data[n]:.2f} {x.shape}", 1),
-    "warnings": (lambda x, n: (np.log(data[n]), np.sqrt(-data[:2]), np.log(n), np.sqrt(np.float32(n) - 1), x), 1),
+    "warnings": (lambda x, n: (np.log(data[n]), np.sqrt(-data[:2]), np.log(n), np.sqrt(np.float32(n) - 1), x), "container"),
     "shuffled": (lambda x, n: T.from_numpy(data[np.random.permutation(20)[:3]]) * x, 1),
     "with results of the program": (lambda x, n: ((x * 2).numpy() * data[:3], x), 1),
     "a value that is needed": (lambda x, n: x[: int(np.argmax(data[:3] * (n - 2)))], 3),

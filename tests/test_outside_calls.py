@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextvars
 import csv
 import datetime
 import gc
 import hashlib
 import io
 import json
+import logging
 import os
 import pickle
 import platform
 import queue
+import random
+import shutil
+import sqlite3
 import struct
 import sys
 import tempfile
@@ -38,11 +43,13 @@ weight = T.tensor([1.0, -2.0], requires_grad=True)
 def state() -> SimpleNamespace:
     out = io.StringIO()
     gc.collect()  # what other tests have left
-    return SimpleNamespace(
+    made = SimpleNamespace(
         named=csv.DictWriter(out, ["i", "sum"]), out=out, writer=csv.writer(out), queue=queue.Queue(), simple=queue.SimpleQueue(),
         kept=[], path=str(folder / "file.txt"), metrics={"loss": 0.5, "epochs": [1, 2.5]}, count=0, text="",
-        started=datetime.datetime.now(),
+        started=datetime.datetime.now(), base=sqlite3.connect(":memory:"), array=np.arange(3.0),
     )  # fmt: skip
+    made.base.execute("create table t (loss real, step integer)")
+    return made
 
 
 def drained(s: SimpleNamespace) -> list[Any]:
@@ -62,7 +69,7 @@ def drained(s: SimpleNamespace) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    if isinstance(value, T.Tensor):
+    if isinstance(value, (T.Tensor, np.ndarray)):
         return value.tolist()
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
@@ -122,7 +129,7 @@ def answers_that_are_kept(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
 
 
 def packed(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
-    return struct.pack("<fi", x.sum().item(), i), zlib.crc32(b"abc", i), pickle.dumps([i, x[0].item()]), x
+    return struct.pack("<fi", x.sum().item(), i), zlib.crc32(b"abc" * 2), json.dumps([i, x[0].item()]), x
 
 
 def array_saved(x: T.Tensor, i: int, s: SimpleNamespace) -> T.Tensor:
@@ -435,3 +442,154 @@ def test_a_strict_compilation_refuses_what_is_put_off() -> None:
     compiled = T.compile(lambda x, s: (s.writer.writerow([1]), x)[1], fullgraph=True)
     with pytest.raises(RuntimeError, match="writerow"):
         compiled(T.ones(1), state())
+
+
+# -- programs that once came to something else than eager
+def told_in_full(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    d = {"a": i, "in": [x.sum().item()]}
+    json.dump(d, s.out)
+    d["a"] = 2
+    d["in"].append(3)
+    return d
+
+
+def row_of_a_database(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    s.base.execute("insert into t values (?, ?)", (x.sum().item(), i))
+    return x, s.base.execute("select count(*) from t").fetchone()
+
+
+def queue_looked_at(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    s.queue.put(i)
+    return x * s.queue.unfinished_tasks, s.queue.qsize(), len(s.queue.queue)
+
+
+def pickled(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    row = [1.0, x.sum().item()]
+    return pickle.loads(pickle.dumps([row, row]))[0] is row, pickle.dumps([row, row]), x
+
+
+def year_of(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    try:
+        return x, time.gmtime(10**30 if i == 4 else i).tm_year
+    except (OverflowError, ValueError, OSError):
+        return -x
+
+
+def interval_divided(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    try:
+        s.interval = (datetime.datetime.now() - s.started) / (i - 3)
+    except ZeroDivisionError:
+        return -x
+    return x
+
+
+def not_finite(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    try:
+        return json.dumps({"l": (x / (3 - i)).sum().item()}, allow_nan=False), x
+    except ValueError:
+        return "not finite", x
+
+
+def set_in_a_context(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    VARIABLE.set(i)
+    return x, VARIABLE.get(0)
+
+
+def drawn_from_nothing(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    try:
+        return x * random.Random(i).randrange(3 - i)
+    except ValueError:
+        return -x
+
+
+def quiet_logarithm(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    with np.errstate(all="ignore"):
+        return np.log(s.array), x
+
+
+def slept_between_two_readings(x: T.Tensor, i: int, s: SimpleNamespace) -> Any:
+    start, begun = time.perf_counter(), datetime.datetime.now()
+    time.sleep(0.02)
+    s.kept.append(time.perf_counter() - start >= 0.02)
+    s.kept.append((datetime.datetime.now() - begun) >= datetime.timedelta(seconds=0.015))
+    return x * 2
+
+
+VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=-1)
+MENDED = [
+    told_in_full, row_of_a_database, queue_looked_at, pickled, year_of, interval_divided, not_finite, set_in_a_context, drawn_from_nothing,
+    quiet_logarithm, slept_between_two_readings,
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("function", MENDED)
+def test_what_is_put_off_is_what_eager_does(function: Any, hot: int, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = run(function, capsys)
+    with override(hot_calls=hot):
+        assert run(T.compile(function), capsys) == expected
+
+
+def test_a_lock_is_not_held_while_others_are_told_who_take_it() -> None:
+    s, free = state(), []
+    s.lock = threading.Lock()
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            free.append(s.lock.acquire(blocking=False))
+            if free[-1]:
+                s.lock.release()
+
+    logger = logging.Logger("locks")
+    logger.addHandler(Handler())
+
+    def function(x: T.Tensor) -> T.Tensor:
+        logger.warning("a %s", x.sum().item())
+        with s.lock:
+            s.count += 1
+        return x
+
+    compiled = T.compile(function)
+    for _ in range(5):
+        compiled(T.ones(2))
+    assert free == [True] * 5 and s.count == 5
+
+
+def test_an_array_that_is_written_to_once_it_may_be_is_another_path() -> None:
+    array = np.zeros(2)
+    array.flags.writeable = False
+
+    def function(x: T.Tensor) -> T.Tensor:
+        try:
+            array[0] = x.sum().item()
+        except ValueError:
+            return -x
+        return x
+
+    compiled = T.compile(function)
+    found = []
+    for i in range(6):
+        array.flags.writeable = i > 2
+        found.append(compiled(T.ones(1) * i).item())
+    assert found == [-0.0, -1.0, -2.0, 3.0, 4.0, 5.0] and array[0] == 5
+
+
+def test_what_fails_before_tensors_are_changed_leaves_them() -> None:
+    weights = T.ones(2)
+    source, target = folder / "source", folder / "target"
+    source.write_text("a")
+
+    def function(x: T.Tensor) -> T.Tensor:
+        shutil.copyfile(source.as_posix() if x is None else str_of_source, str_of_target)
+        weights.add_(1)
+        return x
+
+    str_of_source, str_of_target = str(source), str(target)
+    compiled = T.compile(function)
+    for _ in range(3):
+        compiled(T.ones(1))
+    source.unlink()
+    with pytest.raises(OSError, match="source"):
+        compiled(T.ones(1))
+    assert weights.tolist() == [4.0, 4.0]

@@ -30,6 +30,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
     def __init__(self) -> None:
         super().__init__()
         self.array_stores: list[SymbolicNumber] = []
+        self._errors = np.geterr()  # around the call
         self.outside_arrays: list[np.ndarray[Any, Any]] = []
         self._whole: dict[int, np.ndarray[Any, Any]] = {}  # by the id of an array from outside, or of a view of one: that one
 
@@ -81,6 +82,8 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         for value in (*arguments, *(keywords or {}).values()):
             if is_a(value, np.ndarray):
                 self.reads_array(value)
+        if not self.stopped and self.unwatched(np.geterr) != self._errors:
+            self.stop("impure_call", "what NumPy does about errors, set inside,")
         return super().array_call(function, arguments, keywords)
 
     def array_item(self, array: Any, key: Any) -> Any:
@@ -98,7 +101,9 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             self.array_call(operator.setitem, (array, key, value))
             return
         whole = self._whole[id(array)]
-        self.miss_if(f"not {self.sources[id(whole)]}.flags.writeable")
+        if not self._is_writeable(whole):
+            operator.setitem(array, bare(key), bare(value))  # it raises what is to be raised
+            return
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
             self.stop("container", "an item of an ndarray at other than numbers and slices")
@@ -114,11 +119,8 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
         """array <symbol>= other, for the memory of an array from outside."""
-        text = f"{self.sources[id(self._whole[id(array)])]}.flags.writeable"
-        if not array.flags.writeable:
-            self.miss_if(text)
+        if not self._is_writeable(self._whole[id(array)]):
             return in_place(array, plain(other))  # it raises what is to be raised
-        self.miss_if(f"not {text}")
         result = self.array_call(function, (array, other))
         if not (is_a(result, np.ndarray) and result.shape == array.shape and self._casts(result.dtype, array.dtype, "same_kind")):
             self.stop("tensor_contents", f"NumPy's {in_place.__name__}() of an array from outside")
@@ -130,6 +132,12 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
     def given_to_calls(self, array: Any) -> bool:
         """Whether a call that is made when the program has run is given the array."""
         raise NotImplementedError
+
+    def _is_writeable(self, whole: np.ndarray[Any, Any]) -> bool:
+        """Whether an array from outside may be written to: guarded."""
+        writeable = whole.flags.writeable
+        self.miss_if(f"{self.sources[id(whole)]}.flags.writeable is not {writeable}")
+        return writeable
 
     def _casts(self, given: Any, wanted: Any, casting: Any) -> bool:
         return bool(self.unwatched(lambda: np.can_cast(given, wanted, casting)))

@@ -20,6 +20,7 @@ from typing import Any
 from tracejit.capture.effects import AttributeStore, EffectHandlers
 from tracejit.capture.policies import (
     C_CALLABLES,
+    KEEPING_NAMES,
     PRIMITIVE_TYPES,
     builtin_base,
     instance_dictionary,
@@ -133,6 +134,12 @@ class AttributeHandlers(EffectHandlers):
         return found if type(found) is types.FunctionType and found.__module__ != "enum" else None
 
     # -- reading
+    def _is_changed(self, owner: Any, name: str) -> bool:
+        """Whether a call that is put off may have given an object another attribute of this name: its methods stay."""
+        return (
+            id(owner) in self.changed and name not in KEEPING_NAMES and type(getattr(type(owner), name, None)) not in C_CALLABLES
+        )
+
     def get_attribute(self, owner: Any, name: str) -> Any:
         cls: Any = type(owner)
         if type(name) is not str:
@@ -144,6 +151,8 @@ class AttributeHandlers(EffectHandlers):
         method = self.generator_method(owner, name) or self.early_method(owner, name)
         if method is not None:
             return method
+        if self.changed and self._is_changed(owner, name):
+            self.stop("read_after_change", f"a {cls.__name__}")
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
             return self.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
         if is_a(owner, Tensor):

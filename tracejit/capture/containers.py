@@ -264,7 +264,7 @@ class ContainerHandlers(SequenceHandlers):
                 self.read_elements(owner)
                 if -base.__len__(owner) <= key < base.__len__(owner):
                     key %= base.__len__(owner)
-                self.dropping(base.__getitem__(owner, key))
+                    self.dropping(base.__getitem__(owner, key))
                 base.__setitem__(owner, key, stored(value))
                 self.note_store((id(owner), key), ItemStore(owner, key, value))
         elif base is list and type(key) is slice:

@@ -19,7 +19,6 @@ from tracejit.capture.arrays import CALM, CALM_METHODS, KINDS, OF_SEVERAL, OPERA
 from tracejit.capture.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.symbols import SymbolicNumber, bare, is_symbolic
-from tracejit.core.interrupts import is_foreign
 from tracejit.tensor import Tensor
 
 __all__ = ["EarlyArrayHandlers"]
@@ -29,6 +28,20 @@ _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
     operator.getitem, np.searchsorted, np.take, np.nonzero, np.unique, np.argwhere, np.bincount, np.digitize, np.flatnonzero,
 }  # fmt: skip
 """Functions that change none of their arguments."""
+
+
+FAILED = object()
+"""What a call in the prologue comes to that raises, or would warn."""
+
+
+def without_a_word(function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """What NumPy computes before the program: where it warns or raises, the call is a miss, and eager mode warns and raises in its turn."""
+    states = {kind: "raise" for kind, what in np.geterr().items() if what == "warn"}
+    try:
+        with np.errstate(**states):  # type: ignore[arg-type]
+            return function(*arguments, **keywords)
+    except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError):
+        return FAILED
 
 
 class EarlyArrayHandlers(ArrayHandlers):
@@ -65,15 +78,12 @@ class EarlyArrayHandlers(ArrayHandlers):
         if self.stopped:
             return function(*map(bare, arguments), **{k: bare(v) for k, v in keywords.items()})
         texts = [self._early_argument(v) for v in arguments] + [f"{k}={self._early_argument(v)}" for k, v in keywords.items()]
-        called = self.placed_function(function)
         given = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
-        try:
-            result = self.native(lambda: called(*given[0], **given[1]))
-        except Exception as error:
-            if not is_foreign(error):
-                self.stop("container", "an array, of which NumPy raises what the program may handle,")
-            raise
-        return self._early_result(f"{self.constant(called)}({', '.join(texts)})", result)
+        result = self.unwatched(lambda: without_a_word(function, *given[0], **given[1]))
+        if result is FAILED:
+            self.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
+            return self.placed_function(function)(*given[0], **given[1])
+        return self._early_result(f"{self.constant(without_a_word)}({', '.join([self.constant(function), *texts])})", result)
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""

@@ -178,6 +178,7 @@ class EffectHandlers(ArrayStoreHandlers):
         ] = {}  # what was in containers that were changed while their content was not: lists or dictionaries
         self.cells: dict[int, str] = {}  # outside closure cells
         self._latest: dict[Place, int] = {}
+        self.changed: dict[int, Any] = {}  # objects of C code, and queues, that calls which are put off change
         self.handles_in_blocks = False  # whether a context manager of the program has been entered
         self.dropped = False  # whether something that weak references may refer to has lost a place
 
@@ -237,6 +238,9 @@ class EffectHandlers(ArrayStoreHandlers):
             self.effects.append(effect)
             self.keep.append(effect)
             self._latest.clear()
+
+    def last_call(self) -> Any:
+        return next((effect for effect in reversed(self.effects) if type(effect) is FunctionCall), None)
 
     def note_hit(self, effect: FunctionCall) -> None:
         """A function is called when the program has run that changes nothing which has to be looked up again: it counts a hit of a cache,

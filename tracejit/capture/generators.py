@@ -17,6 +17,7 @@ import numpy as np
 
 from tracejit.capture.locking import LockHandlers
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.readings import attempt
 from tracejit.capture.recorder import ABSENT
 from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 
@@ -105,6 +106,7 @@ class GeneratorHandlers(LockHandlers):
         if not self.stopped:
             variable = self.variable()
             self.lines.append(f"{variable} = {text}")
+            self.miss_if(f"type({variable}) is not {self.constant(type(made))}")
             self.register(made, variable)
             self._begun.add(id(made))
         return made
@@ -113,7 +115,8 @@ class GeneratorHandlers(LockHandlers):
         """The expression of a call, and what it comes to now."""
         texts = [self._text_to_draw(v) for v in arguments] + [f"{k}={self._text_to_draw(v)}" for k, v in keywords.items()]
         given = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
-        return f"{name}({', '.join(texts)})", self.unwatched(lambda: function(*given[0], **given[1]))
+        value = self.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
+        return f"{self.constant(attempt)}({', '.join([name, *texts])})", value
 
     def _text_to_draw(self, value: Any) -> str:
         """The expression of an argument."""
@@ -138,6 +141,7 @@ class GeneratorHandlers(LockHandlers):
             self.miss_if(f"type({variable}) is not {type(value).__name__}")
             return SymbolicNumber(self, variable, value)
         if type(value) is np.ndarray:
+            self.miss_if(f"type({variable}) is not {self.constant(np.ndarray)}")
             self.register(value, variable)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
             self.guard_value(value, variable)

@@ -43,7 +43,7 @@ class Late:
     has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
     it from an array, -1 for anything else.  answer: it is what a call has answered that is made after the program, or what is computed
     from that alone, so its very type is that of this run only: (code, detail) of the reason where it is asked for, else empty.
-    warns: whether NumPy may warn of it, so each call computes it, wanted or not.
+    behind: the call after which a clock is read.  warns: whether NumPy may warn of it, so each call computes it, wanted or not.
     element: the tensor and the place in its elements that it was taken from, as one of a list."""
 
     text: str
@@ -61,6 +61,7 @@ class Late:
     outside: bool = False
     placed: bool = False
     answer: tuple[str, ...] = ()
+    behind: Any = None
     warns: bool = False
     element: tuple[Any, int] | None = None
 

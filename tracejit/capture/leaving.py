@@ -288,12 +288,16 @@ class LeavingHandlers(InProgramHandlers):
     def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function that tells the time is called."""
         value = clock(*arguments, **keywords)  # or it raises what is to be raised
-        late = Late(f"{self.constant(clock)}()", (), lambda: None, 63)
+        late = Late(f"{self.constant(clock)}()", (), lambda: None, 63, behind=self.last_call())
         late.readings = frozenset([late])
         number = self._defined(late, value)
-        if not self.program.nodes:
+        if not self.program.nodes and late.behind is None:
             self.place(number)
         return number
+
+    def last_call(self) -> Any:
+        """The last effect that is a call of something outside."""
+        raise NotImplementedError
 
     def answered(self, answer: Any, code: str, detail: str, text: str = "", parts: tuple[Any, ...] = ()) -> SymbolicNumber:
         """What stands for the answer of a call that is made when the program has run: nobody knows it before.  code, detail: the reason
@@ -326,6 +330,8 @@ class LeavingHandlers(InProgramHandlers):
             return False
         if self._stop_for_answer(readings):
             pass
+        elif any(late.behind is not None for late in readings):
+            self.stop("clock", "a clock that is read after a call of something outside decides")
         elif any(late.of_program for late in lates):
             self.stop("clock", "a clock and results of the call decide together")
         elif len(readings) > 1:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tracejit.capture.effects import ValueText
+from tracejit.capture.effects import FunctionCall, ValueText
 from tracejit.capture.outside_calls import OutsideCallHandlers
 from tracejit.capture.policies import bound_to, is_a
 from tracejit.capture.symbols import plain
@@ -73,8 +73,10 @@ class LockHandlers(OutsideCallHandlers):
         """lock.acquire(), which may wait."""
         if self._given_back:
             self.stop("impure_call", "a lock, taken after one has been given back,")
-        if self.content_known:
+        if self.content_known or self.ends:
             self.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
+        if any(type(effect) is FunctionCall for effect in self.effects):
+            self.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
         taken: bool = lock.acquire()
         if not self.stopped:
             self.taken.append(lock)

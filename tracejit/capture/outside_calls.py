@@ -17,12 +17,12 @@ import array
 import base64
 import binascii
 import collections
+import contextvars
 import gc
 import html
 import json
 import os
 import os.path
-import pickle
 import queue
 import shlex
 import shutil
@@ -40,7 +40,7 @@ import numpy as np
 
 from tracejit.capture.effects import FunctionCall
 from tracejit.capture.late import Late, is_answer
-from tracejit.capture.policies import C_CALLABLES, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
+from tracejit.capture.policies import C_CALLABLES, KEEPING_NAMES, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
 from tracejit.capture.printing import FILES
 from tracejit.capture.protected import is_protected
 from tracejit.capture.readings import CONSTANTS, READINGS, ReadingHandlers, present
@@ -53,7 +53,6 @@ __all__ = ["OutsideCallHandlers"]
 
 _OF_DATA: frozenset[Any] = frozenset(
     present(json, "dumps", "loads")
-    | present(pickle, "dumps")
     | present(struct, "pack", "unpack", "calcsize")
     | present(base64, "b64encode", "b64decode", "b32encode", "b16encode", "urlsafe_b64encode", "urlsafe_b64decode")
     | present(binascii, "hexlify", "unhexlify", "crc32", "b2a_hex", "a2b_hex")
@@ -66,7 +65,6 @@ _OF_DATA: frozenset[Any] = frozenset(
 )
 _NEVER_RAISING: frozenset[Any] = frozenset(
     present(json, "dumps")
-    | present(pickle, "dumps")
     | present(base64, "b64encode", "b32encode", "b16encode", "urlsafe_b64encode")
     | present(binascii, "hexlify", "crc32", "b2a_hex")
     | present(zlib, "crc32", "adler32", "compress")
@@ -74,21 +72,25 @@ _NEVER_RAISING: frozenset[Any] = frozenset(
     | present(shlex, "quote")
 )
 """Those of them that never raise for other numbers and texts."""
-_KEEPING: frozenset[Any] = frozenset(present(queue.Queue, "put", "put_nowait"))
-_KEEPING_METHODS: dict[type, frozenset[str]] = {queue.SimpleQueue: frozenset({"put", "put_nowait"})}
+_HARMLESS_OPTIONS = frozenset({"indent", "sort_keys", "separators", "ensure_ascii", "quote", "altchars"})
+_KEEPING: frozenset[Any] = frozenset(present(queue.Queue, *KEEPING_NAMES))
+_KEEPING_METHODS: dict[type, frozenset[str]] = {queue.SimpleQueue: KEEPING_NAMES}
 """What looks at nothing that it is given, and keeps it: it may be anything."""
 _WHOLE: frozenset[Any] = frozenset(
     present(json, "dump") | present(os, "makedirs", "removedirs") | present(shutil, "copy", "copy2", "copyfile", "move", "rmtree")
 )
 """Functions in Python that are made as a whole, with what they are given, as C code is."""
-_LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
+_APART: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()), contextvars.ContextVar, contextvars.Context)
+"""Types of objects that the recorder knows otherwise."""
 _LEADING = frozenset(
     {"builtins", "collections", "types", "itertools", "functools", "operator", "weakref", "numpy", "mappingproxy"}
 )
 """Modules whose objects lead to others."""
-_QUIET: frozenset[Any] = _WHOLE | present(gc, "collect") | {queue.Queue.put, open}
-_INNER = frozenset({"gc", "sys", "_thread", "_signal", "faulthandler", "_tracemalloc", "atexit", "_ctypes", "_weakref"})
-"""Modules whose functions look into the interpreter, where a recording shows, or change how it works."""
+_QUIET: frozenset[Any] = frozenset({json.dump, gc.collect})
+_INNER = frozenset(
+    {"gc", "sys", "_thread", "_signal", "faulthandler", "_tracemalloc", "atexit", "_ctypes", "_weakref", "_pickle"}
+)
+"""Modules whose functions look into the interpreter, where a recording shows, or change how it works; or see which objects are the same."""
 _HARMLESS = frozenset(present(gc, "collect") | present(threading, "Lock", "RLock") | present(sys, "getallocatedblocks"))
 
 
@@ -135,7 +137,7 @@ class OutsideCallHandlers(ReadingHandlers):
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
         if not self._may_be_put_off(function, arguments, keywords, keeps):
             self.stop(code, detail)
-            return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+            return function(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
         return self._put_off(function, arguments, keywords, code, detail)
 
     def _is_of_the_call(self, value: Any) -> bool:
@@ -155,9 +157,12 @@ class OutsideCallHandlers(ReadingHandlers):
                 return self.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
         values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
-        if parts and function not in _NEVER_RAISING and self._may_be_put_off(None, arguments, keywords, False):
+        quiet = (
+            function in _NEVER_RAISING and keywords.keys() <= _HARMLESS_OPTIONS and not self._is_open_in(arguments[1:], keywords)
+        )
+        if parts and not quiet and self._may_be_put_off(None, arguments, keywords, False):
             return self._put_off(function, arguments, keywords)
-        if function not in _NEVER_RAISING or any(map(is_answer, parts)):
+        if not quiet or any(map(is_answer, parts)) or not self.are_short(parts):
             for part in parts:
                 concrete(part)
             parts = []
@@ -165,6 +170,12 @@ class OutsideCallHandlers(ReadingHandlers):
         if self.stopped or not parts:
             return self.made(answer)
         return self._defined(Late(f"{self.constant(function)}({texts})", tuple(parts), bits=63), answer)
+
+    def _is_open_in(self, options: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        """Whether options are other ones in each call."""
+        found: list[Any] = []
+        self.data_texts(options, keywords, found)
+        return bool(found)
 
     def _as_data(self, value: Any) -> Any:
         """A container from outside as one of this run, with the numbers that each call finds in it."""
@@ -211,7 +222,7 @@ class OutsideCallHandlers(ReadingHandlers):
         """Whether an object from outside is one of C code that leads to nothing of the program's."""
         cls: Any = type(value)
         apart = (
-            cls.__module__.partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_LOCKS, Tensor))
+            cls.__module__.partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_APART, Tensor))
         )
         leads = callable(value) or (hasattr(cls, "__next__") and not is_a(value, FILES)) or _writable(value)
         return self.is_outside(value) and apart and not leads
@@ -249,6 +260,7 @@ class OutsideCallHandlers(ReadingHandlers):
         self.unwatched(lambda: function(*now[0], **now[1]))
         if not self.stopped:
             self.looking.append((len(self.program.nodes), "impure_call", f"{function.__name__}()"))
+            self.given += [found for value in given for found in self._contents(value)]
             self.note_call(FunctionCall(self.fixed(function), arguments, keywords), function.__name__)
         return None
 
@@ -266,8 +278,9 @@ class OutsideCallHandlers(ReadingHandlers):
         now = getattr(plain(function.owner), function.name) if type(function) is MethodOf else function
         name = getattr(now, "__qualname__", type(now).__qualname__)
         detail = detail or f"{name}()"
-        containers = [v for v in (*arguments, *keywords.values()) if type(v) in (list, tuple, dict, set)]
-        before = [list(v) for v in containers]
+        if _looks_only(now):  # then it does not show that it is another container with the same in it
+            arguments, keywords = tuple(map(self._as_it_is, arguments)), {k: self._as_it_is(v) for k, v in keywords.items()}
+        before = [found for value in (*arguments, *keywords.values()) for found in self._contents(value)]
         given = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         if not _looks_only(now) and any(
             type(new) in (list, dict, set) and new is not old
@@ -283,21 +296,46 @@ class OutsideCallHandlers(ReadingHandlers):
             raise
         if self.stopped:
             return answer
-        self.given += zip(containers, before, strict=True)
+        self.given += before
         arrays = [self.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in self.left]
         self.arrays_given += [(len(self.program.nodes), array) for array in arrays]
         if type(function) is not MethodOf and bound_to(function) is None:
             self.fixed(function)
-        if not _is_quiet(now):
+        if not _is_quiet(now, arguments, keywords):
             self.may_raise.append((len(self.program.nodes), code, detail))
+        owner = bound_to(now) if type(now) is not FunctionType else arguments[0] if function in _KEEPING else None
+        if owner is not None:
+            self.changed[id(owner)] = owner
         stands = None if answer is None and _says_nothing(now) else self.answered(answer, code, detail)
         self.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
         return stands
 
+    def _as_it_is(self, value: Any) -> Any:
+        """A container that this run has made, as it is now."""
+        if type(value) not in (list, tuple, dict, set, frozenset) or self.is_outside(value):
+            return value
+        if type(value) is dict:
+            items = [(self._as_it_is(k), self._as_it_is(self.stored.get((id(value), k), v))) for k, v in value.items()]
+            return self.made(dict(items))
+        return self.made(type(value)(map(self._as_it_is, value)))
+
+    def _contents(self, value: Any) -> list[tuple[Any, list[Any]]]:
+        """What is in a container of this run, and in those that are in it."""
+        if type(value) not in (list, tuple, dict, set, collections.OrderedDict) or self.is_outside(value):
+            return []
+        parts = self._items_of(value)
+        return [(value, parts), *[found for part in parts for found in self._contents(part)]]
+
+    def _items_of(self, value: Any) -> list[Any]:
+        if isinstance(value, dict):
+            return [part for k, v in value.items() for part in (k, self.stored.get((id(value), k), v))]
+        return list(value)
+
     def check_given(self) -> None:
         """Containers that were given to somebody must be what they were then, when he is called after the program."""
         for container, before in self.given:
-            if len(container) != len(before) or any(a is not b for a, b in zip(container, before, strict=True)):
+            now = self._items_of(container)
+            if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
                 self.stop("read_after_change", f"a {type(container).__name__} that was handed on is changed later on, and")
 
     # -- what calls have answered
@@ -312,7 +350,8 @@ class OutsideCallHandlers(ReadingHandlers):
                 return value
         elif self._may_be_put_off(None, arguments, keywords, False):
             return self._put_off(method, arguments, keywords, owner._late.answer[0])
-        return getattr(concrete(owner), name)(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+        method_now = getattr(concrete(owner), name)
+        return method_now(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
 
     def late_attribute(self, owner: Any, name: str) -> Any:
         """An attribute of something that each call has one of its own of."""
@@ -378,11 +417,14 @@ def _looks_only(function: Any) -> bool:
     return quiet or (not _is_unhashable(function) and (function in _WHOLE or function is array.array))
 
 
-def _is_quiet(function: Any) -> bool:
-    """Whether a function raises nothing but what comes from outside: a disk that is full."""
-    if type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv", "_queue"):
+def _is_quiet(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Whether a call raises nothing but what comes from outside: a disk that is full."""
+    if type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv"):
         return True
-    return not _is_unhashable(function) and function in _QUIET
+    waits = not keywords and (
+        (function == queue.Queue.put and len(arguments) == 2) or is_a(bound_to(function), queue.SimpleQueue)
+    )
+    return waits or (not _is_unhashable(function) and function in _QUIET)
 
 
 def _is_unhashable(function: Any) -> bool:

@@ -47,6 +47,7 @@ __all__ = [
     "INLINED_TYPES",
     "IN_PLACE",
     "KEEPING_LIBRARY",
+    "KEEPING_NAMES",
     "PASSING_ON",
     "PREDICATES",
     "PRIMITIVE_TYPES",
@@ -152,6 +153,8 @@ REFUSED_LIBRARY: dict[str, str] = {
     "get_num_threads": "impure_call",
     "load": "impure_call",
 }
+KEEPING_NAMES: frozenset[str] = frozenset({"put", "put_nowait"})
+"""Methods of queues that look at nothing that they are given, and keep it."""
 SAVING: frozenset[tuple[str, str]] = frozenset(
     {
         ("tracejit.serialization", "save"),

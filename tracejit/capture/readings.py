@@ -7,6 +7,7 @@ another each time - `datetime.now()`, `uuid4()` - is like a clock (leaving.py): 
 from __future__ import annotations
 
 import datetime
+import operator
 import os
 import os.path
 import platform
@@ -29,7 +30,7 @@ from tracejit.capture.printing import PrintingHandlers
 from tracejit.capture.symbols import MethodOf, SymbolicNumber, bare, concrete, plain
 from tracejit.core.dtypes import DType
 
-__all__ = ["CONSTANTS", "READINGS", "ReadingHandlers", "present"]
+__all__ = ["CONSTANTS", "READINGS", "ReadingHandlers", "attempt", "present"]
 
 
 def present(module: Any, *names: str) -> set[Any]:
@@ -37,7 +38,7 @@ def present(module: Any, *names: str) -> set[Any]:
 
 
 _OF_PROCESS: frozenset[Any] = frozenset(
-    present(os, "getpid", "getppid", "getcwd", "cpu_count", "process_cpu_count", "getlogin", "getuid", "geteuid", "getgid")
+    present(os, "getpid", "getppid", "cpu_count", "process_cpu_count", "getlogin", "getuid", "geteuid", "getgid")
     | present(threading, "get_ident", "get_native_id", "active_count", "current_thread", "main_thread")
     | present(platform, "node", "system", "machine", "platform", "python_version", "processor", "release", "version")
     | present(sys, "getrecursionlimit", "getdefaultencoding", "getfilesystemencoding", "getswitchinterval")
@@ -45,7 +46,7 @@ _OF_PROCESS: frozenset[Any] = frozenset(
 )
 """What they tell is not changed by files that are written and texts that are told."""
 _OF_FILES: frozenset[Any] = frozenset(
-    present(os, "access", "listdir")
+    present(os, "access", "listdir", "getcwd")
     | present(os.path, "exists", "lexists", "isfile", "isdir", "islink", "ismount", "getsize", "getmtime", "getatime", "getctime")
 )
 _ANEW: frozenset[Any] = frozenset(
@@ -66,17 +67,21 @@ _CALM_METHODS = frozenset(
     }
 )  # fmt: skip
 """Methods of moments that never raise."""
+_CALM_OPERATORS = frozenset(
+    {operator.sub, operator.add, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
+)
+"""Operators between moments that do not raise for others of the same types, in the times that are told."""
 CONSTANTS: tuple[type, ...] = (type, ModuleType, np.dtype, np.generic, DType, *_MOMENTS)
 """Types of values that an entry holds as they are."""
 _FAILED = object()
 """What a reading comes to that raises."""
 
 
-def _attempt(function: Any, *arguments: Any) -> Any:
-    """A reading of the world in the prologue; one that fails is a miss, and the program sees what it raises."""
+def attempt(function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """A call in the prologue; one that fails is a miss, and the program sees what it raises."""
     try:
-        return function(*arguments)
-    except (OSError, ValueError):
+        return function(*arguments, **keywords)
+    except (OSError, ValueError, TypeError, ArithmeticError):
         return _FAILED
 
 
@@ -131,7 +136,7 @@ class ReadingHandlers(PrintingHandlers):
             raise
         if self.stopped:
             return answer
-        text = f"{self.constant(_attempt)}({', '.join([self.constant(function), *map(repr, given)])})"
+        text = f"{self.constant(attempt)}({', '.join([self.constant(function), *map(repr, given)])})"
         return self.read(answer, text, called=f"{function.__name__}()", symbolic=True)
 
     def _read_files(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -142,18 +147,16 @@ class ReadingHandlers(PrintingHandlers):
 
     def _read_anew(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """datetime.now(), time.strftime("%H:%M"), uuid4() ..."""
-        parts: list[Any] = []
-        texts = self.data_texts(arguments, keywords, parts)
-        values = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
-        answer = self.computed_now(lambda: function(*values[0], **values[1]), parts)
+        arguments, keywords = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+        texts = self.data_texts(arguments, keywords, [])
+        answer = self.unwatched(lambda: function(*arguments, **keywords))
         if self.stopped:
             return answer
-        if texts is None or any(is_late(part) and part._late.answer for part in parts):
+        if texts is None:
             self.stop("impure_call", f"{function.__name__}() of such arguments")
             return answer
-        late = Late(f"{self.constant(function)}({texts})", tuple(parts), bits=63)
-        if all(not is_late(part) for part in parts):
-            late.readings = frozenset([late])
+        late = Late(f"{self.constant(function)}({texts})", (), bits=63, behind=self.last_call())
+        late.readings = frozenset([late])
         return self._defined(late, answer)
 
     # -- what is done with moments
@@ -172,7 +175,8 @@ class ReadingHandlers(PrintingHandlers):
         parts: list[Any] = []
         texts = self._data_text(left, parts), self._data_text(right, parts)
         value = self.computed_now(lambda: compute(plain(left), plain(right)), (left, right))
-        if None in texts or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
+        calm = compute in _CALM_OPERATORS and all(is_a(plain(v), _MOMENTS) for v in (left, right))
+        if not calm or None in texts or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
             concrete(left), concrete(right)
             return value
         return self._defined(Late(f"{self.constant(compute)}({', '.join(map(str, texts))})", tuple(parts), bits=63), value)

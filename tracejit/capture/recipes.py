@@ -55,6 +55,7 @@ class Recipes:
         self.outputs: list[Tensor] = []
         self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that leave
+        self._made: dict[int, int] = {}  # effects, by their ids, and how many lines there were then
         self._answered: dict[Late, int] = {}  # what calls have answered, and how many lines there were then
         self._texts: dict[int, str] = {}
 
@@ -74,7 +75,7 @@ class Recipes:
         wanted = [*self.late, *always, *self.recorder.array_stores]
         places: dict[int, list[str]] = {}
         for late, line in definitions(self.recorder.late, wanted, tensor):
-            after = max((self._answered[reading] for reading in late.readings if reading in self._answered), default=0)
+            after = max(map(self._place_of, late.readings), default=0)
             places.setdefault(after, []).append(line)
         for place in sorted(places, reverse=True):
             self.lines[place:place] = places[place]
@@ -83,8 +84,19 @@ class Recipes:
         """Append the statement of an effect, behind the lines that build what it needs."""
         statement = effect.statement(self)
         self.lines.append(statement)
+        self._made[id(effect)] = len(self.lines)
         if isinstance(effect, FunctionCall) and effect.answer is not None:
             self._answered[effect.answer._late] = len(self.lines)
+
+    def _is_known(self, reading: Late) -> bool:
+        """Whether the call has been made that answers it, or after which a clock is read."""
+        if reading.awaited:
+            return reading in self._answered
+        return reading.placed or reading.behind is None or id(reading.behind) in self._made
+
+    def _place_of(self, reading: Late) -> int:
+        """How many lines come before an answer, or a clock that is read after a call."""
+        return self._answered.get(reading, 0 if reading.behind is None else self._made.get(id(reading.behind), 0))
 
     def source(self, value: Any) -> str:
         """The expression of an outside object."""
@@ -96,7 +108,7 @@ class Recipes:
         if is_symbolic(value):
             if is_late(value):
                 self.late.append(value)
-                if any(reading.awaited and reading not in self._answered for reading in value._late.readings):
+                if not all(map(self._is_known, value._late.readings)):
                     recorder.stop("impure_call", "what a call has answered, stored in what was handed on before,")
             return str(value._text)
         if is_a(value, np.ndarray):

@@ -186,7 +186,7 @@ class Recorder(Origins):
 
     def read_again(self) -> None:
         """What has been read so far may be something else from here on: another read of it is one of its own."""
-        for known in (self._expressions, self._symbolic, self._once):
+        for known in (self._expressions, self._symbolic, self._once, self._variables_of):
             known.clear()
 
     # -- symbolic numbers (the Prologue protocol)
