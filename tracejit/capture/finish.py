@@ -357,7 +357,7 @@ def _check_storages(
     """Where a backward pass follows a write, inside the run or after it (`goes_on`), eager mode minds that the written tensor has its
     storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
 
-    Later calls check it of arguments, and of views: other tensors would have to be given each other's storage (`.data = ...`) in between."""
+    Later calls check it of arguments and of views: others would have to be given each other's storage (`.data = ...`) in between."""
     considered = interpreter.nodes if goes_on else interpreter.nodes[: interpreter.last_backward]
     written = {views.root(node.outputs[0])[0] for node in considered if node.op.kind is Kind.WRITE}
     tensors = {value: interpreter.inputs[value] for value in inputs}
