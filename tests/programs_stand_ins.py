@@ -376,6 +376,8 @@ REASONS = {
     "float_subclass": "unbuildable",
     "tuple_subclass": "unbuildable",
     "bytes": "unbuildable",
+    "pickle": "unknown_call",
+    "date": "construction",
 }
 for _n, _u in USES.items():
     for _s in ("argument", "attribute", "arithmetic"):
