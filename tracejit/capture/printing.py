@@ -61,7 +61,7 @@ def _log_to_root(level: int, file: str, line: int, function: str, message: Any, 
 def _warn(message: Any, category: type[Warning], file: str, line: int, names: dict[str, Any]) -> None:
     """What warnings.warn() does once it has found out who calls."""
     registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry, names)
+    warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry)
 
 
 def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
