@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.late import MOST_ELEMENTS, Late, is_late
-from tracejit.capture.places import calling_frame, is_handling, may_be_error, placed
+from tracejit.capture.places import calling_frame, may_be_error, placed
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.protected import is_protected
 from tracejit.capture.symbols import SymbolicNumber, bare, plain
 from tracejit.capture.texts import TextHandlers
 from tracejit.codegen.call_hook import allow
@@ -278,7 +279,7 @@ class ArrayHandlers(TextHandlers):
     def _computed_late(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
         """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
         call = self.placed_function(function)
-        if call is not function and self.unwatched(is_handling):
+        if call is not function and self.unwatched(lambda: is_protected(True)):
             raises = _warnings_raise()
             self.miss_if(f"{self.constant(_warnings_raise)}() is not {raises}")
             if raises:

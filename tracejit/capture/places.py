@@ -5,7 +5,6 @@ Knows of frames, code and filters of warnings, and of nothing that is recorded.
 
 from __future__ import annotations
 
-import dis
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,15 +13,13 @@ from typing import Any
 
 from tracejit.capture.convert import is_instrumented
 
-__all__ = ["calling_frame", "frame_at", "is_handling", "level_from_here", "may_be_error", "placed", "user_line"]
+__all__ = ["calling_frame", "frame_at", "instrumented_frames", "level_from_here", "may_be_error", "placed", "user_line"]
 
-_HANDLER = dis.opmap["PUSH_EXC_INFO"]
-"""What a handler of the program begins with."""
 _PACKAGE = __name__.split(".")[0]
 _DIRECTORY = __file__.rsplit("/capture/", 1)[0] + "/"
 
 
-def _instrumented_frames() -> Iterator[FrameType]:
+def instrumented_frames() -> Iterator[FrameType]:
     """The frames of instrumented code, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -33,24 +30,13 @@ def _instrumented_frames() -> Iterator[FrameType]:
 
 def calling_frame() -> FrameType:
     """The innermost frame of instrumented code."""
-    return next(_instrumented_frames())
-
-
-def is_handling() -> bool:
-    """Whether instrumented code is at a place from where exceptions lead to a handler of its own, a `with` block among them: not to what
-    Python tidies up behind a comprehension."""
-    for frame in _instrumented_frames():
-        code = frame.f_code
-        for start, end, target, *_ in dis._parse_exception_table(code):  # type: ignore[attr-defined]
-            if start <= frame.f_lasti < end and code.co_code[target] == _HANDLER:
-                return True
-    return False
+    return next(instrumented_frames())
 
 
 def user_line(fallback: str = "") -> str:
     """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
     found = fallback
-    for frame in _instrumented_frames():
+    for frame in instrumented_frames():
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         if not frame.f_code.co_filename.startswith(_DIRECTORY):
             return place

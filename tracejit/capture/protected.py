@@ -7,11 +7,10 @@ handlers are read as CPython's notes on zero-cost exception handling describe th
 from __future__ import annotations
 
 import dis
-import sys
 from collections.abc import Iterator
-from types import CodeType, FrameType
+from types import CodeType
 
-from tracejit.capture.convert import is_instrumented
+from tracejit.capture.places import instrumented_frames
 
 __all__ = ["is_protected"]
 
@@ -21,14 +20,10 @@ _UNIT = 2
 
 def is_protected(blocks: bool) -> bool:
     """Whether a `try` of the program, or a `with` if `blocks`, is around the line that runs, in whatever function."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if is_instrumented(code):
-            at = frame.f_lasti // _UNIT
-            if any(start <= at < end and _handles(code, target, blocks) for start, end, target in _handlers(code)):
-                return True
-        frame = frame.f_back
+    for frame in instrumented_frames():
+        at = frame.f_lasti // _UNIT
+        if any(start <= at < end and _handles(frame.f_code, target, blocks) for start, end, target in _handlers(frame.f_code)):
+            return True
     return False
 
 
