@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +16,20 @@ os.environ["TRACEJIT_VERIFY"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", default="1/1", metavar="K/N", help="run every N-th file of tests only, from the K-th on")
+    parser.addoption("--part", default="1/1", metavar="K/N", help="run the K-th of N parts with about as many tests")
+    parser.addoption("--numba", action="store_true", help="run all samples of the primitives by Numba, not the first of each")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     part, parts = map(int, config.getoption("--part").split("/"))
-    files = sorted({item.path for item in items})
-    kept = set(files[part - 1 :: parts])
+    counts = Counter(item.path for item in items)
+    sizes: list[int] = [0] * parts
+    kept: set[Path] = set()
+    for path in sorted(counts, key=lambda path: (-counts[path], path)):  # the largest first, each to the smallest part
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += counts[path]
+        if smallest == part - 1:
+            kept.add(path)
     config.hook.pytest_deselected(items=[item for item in items if item.path not in kept])
     items[:] = [item for item in items if item.path in kept]
 

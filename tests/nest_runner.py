@@ -7,11 +7,13 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from tracejit.codegen import driver, reference
-from tracejit.codegen.llvm_loops import Target
-from tracejit.codegen.loops import Nest
-from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec, Slot, array_slot
 from tracejit.core import dtypes
+from tracejit.llvm import driver
+from tracejit.loops import numba, python
+from tracejit.loops.bounds import reaching_back
+from tracejit.loops.language import Nest
+from tracejit.loops.target import Target
+from tracejit.lowering.steps import Address, ArraySpec, NestCall, ProgramSpec, Slot, array_slot
 
 SCALES = bool(llvm.get_host_cpu_features().get("avx512f", False))  # an instruction that only some processors have
 WIDE = Target(512, masked=True, scales=SCALES)
@@ -41,6 +43,17 @@ def run_compiled(
     return program.run(table.ctypes.data, id(arrays))
 
 
+def run_numba(nest: Nest, arrays: tuple[np.ndarray, ...], sizes: tuple[int, ...] = (), scalars: tuple[Any, ...] = ()) -> int:
+    """Call the nest as Numba compiles it; its return code."""
+    shifted = reaching_back(nest, dict(zip(nest.sizes, sizes, strict=True)))
+    given: list[Any] = []
+    for buffer, array in zip((*nest.buffers, *nest.temporaries), arrays, strict=True):
+        given.append(array.view(np.uint16) if buffer.dtype.is_reduced else array)
+        given += [0] if buffer in shifted else []
+    typed = [np.float32(v) if s.dtype.is_reduced else s.dtype.numpy.type(v) for s, v in zip(nest.scalars, scalars, strict=True)]
+    return numba.load(numba.render(nest, shifted))(*given, *sizes, *typed)
+
+
 def assert_same_bits(actual: np.ndarray, expected: np.ndarray, what: str) -> None:
     """Equal dtype, shape and bits; any NaN equals any NaN."""
     assert actual.dtype == expected.dtype and actual.shape == expected.shape, what
@@ -60,11 +73,14 @@ def assert_renderings_agree(
     """Run the reference and all targets on copies; all arrays and codes must agree bit for bit.  Returns the reference's arrays."""
     expected = tuple(a.copy() for a in arrays)
     typed = [s.dtype.numpy.type(v) for s, v in zip(nest.scalars, scalars, strict=True)]
-    code = reference.load(nest)(*expected, *sizes, *typed)
-    for target in TARGETS:
+    code = python.load(nest)(*expected, *sizes, *typed)
+    for target in (*TARGETS, "numba"):
         actual = tuple(a.copy() for a in arrays)
-        assert run_compiled(nest, actual, sizes, scalars, target) == code, f"{target}: exit code"
+        found = (
+            run_numba(nest, actual, sizes, scalars) if target == "numba" else run_compiled(nest, actual, sizes, scalars, target)
+        )
+        assert found == code, f"{target}: exit code"
         if code == 0:
             for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
-                assert_same_bits(a, e, f"{target}: array {i} of\n{reference.render(nest)}")
+                assert_same_bits(a, e, f"{target}: array {i} of\n{python.render(nest)}")
     return expected

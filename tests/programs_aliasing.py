@@ -432,3 +432,20 @@ def int_and_bool_tensors_written():
         return i, m
 
     return fn, [go], None
+
+
+@program()
+def results_of_reducing_a_constant_of_no_dimensions_by_way_of_a_view():
+    def fn(a):
+        one = T.ones_like(a).permute()
+        real = T.moveaxis(T.isreal(a), (), ())
+        return one, one.amax(), one.sum(), real, real.all()
+
+    def go(f):
+        one, top, total, real, every = f(T.tensor(0.5))
+        one.add_(1)
+        top.mul_(5)
+        real.logical_not_()
+        return one, top, total, real, every
+
+    return fn, [go, go], None

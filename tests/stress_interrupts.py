@@ -30,7 +30,7 @@ import numpy as np
 import tracejit as T
 from tracejit import nn, optim
 from tracejit.capture.frame import current
-from tracejit.compile import _recording
+from tracejit.compiled.compile import _recording
 from tracejit.config import override
 from tracejit.core.collection import _holds
 from tracejit.core.interpreter import pushed_anywhere, state

@@ -20,9 +20,9 @@ from typing import Any
 
 import tracejit as T
 from tracejit import nn, optim
-from tracejit.capture import locate
-from tracejit.codegen import driver, machine_code
+from tracejit.capture.syntax import locate
 from tracejit.config import override
+from tracejit.llvm import driver, machine_code
 from tracejit.tensor import eager
 
 counter = iter(range(10**9))

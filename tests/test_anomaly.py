@@ -9,6 +9,7 @@ import pytest
 
 import tracejit
 from tracejit import autograd
+from tracejit.core.interpreter import pushed_anywhere
 
 
 def nan_at_zero(x: Any) -> Any:
@@ -111,3 +112,20 @@ def test_compiled_functions_are_looked_into() -> None:
     for _ in range(2):
         with pytest.warns(UserWarning, match="Error detected"), pytest.raises(RuntimeError, match="nan values"):
             step(x)
+
+
+def test_detection_that_a_compiled_function_switches_on_stays_on() -> None:
+    @tracejit.compile
+    def function(x: Any) -> Any:
+        autograd.set_detect_anomaly(True)
+        return x * 2
+
+    before = pushed_anywhere[0]
+    try:
+        for _ in range(3):
+            assert function(tracejit.ones(2)).tolist() == [2.0, 2.0]
+            assert autograd.anomaly.is_anomaly_enabled() and pushed_anywhere[0] == before + 1
+            autograd.set_detect_anomaly(False)
+            assert not autograd.anomaly.is_anomaly_enabled() and pushed_anywhere[0] == before
+    finally:
+        autograd.set_detect_anomaly(False)

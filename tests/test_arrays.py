@@ -328,6 +328,52 @@ def test_no_call_gets_the_array_of_another() -> None:
     assert compiled(given(0))[0].tolist() == [0.0, 0.0]
 
 
+LETTERS = ["a", "b", "c", "d", "e", "f"]
+
+
+def popped(x: Any, i: Any) -> Any:
+    numbers = [1, 2, 3, 4, 5, 6]
+    return numbers.pop(i), numbers
+
+
+def replaced(x: Any, i: Any) -> Any:
+    numbers = [1, 2, 3, 4, 5, 6]
+    numbers[i] = 0
+    del numbers[i:]
+    return numbers
+
+
+# what a number in an array of no dimensions decides
+DECIDED_BY_POSITIONS = {
+    "an item of a list": lambda x, i: LETTERS[i],
+    "an item of a tuple": lambda x, i: (1, 2, 3, 4, 5, 6)[i],
+    "a letter": lambda x, i: "abcdef"[i],
+    "a slice of a list": lambda x, i: LETTERS[:i],
+    "a slice of a tensor": lambda x, i: x.ravel()[i:],
+    "a slice in a key": lambda x, i: T.eye(6)[:i, i:],
+    "a method of a list": lambda x, i: LETTERS.__getitem__(i),
+    "taken out": popped,
+    "put in its place": replaced,
+    "a range": lambda x, i: list(range(i)),
+    "a key": lambda x, i: {int(i): 1},
+    "a scalar of NumPy": lambda x, i: np.int64(i),
+    "a scalar of a tensor": lambda x, i: (np.float32(x.sum()), np.float64(x.max()), np.bool_(x.sum() > 0)),
+    "scalars of a sequence": lambda x, i: np.float32(x.tolist()),
+    "its class": lambda x, i: (i.__class__, i.__class__.__name__, x.numpy().__class__ is np.ndarray),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED_BY_POSITIONS)
+def test_what_an_array_of_no_dimensions_decides_is_decided_in_each_call(name: str) -> None:
+    fn = DECIDED_BY_POSITIONS[name]
+    compiled = T.compile(lambda x: (fn(x, x.argmax().numpy()), x * 2))
+    for i in range(2 * CALLS):
+        x = T.tensor(np.random.default_rng(i).permutation(6).reshape(2, 3).astype("f4"))
+        expected = fn(x, x.argmax().numpy())
+        found = compiled(x)[0]
+        assert repr(found) == repr(expected) and type(found) is type(expected)
+
+
 # -- arrays from outside
 def array(i: int) -> Any:
     return np.arange(6.0, dtype="f4").reshape(2, 3) + i
@@ -366,6 +412,27 @@ def test_an_array_from_outside_is_an_input(name: str) -> None:
         assert outcomes(compiled, [other]) == expected
     for other in (array(0) > 2, np.broadcast_to(array(0), (2, 2, 3)), array(0).astype(">f4"), np.float32(3)):
         assert outcomes(compiled, [other]) == outcomes(fn, [other])
+
+
+MAKING = {
+    "tensor": lambda a: T.tensor(a),
+    "tensor of a dtype": lambda a: T.tensor(a, dtype=T.float64),
+    "as_tensor": lambda a: T.as_tensor(a),
+    "as_tensor of a dtype": lambda a: T.as_tensor(a, T.float64),
+    "as_tensor of a type": lambda a: T.as_tensor(a, dtype=float),
+    "asarray": lambda a: T.asarray(a, dtype=T.float64),
+}
+
+
+@pytest.mark.parametrize("name", MAKING)
+def test_a_tensor_made_of_an_array_lies_in_memory_as_in_eager_mode(name: str) -> None:
+    fn = MAKING[name]
+    compiled = T.compile(fn)
+    for a in (array(0).T, array(0)[:, ::2], np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1), array(0)):
+        expected = fn(a)
+        for _ in range(3):
+            made = compiled(a)
+            assert (made.stride(), made.dtype, made.tolist()) == (expected.stride(), expected.dtype, expected.tolist())
 
 
 def test_a_tensor_on_an_array_from_outside_has_its_memory() -> None:

@@ -1,4 +1,4 @@
-"""backward_call.py: backward passes that are one call, and what they leave to the engine, against eager."""
+"""compiled/backward_call.py: backward passes that are one call, and what they leave to the engine, against eager."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tracejit import backward_call
 from tracejit.autograd import api
-from tracejit.codegen import python_api
+from tracejit.compiled import backward_call
 from tracejit.config import override
+from tracejit.cpython import c_api
 
 HOT = 3
 
 
 @pytest.fixture(params=[0, HOT], ids=["python", "machine"], autouse=True)
 def hot_calls(request: pytest.FixtureRequest) -> Iterator[int]:
-    if request.param and not python_api.supported():
+    if request.param and not c_api.supported():
         pytest.skip("calls are interpreted on this Python")
     with override(hot_calls=request.param):
         yield request.param
@@ -413,3 +413,22 @@ def test_what_stays_in_python_is_explained(hot_calls: int, monkeypatch: pytest.M
     assert "backward calls: from Python, since what cannot be translated is a node of 2 edges (1 at most)" in call.explain()
     monkeypatch.undo()
     assert "backward calls: from Python" not in heated(product, leaf(1.0, 2.0), leaf(3.0, 4.0)).explain()
+
+
+def test_results_whose_graph_was_used_up_inside_have_a_node_each() -> None:
+    w = tj.tensor([1.0, 2.0]).requires_grad_()
+
+    def function(x: Any) -> Any:
+        a, b = w * x, w * w
+        (a.sum() + b.sum()).backward()
+        return a, b
+
+    compiled = tj.compile(function)
+    for _ in range(3):
+        w.grad = None
+        results = compiled(tj.ones(2))
+        assert [r.tolist() for r in results] == [[1.0, 2.0], [1.0, 4.0]] and w.grad.tolist() == [3.0, 5.0]
+        for result in results:
+            with pytest.raises(RuntimeError, match=r"freed|second time"):
+                result.sum().backward()
+    assert compiled.stats.compiled_calls == 2

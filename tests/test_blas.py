@@ -9,10 +9,10 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tracejit.codegen import blas
-from tracejit.codegen.llvm_operations import Code
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.llvm import blas
+from tracejit.llvm.operations import Code
 
 LIBRARIES = {"numpy": blas._from_numpy, "scipy": blas._from_scipy}
 

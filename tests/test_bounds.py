@@ -16,17 +16,17 @@ import pytest
 
 import tracejit as T
 from tests.graph_programs import f32, i64, op
-from tracejit.codegen import elements, special
-from tracejit.codegen.bounds import ReachError, bounded, check_reach
-from tracejit.codegen.evaluate import evaluate
-from tracejit.codegen.expr import AxisValue, Expr, Load, Var, builder
-from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Size, Store
 from tracejit.config import override
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
+from tracejit.loops.bounds import ReachError, bounded, check_reach, reaching_back
+from tracejit.loops.evaluate import evaluate
+from tracejit.loops.expressions import AxisValue, Expr, Load, SizeValue, Var, builder
+from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Size, Store
+from tracejit.lowering import elements, special
 from tracejit.runtime.program import BACKENDS, Program, build
 
 ROWS, COLUMNS = 6, 4
@@ -160,6 +160,23 @@ def test_an_access_outside_a_buffer_is_found_and_one_inside_is_not() -> None:
             else:
                 check_reach(nest, {n: 5}, {x: (0, high)})
             check_reach(nest, {n: 0}, {x: (0, 0)})  # no iteration, no access
+
+
+def test_buffers_are_told_of_which_a_nest_asks_for_negative_indices() -> None:
+    axis, n, x, y = Axis("i"), Size("n"), Buffer("x", dtypes.float32), Buffer("y", dtypes.float32)
+    forwards = Index(((axis, 1),))
+    for index, size, back in (
+        (Index(((axis, -1),), 4), 5, False),
+        (Index(((axis, -1),), 3), 5, True),
+        (Index(((axis, n),)), -2, True),
+        (Index(((axis, 3),), n), -1, True),
+        (Index((), 0, AxisValue(axis) * SizeValue(n)), -2, True),
+        (Index((), 0, AxisValue(axis) * SizeValue(n)), 2, False),
+        (Index(((axis, -1),), -1), 0, False),  # no iteration
+    ):
+        extent = 0 if size == 0 else 5
+        nest = nest_over(extent, Store(x, forwards, Load(y, index)), axis=axis, sizes=(n,), buffers=(x, y))
+        assert reaching_back(nest, {n: size}) == ({y} if back else set())
 
 
 def test_nothing_is_known_of_what_is_read_but_where_the_extreme_was() -> None:

@@ -7,8 +7,11 @@ import functools
 import pytest
 
 import tracejit as T
-from tracejit.capture.caches import cache_of, key_of, key_text
+from tracejit.capture.handlers.caches import cache_of, key_expression, key_of
 from tracejit.config import override
+from tracejit.replay.ir import Name, tuple_of
+
+V, W = Name("v1"), Name("v2")
 
 CALLS = 12
 runs: list = []
@@ -159,6 +162,8 @@ def test_keys_are_those_that_the_cache_has():
     cache, most = cache_of(f)
     assert most is None and list(cache) == [key_of(call) for call in calls]
     assert (
-        key_text((1,), ["v1"]) == "v1" and key_text((1.5,), ["v1"]) == "(v1, )" and key_text((1, 2), ["v1", "v2"]) == "(v1, v2, )"
+        key_expression((1,), [V]) == V
+        and key_expression((1.5,), [V]) == tuple_of(V)
+        and key_expression((1, 2), [V, W]) == tuple_of(V, W)
     )
     assert cache_of(typed) is None

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from tracejit.codegen import call_hook, python_api
+from tracejit.cpython import c_api, call_hook
 
 
 @pytest.fixture(params=["machine code", "Python"], autouse=True)
 def rendering(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if request.param == "Python":
         monkeypatch.setattr(call_hook, "_installer", lambda: None)
-    elif not python_api.supported():
+    elif not c_api.supported():
         pytest.skip("machine code may not look at the objects of this interpreter")
     yield
     call_hook.forget()

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import tracejit as T
-from tracejit.capture.lifetimes import end_shows, may_be_referred_to
+from tracejit.capture.handlers.lifetimes import end_shows, may_be_referred_to
 from tracejit.core.weak_table import WeakTable
 
 

@@ -1,4 +1,4 @@
-"""What lies in lists and dictionaries that an instance leads to (capture/cell.py, item_words of codegen/words.py)."""
+"""What lies in lists and dictionaries that an instance leads to (capture/recording/cell.py, item_words of cpython/words.py)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import tracejit
 from tracejit import nn
 from tracejit.autograd.tape import Storage
-from tracejit.capture.cell import marks
-from tracejit.codegen import words
+from tracejit.capture.recording.cell import marks
+from tracejit.cpython import words
 
 pytestmark = pytest.mark.skipif(not words.supported(), reason="dictionaries of this Python have no versions")
 

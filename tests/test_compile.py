@@ -259,7 +259,7 @@ def test_graph_source_and_explain_tell_about_the_program() -> None:
     assert compiled(T.ones(3)).item() == pytest.approx(polynomial(T.ones(3)).item())
 
 
-@pytest.mark.parametrize("backend", ["interpret", "reference", "llvm"])
+@pytest.mark.parametrize("backend", ["interpret", "reference", "numba", "llvm"])
 def test_all_backends_agree(backend: str) -> None:
     w = T.tensor(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), requires_grad=True)
 
@@ -388,7 +388,7 @@ def test_a_function_that_could_not_be_recorded_is_tried_again_now_and_then() -> 
 
 
 def test_a_program_that_cannot_be_compiled_is_reported_and_the_result_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["tracejit.compile"]  # the name in the package is the function
+    module = sys.modules["tracejit.compiled.compile"]  # the name in the package is the function
 
     class Broken:
         def __init__(self, *arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""Copies and pickles of what compile.py makes."""
+"""Copies and pickles of what compiled/compile.py makes."""
 
 from __future__ import annotations
 

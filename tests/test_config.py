@@ -25,7 +25,7 @@ def test_settings_come_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("TRACEJIT_BACKEND", "gpu", "expected one of llvm, reference, interpret, got 'gpu'"),
+        ("TRACEJIT_BACKEND", "gpu", "expected one of llvm, numba, reference, interpret, got 'gpu'"),
         ("TRACEJIT_VERIFY", "true", "expected 0 or 1, got 'true'"),
         ("TRACEJIT_DEBUG", "6", "expected 0 to 5, got 6"),
         ("TRACEJIT_DEBUG", "much", "expected an integer, got 'much'"),
@@ -72,7 +72,7 @@ def test_a_bad_override_changes_nothing(settings: dict[str, object], error: type
     assert repr(config) == before
 
 
-@pytest.mark.parametrize("backend", ["llvm", "reference", "interpret"])
+@pytest.mark.parametrize("backend", ["llvm", "numba", "reference", "interpret"])
 def test_the_backend_is_what_runs_new_programs_and_only_those(backend: str) -> None:
     with T.config.override(backend=backend):
         function = T.compile(lambda x: x * 2)

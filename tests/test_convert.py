@@ -13,11 +13,11 @@ from types import CellType, FunctionType
 
 import pytest
 
-import tracejit.capture.convert as converting
-import tracejit.capture.locate as locating
-from tracejit.capture.convert import CAPTURE, convert, is_instrumented
+import tracejit.capture.syntax.convert as converting
+import tracejit.capture.syntax.locate as locating
 from tracejit.capture.frame import Frame
-from tracejit.capture.locate import NotConvertible, locate
+from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
+from tracejit.capture.syntax.locate import NotConvertible, locate
 
 
 def instrumented(function):

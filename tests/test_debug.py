@@ -79,7 +79,7 @@ def test_reasons_are_written_when_they_arise(capsys: pytest.CaptureFixture[str])
     assert "runs eagerly: [unknown_call]" in error and "test_debug.py:" in error
 
 
-@pytest.mark.parametrize("backend", ["interpret", "reference"])
+@pytest.mark.parametrize("backend", ["interpret", "reference", "numba"])
 def test_all_levels_work_for_the_other_backends(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     with override(debug=5, backend=backend):
         function = T.compile(lambda x: (x * x).sum())

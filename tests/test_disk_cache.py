@@ -18,12 +18,12 @@ import pytest
 import tracejit as T
 from tests.fuzz.noise import of_the_library
 from tracejit import cache
-from tracejit.codegen import driver, machine_code, object_cache
-from tracejit.codegen.expr import Load
-from tracejit.codegen.loops import Axis, Buffer, For, Index, Nest, Size, Store
-from tracejit.codegen.steps import Address, ArraySpec, NestCall, ProgramSpec
 from tracejit.config import override
 from tracejit.core import dtypes
+from tracejit.llvm import driver, machine_code, object_cache
+from tracejit.loops.expressions import Load
+from tracejit.loops.language import Axis, Buffer, For, Index, Nest, Size, Store
+from tracejit.lowering.steps import Address, ArraySpec, NestCall, ProgramSpec
 
 pytestmark = pytest.mark.skipif(not object_cache._SUPPORTED, reason="this system has no owners of files")
 
@@ -62,7 +62,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # no file may grow beyo
 """
 BUSY = """
 import random, sys
-from tracejit.codegen import object_cache
+from tracejit.llvm import object_cache
 
 dice = random.Random(sys.argv[1])
 found = 0

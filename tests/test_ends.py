@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tracejit.capture.ends import Ends, fixed_places
+from tracejit.capture.handlers.ends import Ends, fixed_places
 
 
 def test_a_slice_at_one_end_stands_for_the_same_places_in_every_sequence_that_is_long_enough():

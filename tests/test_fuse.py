@@ -9,17 +9,18 @@ import pytest
 
 from tests.graph_programs import f32, gelu_chain, i64, layer_norm, op, softmax, total
 from tests.nest_programs import cross_entropy, log_softmax, sgd_step, value_and_gradients
-from tracejit.codegen.fuse import EPILOGUE, INNER, LATE, OUTER, Group, matches, partition
-from tracejit.codegen.inlining import inlined_nodes
-from tracejit.codegen.values import Values
-from tracejit.codegen.views import ZERO, Position
 from tracejit.ir.graph import Graph
+from tracejit.ir.layouts import ZERO, Position
 from tracejit.ir.tracer import trace
+from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, matches, partition
+from tracejit.lowering.inlining import inlined_nodes
+from tracejit.lowering.values import Values
+from tracejit.passes.copies import copies
 from tracejit.passes.pipeline import optimise
 
 
 def groups_of(graph: Graph) -> tuple[Values, list[Group]]:
-    values = Values(graph, {})
+    values = Values(copies(graph, {}), {})
     return values, partition(values, inlined_nodes(values))
 
 

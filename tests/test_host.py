@@ -10,7 +10,6 @@ import pytest
 
 import tracejit as T
 from tests.graph_programs import f32, op, total
-from tracejit.codegen.exits import exit_codes
 from tracejit.config import override
 from tracejit.core import dtypes
 from tracejit.core.aval import UNKNOWN, Aval
@@ -21,6 +20,7 @@ from tracejit.ir.interpreter import SizeChanged, interpret
 from tracejit.ir.printer import parse, to_text
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import VerificationError, verify
+from tracejit.lowering.exits import exit_codes
 from tracejit.passes.dce import dce
 from tracejit.runtime.program import BACKENDS, build
 
@@ -129,8 +129,9 @@ def test_another_dtype_than_the_recorded_one_is_an_exit() -> None:
     graph = positions_graph(2)
     (out,) = graph.outputs
     graph = rebuild(graph, graph.nodes, avals={**graph.avals, out: Aval((2, 1), dtypes.int32)})
-    for backend in BACKENDS:
-        assert isinstance(build(graph, {}, backend=backend).run((np.array([1, 0, 1, 0], np.float32),), ()), int)
+    with override(verify=False):  # which finds it in the graph
+        for backend in BACKENDS:
+            assert isinstance(build(graph, {}, backend=backend).run((np.array([1, 0, 1, 0], np.float32),), ()), int)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,4 +1,4 @@
-"""hot_entry.py: paths that serve many calls do the same from machine code, and hand over what they do not serve."""
+"""compiled/hot_entry.py: paths that serve many calls do the same from machine code, and hand over what they do not serve."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tracejit import hot_entry, nn, optim
-from tracejit.capture.entry import cell_of
-from tracejit.codegen import python_api
-from tracejit.codegen.words import supported
+from tracejit import nn, optim
+from tracejit.capture.recording.entry import cell_of
+from tracejit.compiled import hot_entry
 from tracejit.config import override
+from tracejit.cpython import c_api
+from tracejit.cpython.words import supported
 
-pytestmark = pytest.mark.skipif(not python_api.supported(), reason="entries are interpreted on this Python")
+pytestmark = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
 
 HOT = 3
 
@@ -53,7 +54,7 @@ def test_a_very_long_path_stays_in_python(monkeypatch: pytest.MonkeyPatch) -> No
     f = tj.compile(lambda x: x + 1)
     for _ in range(HOT + 3):
         assert f(tj.ones(2)).tolist() == [2.0, 2.0]
-    assert f._front.machine is None and "lines (10 at most)" in f.explain()
+    assert f._front.machine is None and "statements (10 at most)" in f.explain()
 
 
 def test_zero_hot_calls_leave_paths_in_python() -> None:
@@ -296,7 +297,7 @@ def test_a_translation_that_fails_does_not_interrupt_the_call(monkeypatch: pytes
         return x * 2
 
     f = tj.compile(function)
-    monkeypatch.setattr(sys.modules["tracejit.recorded_path"], "machine_entry", broken)
+    monkeypatch.setattr(sys.modules["tracejit.compiled.recorded_path"], "machine_entry", broken)
     for _ in range(HOT):
         f(tj.ones(2))
     with override(verify=False), pytest.warns(RuntimeWarning, match="broken"):

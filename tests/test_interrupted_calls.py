@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import tracejit as T
-from tracejit.codegen import machine_code, numba_codegen
 from tracejit.config import override
 from tracejit.core.interpreter import state
+from tracejit.llvm import machine_code, numba_codegen
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
 

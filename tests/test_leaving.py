@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import tracejit as T
+from tracejit.capture.handlers.symbols import SymbolicNumber, released, stored
 from tracejit.capture.session import Session
-from tracejit.capture.symbols import SymbolicNumber, released, stored
 from tracejit.config import override
 
 nan, inf = math.nan, math.inf

@@ -10,18 +10,18 @@ import pytest
 import tracejit
 from tests.graph_programs import arrays_for, f32, op, total
 from tracejit import nn, optim
-from tracejit.codegen import driver
-from tracejit.codegen.expr import Load, ScalarParam, Var, builder
-from tracejit.codegen.likeness import Nests, form, gathered, joined
-from tracejit.codegen.loops import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Scalar, Size, Store
-from tracejit.codegen.lower import lower
-from tracejit.codegen.steps import Address, ArraySpec, Division, NestCall, NestRun, NumberSlot, ProgramSpec
 from tracejit.core import dtypes
 from tracejit.core.aval import ScalarAval
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
+from tracejit.llvm import driver
+from tracejit.loops.expressions import Load, ScalarParam, Var, builder
+from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Scalar, Size, Store
+from tracejit.lowering.likeness import Nests, form, gathered, joined
+from tracejit.lowering.lower import lower
+from tracejit.lowering.steps import Address, ArraySpec, Division, NestCall, NestRun, NumberSlot, ProgramSpec
 from tracejit.passes.pipeline import optimise
 from tracejit.runtime.program import Program, build
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from nest_runner import TARGETS, assert_renderings_agree
 
 import tracejit as T
-from tracejit.codegen.expr import Load
-from tracejit.codegen.llvm_loops import Target
-from tracejit.codegen.llvm_reduce import Emitter
-from tracejit.codegen.loops import Axis, Buffer, For, Index, Nest, Size, Store
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.llvm.reductions import Emitter
+from tracejit.loops.expressions import Load
+from tracejit.loops.language import Axis, Buffer, For, Index, Nest, Size, Store
+from tracejit.loops.rewrites.pipeline import rewritten
+from tracejit.loops.target import Target
 
 N = Size("n")
 SOME = (dtypes.bool_, dtypes.uint8, dtypes.int16, dtypes.float32, dtypes.float64)
@@ -65,7 +66,7 @@ def test_columns_are_interleaved_and_nothing_else_is_written(dtype: DType, count
 def test_whole_vectors_need_no_gather_and_read_nothing_behind_the_last_element(
     make: Callable[[DType, int], Nest], step: int, target: Target
 ) -> None:
-    text = Emitter(make(dtypes.float64, step), "nest", target).text()
+    text = Emitter(rewritten(make(dtypes.float64, step), target), "nest", target).text()
     whole = text[: text.index("= phi i64")] + text[text.index("= phi i64") :].split("br i1")[0]
     assert "shufflevector" in whole
     assert "masked.gather" not in whole and "masked.scatter" not in whole

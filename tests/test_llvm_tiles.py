@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from nest_runner import TARGETS, assert_renderings_agree
 
 import tracejit as T
-from tracejit.codegen.expr import Expr, Load, Var, builder
-from tracejit.codegen.llvm_loops import Target
-from tracejit.codegen.llvm_reduce import Emitter
-from tracejit.codegen.llvm_tiles import plan
-from tracejit.codegen.loops import Axis, Buffer, For, Index, Let, Nest, Size, Store
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.llvm.reductions import Emitter
+from tracejit.loops import python
+from tracejit.loops.expressions import Expr, Load, Var
+from tracejit.loops.language import Axis, Buffer, For, Index, Let, Nest, Size, Store
+from tracejit.loops.rewrites.pipeline import rewritten
+from tracejit.loops.target import Target
 
 N, M = Size("n"), Size("m")
 
@@ -42,7 +43,7 @@ def test_a_transposed_copy_is_exact_for_whole_tiles_and_what_is_left_over(dtype:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: str(t.bits))
 def test_a_tile_is_loaded_in_vectors_and_turned_over_in_registers(target: Target) -> None:
-    text = Emitter(transposed_copy(dtypes.float32), "nest", target).text()
+    text = Emitter(rewritten(transposed_copy(dtypes.float32), target), "nest", target).text()
     lanes = target.bits // 32
     assert f"alloca [{lanes * lanes} x float]" in text
     assert text.count(f"shufflevector <{lanes} x float>") == lanes * (lanes.bit_length() - 1)
@@ -55,31 +56,13 @@ def test_what_does_not_vary_with_the_inner_loop_is_named_before_it() -> None:
     load = Load(x, Index(((i, 1), (k, rows), (j, rows * middle))))
     store = Store(out, Index(((i, middle * columns), (k, columns), (j, 1))), load * factor)
     body = (For(k, middle, (Let(factor, Load(scale, Index(((i, 1),)))), For(j, columns, (store,), vector=True))),)
-    loop = For(i, rows, body)
-    assert plan(loop) is not None
-    nest = Nest("scaled", (x, scale, out), (), (), (loop,))
+    nest = Nest("scaled", (x, scale, out), (), (), (For(i, rows, body),))
+    assert "for i in rows:" in python.render(rewritten(nest, TARGETS[0]))
     data = np.arange(rows * middle * columns, dtype=np.float32)
     by_row = np.arange(rows, dtype=np.float32)
     result = assert_renderings_agree(nest, (data, by_row, np.zeros_like(data)))[2]
     expected = data.reshape(columns, middle, rows).transpose(2, 1, 0) * by_row[:, None, None]
     np.testing.assert_array_equal(result.reshape(rows, middle, columns), expected)
-
-
-def test_loops_whose_iterations_depend_on_each_other_keep_their_order() -> None:
-    x, out, i, j = Buffer("x", dtypes.float32), Buffer("out", dtypes.float32), Axis("i"), Axis("j")
-    transposed = Load(x, Index(((i, 1), (j, 40))))
-
-    def loop(*body: Store) -> For:
-        return For(i, 40, (For(j, 40, body, vector=True),))
-
-    place = Index(((i, 40), (j, 1)))
-    assert plan(loop(Store(out, place, transposed))) is not None
-    assert plan(loop(Store(out, Index(((j, 1),)), transposed, accumulate=True))) is None  # one place for all rows
-    before = Load(out, Index(((i, 40), (j, 1)), 40))
-    assert plan(loop(Store(out, place, transposed + before))) is None  # the next row's
-    assert plan(loop(Store(out, place, Load(x, place)))) is None  # nothing is transposed
-    checked = Load(x, Index(((i, 1), (j, 40)), 0, builder.const(1, dtypes.int64)))
-    assert plan(loop(Store(out, place, checked))) is None
 
 
 @settings(max_examples=25, deadline=None)

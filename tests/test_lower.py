@@ -8,15 +8,17 @@ import pytest
 
 from tests.graph_programs import f32, i64, op, total
 from tests.nest_programs import sgd_step
-from tracejit.codegen.exits import exit_codes
-from tracejit.codegen.lower import lower
-from tracejit.codegen.products import Matrix, gemm_layout, plan_product
-from tracejit.codegen.steps import CopyCall, GemmCall, NestCall, array_slot
-from tracejit.codegen.views import Strided, contiguous
+from tracejit.core.shapes import contiguous
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Literal
+from tracejit.ir.layouts import Strided
 from tracejit.ir.tracer import trace
+from tracejit.lowering.exits import exit_codes
+from tracejit.lowering.lower import lower
+from tracejit.lowering.products import plan_product
+from tracejit.lowering.steps import CopyCall, GemmCall, NestCall, array_slot
 from tracejit.ops.linalg import transpose_matrix
+from tracejit.passes.products import Matrix, gemm_layout
 
 
 def steps_of(graph: Graph, layouts: dict[int, tuple[int, ...]] | None = None) -> tuple[Any, ...]:

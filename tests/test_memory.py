@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph_programs import f32, f64
-from tracejit.codegen.memory import ALIGNMENT, Request, plan, slab_offsets
+from tracejit.lowering.memory import ALIGNMENT, Request, plan, slab_offsets
 
 requests = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 12), st.integers(0, 12)), max_size=24).map(
     lambda rows: [Request(k, nbytes, min(a, b), max(a, b)) for k, (nbytes, a, b) in enumerate(rows)]

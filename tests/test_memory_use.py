@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stress_memory import CASES, grown, resident
 
-from tracejit.codegen import machine_code
+from tracejit.llvm import machine_code
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/statm"), reason="this system does not say how much memory a process has"

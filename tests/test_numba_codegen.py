@@ -10,7 +10,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from tracejit.codegen import machine_code, numba_codegen
+from tracejit.llvm import machine_code, numba_codegen
 
 TEXT = f"""define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{
 %c = mul i64 %a, %b

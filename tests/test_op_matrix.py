@@ -13,7 +13,6 @@ import pytest
 
 import tracejit
 from tracejit.autograd import gradcheck, gradgradcheck
-from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.floating import quietly
@@ -22,6 +21,7 @@ from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.verifier import verify
+from tracejit.lowering.special import is_host
 from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
 from tracejit.runtime.program import build
@@ -121,6 +121,7 @@ COLUMNS: dict[str, Callable[[Op, list[Case]], list[Any]]] = {
     "eager": run_eagerly,
     "interpreted": run_interpreted,
     "reference": run_program("reference"),
+    "numba": run_program("numba"),
     "compiled": run_program("llvm"),
 }
 
@@ -141,8 +142,10 @@ def names(op: Op) -> str:
 
 @pytest.mark.parametrize("op", OPS, ids=names)
 @pytest.mark.parametrize("column", COLUMNS)
-def test_every_way_to_run_a_primitive_gives_what_its_body_gives(column: str, op: Op) -> None:
+def test_every_way_to_run_a_primitive_gives_what_its_body_gives(column: str, op: Op, pytestconfig: pytest.Config) -> None:
     cases = samples(op)
+    if column == "numba" and not pytestconfig.getoption("--numba"):
+        cases = cases[:1]  # it takes half a second to compile a nest
     given = [(copied(operands), attributes) for operands, attributes in cases]
     actual = COLUMNS[column](op, given)
     wanted = [w for case in cases for w in expected(op, case)]
@@ -161,10 +164,102 @@ def test_all_but_opaque_primitives_and_functions_without_a_lowering_run_in_nests
     on_host = []
     for case in samples(op):
         graph = expand(functionalise(graph_of(op, [case])[0]))
-        values = Values(graph, {})
-        on_host += [is_host(values, node) for node in values.nodes]
+        on_host += [is_host(graph.avals, node) for node in graph.nodes]
     without_nest = op.kind is Kind.OPAQUE or (op.kind is Kind.ELEMENTWISE and op.lowering is None)
     assert all(on_host) == without_nest
+
+
+HOST_FUNCTIONS = """
+    airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v
+    chebyshev_polynomial_w digamma erfcx erfinv exponent gamma_quantile gammainc gammainc_slope gammaincc gcd hermite_polynomial_h
+    hermite_polynomial_he i0 i0e i1 i1e laguerre_polynomial_l lcm legendre_polynomial_p log_ndtr modified_bessel_k0 modified_bessel_k1
+    ndtri nextafter polygamma scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
+    shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w spherical_bessel_j0 zeta
+"""
+
+
+def test_the_elementwise_primitives_that_are_left_to_the_host_are_these() -> None:
+    """One without its lowering is still right, by NumPy, and slow."""
+    assert [op.name for op in OPS if op.kind is Kind.ELEMENTWISE and op.lowering is None] == HOST_FUNCTIONS.split()
+
+
+class Element:
+    """An array whose elements are read at coordinates; whatever they are along dimensions of one element, there they are 0."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        self.shape = array.shape
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.array[tuple([0 if s == 1 else p for p, s in zip(at, self.shape, strict=True)])]
+
+
+class Numbers:
+    """What a rule for elements is given to compute them from NumPy's numbers, one at a time."""
+
+    divmod, eq, kind = staticmethod(divmod), staticmethod(np.equal), staticmethod(type)
+
+    def position(self, index: Any, size: int, wraps: bool = False) -> int:
+        index = int(index)
+        assert (-size if wraps else 0) <= index < size
+        return index % size
+
+    def coordinate(self, p: int) -> np.int64:
+        return np.int64(p)
+
+    def number(self, value: Any, dtype: Any) -> Any:
+        return dtype.numpy.type(value)
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        return x.astype(dtype.numpy)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return x if condition else y
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.element is not None], ids=names)
+def test_each_element_is_the_one_that_the_rule_names(op: Op) -> None:
+    assert op.element is not None
+    checked = 0
+    for case in samples(op):
+        operands, attributes = case
+        if op.where is not None and not op.where(*map(aval_of, operands), **attributes):
+            continue
+        given = [Element(x) if isinstance(x, np.ndarray) else x for x in operands]
+        (wanted,) = expected(op, case)
+        found = np.empty_like(wanted)
+        for at in np.ndindex(wanted.shape):
+            found[at] = op.element(Numbers(), at, *given, **attributes)
+        np.testing.assert_array_equal(found, wanted)
+        checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.undone is not None], ids=names)
+def test_a_view_that_is_all_of_its_operand_is_undone_by_the_same_view(op: Op) -> None:
+    assert op.undone is not None
+    for case in samples(op):
+        operands, attributes = case
+        back = op.undone(operands[0].shape, **attributes)
+        if back is not None:
+            np.testing.assert_array_equal(op.evaluate(*expected(op, case), **back), operands[0])
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.region is not None], ids=names)
+def test_what_a_scatter_put_somewhere_is_what_its_region_reads(op: Op) -> None:
+    region = op.region
+    assert region is not None
+    for operands, attributes in samples(op):
+        others = [x for k, x in enumerate(operands) if k not in (0, op.source)]
+        own = {key: value for key, value in attributes.items() if key != "accumulate"}
+        zeros, place = np.zeros_like(operands[0]), np.zeros_like(operands[0])
+        shape = region.evaluate(place, *others, **own).shape
+        source = np.ones_like(operands[op.source])
+        ordered: list[Any] = [zeros, *others]
+        ordered.insert(op.source, source)
+        put = op.evaluate(*ordered, **attributes)
+        assert (region.evaluate(put, *others, **own) != 0).all()
+        assert np.count_nonzero(put) <= np.prod(shape, dtype=int)
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if op.kind is Kind.OPAQUE], ids=names)

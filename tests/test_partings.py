@@ -1,4 +1,4 @@
-"""report/partings.py and capture/facts.py: the guard that keeps recordings apart is named, with its place and its values."""
+"""report/partings.py and capture/recording/facts.py: the guard that keeps recordings apart is named, with its place and its values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import tracejit as T
 from tracejit import nn
 from tracejit.capture import record
-from tracejit.capture.facts import Fact, parameters, shown
+from tracejit.capture.recording.facts import Fact, parameters, shown
 from tracejit.config import override
 from tracejit.report.partings import Partings
 

@@ -10,7 +10,7 @@ import pytest
 from programs_matching import MATCHING, Point, Row
 
 import tracejit as T
-from tracejit.capture.patterns import PYTHON, elements_of, has_length, item_of, matched_class, matched_mapping
+from tracejit.capture.handlers.patterns import PYTHON, elements_of, has_length, item_of, matched_class, matched_mapping
 from tracejit.config import override
 
 SUBJECTS = [(name, i) for name, (_, subjects) in MATCHING.items() for i in range(len(subjects))]

@@ -38,6 +38,28 @@ def test_verification_names_the_pass_that_broke_the_graph() -> None:
         run_passes(graph, (spoil,))
 
 
+def test_outputs_that_come_to_share_memory_are_an_error_that_names_the_pass() -> None:
+    graph = trace(
+        lambda x: (y := x * 2.0, x * 2.0, op("reshape", y, shape=(4,)), op("reshape", x, shape=(4,)), op("clone", x)),
+        (f64(2, 2),),
+    )
+    first, second, part, seen, copy = graph.outputs
+    (x,) = graph.inputs
+
+    def with_outputs(*outputs: object) -> Graph:
+        def merge(graph: Graph) -> Graph:
+            return replace(graph, outputs=outputs)  # type: ignore[arg-type]
+
+        return run_passes(graph, (merge,), check=True)
+
+    for outputs in ((first, first, part, seen, copy), (first, second, part, seen, x), (x, second, part, seen, copy)):
+        with pytest.raises(VerificationError, match="come to share memory") as caught:
+            with_outputs(*outputs)
+        assert caught.value.__notes__ == ["after the pass merge"]
+    with_outputs(first, second, part, seen, copy)
+    with_outputs(first, second, first, x, copy)  # these did before
+
+
 def test_optimising_drops_the_marks_of_gradients_and_keeps_inputs_and_outputs() -> None:
     graph = trace(lambda x, y: (x * 1.0 + y, y), (f64(3), f64(3)), (True, True))
     done = optimise(graph, check=True)

@@ -466,3 +466,16 @@ def test_a_file_that_was_closed_raises_where_the_program_handles_it(tell: Callab
     found, compiled = outcomes(True)
     assert found == outcomes(False)[0]
     assert compiled.stats.traces == 3, compiled.explain()
+
+
+def test_the_text_of_a_tensor_from_outside_names_the_operation_that_made_it(capsys: pytest.CaptureFixture[str]) -> None:
+    x = T.tensor([0.5, 1.5]).requires_grad_()
+    tell = T.compile(lambda t: print(t))
+    made = [x[0], x[0], x[0] + 0, x[0] + 0, x[0], x]
+    for t in made:
+        tell(t)
+    compiled = capsys.readouterr().out
+    for t in made:
+        print(t)
+    assert compiled == capsys.readouterr().out
+    assert tell.stats.compiled_calls >= 3

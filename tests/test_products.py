@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.graph_programs import f32, f64, op
-from tracejit.codegen.lower import lower
-from tracejit.codegen.steps import GemmCall, NestCall
+from tests.graph_programs import f32, f64, i64, names, op
 from tracejit.core import dtypes
 from tracejit.ir.graph import Graph
+from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
+from tracejit.ir.verifier import verify
+from tracejit.lowering.lower import lower
+from tracejit.lowering.steps import GemmCall, NestCall
+from tracejit.passes.products import products
 from tracejit.runtime.program import build
 
 
@@ -83,3 +86,38 @@ def test_products_are_added_to_another_one_and_to_a_sum_of_a_batch() -> None:
         found = build(trace(function, avals), {}, backend=backend).run(arrays, ())
         assert isinstance(found, tuple)
         np.testing.assert_allclose(found[0], (a @ b.swapaxes(1, 2)).sum(0) + c @ d, rtol=0, atol=1e-3)
+
+
+def sum_of_products(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return op("add", op("add", op("matmul", a, b), op("matmul", c, d)), op("matmul", a, d))
+
+
+@pytest.mark.parametrize(
+    ("function", "avals", "expected"),
+    [
+        (summed(3, False), (f32(6, 16, 300), f32(6, 300, 40)), ["full", "matmul_add"]),
+        (summed(3, False, True), (f32(6, 6, 5), f32(6, 5, 7)), ["permute", "reshape", "reshape", "matmul", "reshape"]),
+        (sum_of_products, (f32(8, 8),) * 4, ["matmul", "matmul_add", "matmul_add"]),
+        (lambda a, b: op("permute", op("matmul", a, b), dims=(1, 0)), (f32(8, 8),) * 2, ["permute", "permute", "matmul"]),
+        (lambda a, b: op("permute", op("matmul", a, b), dims=(0, 1)), (f32(8, 8),) * 2, ["matmul", "permute"]),
+        (lambda a, b: op("add", op("matmul", a, b), a), (f32(8, 8),) * 2, ["matmul", "add"]),
+        (lambda a, b: op("add", op("matmul", a, b), op("matmul", b, a)), (f32(3, 3),) * 2, ["matmul", "matmul", "add"]),
+        (lambda a, b: (c := op("matmul", a, b), op("add", c, op("matmul", b, a))), (f32(8, 8),) * 2, ["matmul", "matmul", "add"]),
+    ],
+)
+def test_the_pass_gives_a_verified_graph_that_means_the_same(function: Any, avals: Any, expected: list[str]) -> None:
+    graph = trace(function, avals)
+    done = verify(products(graph), functional=True)
+    assert names(done) == expected
+    assert all(len(node.operands) == 2 for node in done.nodes if node.op.name == "matmul")
+    generator = np.random.default_rng(4)
+    arrays = [generator.standard_normal(a.shape).astype(np.float32) for a in avals]
+    for x, y in zip(interpret(graph, arrays), interpret(done, arrays), strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-3)
+
+
+def test_products_of_integers_and_without_sums_are_left_alone() -> None:
+    graph = trace(lambda a, b: op("add", op("matmul", a, b), op("matmul", b, a)), (i64(8, 8), i64(8, 8)))
+    assert names(products(graph)) == names(graph)
+    graph = trace(lambda a, b: a + b, (f32(8), f32(8)))
+    assert products(graph) is graph

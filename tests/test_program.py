@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.graph_programs import f32, f64, gelu_chain, i64, layer_norm, op, softmax, total
 from tests.nest_programs import cross_entropy, inputs_for, sgd_step, value_and_gradients
 from tests.random_graphs import random_graph
-from tracejit.codegen.exits import exit_codes
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Kind
@@ -21,6 +20,7 @@ from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
+from tracejit.lowering.exits import exit_codes
 from tracejit.runtime.debug import plan, step_times
 from tracejit.runtime.program import BACKENDS, Program, build
 from tracejit.runtime.slab import pack, unpack
@@ -80,11 +80,21 @@ def test_random_graphs_equal_the_oracle(backend: str, seed: int) -> None:
 @given(st.integers(0, 1 << 40))
 @settings(max_examples=40, deadline=None)
 def test_machine_code_and_reference_agree_to_the_bit(seed: int) -> None:
+    assert_equal_bits(seed, MACHINE)
+
+
+@given(st.integers(0, 1 << 40))
+@settings(max_examples=8, deadline=None)
+def test_machine_code_and_functions_of_numba_agree_to_the_bit(seed: int) -> None:
+    assert_equal_bits(seed, ("llvm", "numba"))
+
+
+def assert_equal_bits(seed: int, backends: tuple[str, ...]) -> None:
     graph, inputs = random_graph(seed)
     if any(node.op.name == "matmul" for node in graph.nodes):
         return  # which gemm runs is no part of the nests
     results = []
-    for backend in MACHINE:
+    for backend in backends:
         own = [x.copy(order="K") if isinstance(x, np.ndarray) else x for x in inputs]
         results.append((*run(graph, own, backend), *split(own)[0]))
     for a, b in zip(*results, strict=True):

@@ -169,6 +169,23 @@ def test_the_gradient_of_zeta_by_its_second_argument_is_that_of_pytorch() -> Non
     np.testing.assert_allclose(*results, rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("error")
+def test_zeta_and_polygamma_far_below_zero_are_the_sums_that_define_them_and_return_at_once() -> None:
+    q, terms = -20000.3, np.arange(400000.0)
+    for s in (2, 3, 6):
+        wanted = ((terms + q) ** -float(s)).sum() + (400000.0 + q - 0.5) ** (1.0 - s) / (
+            s - 1
+        )  # and the rest by Euler and Maclaurin
+        assert tracejit.special.zeta(float(s), tracejit.tensor(q, dtype=tracejit.float64)).item() == pytest.approx(
+            wanted, rel=1e-10
+        )
+    x = tracejit.tensor([q, -1e12 - 0.25, -5.0, 2.0, -np.inf], dtype=tracejit.float64)
+    found = tracejit.polygamma(1, x).numpy()
+    assert found == pytest.approx(
+        [np.pi**2 / np.sin(np.pi * 0.3) ** 2 - 1 / 20000.8, 2 * np.pi**2, np.inf, np.pi**2 / 6 - 1, np.inf]
+    )
+
+
 @pytest.mark.parametrize("name", ["bessel_j0", "legendre_polynomial_p", "zeta"])
 def test_a_derivative_that_nobody_wrote_is_refused_and_not_lost(name: str) -> None:
     function = getattr(tracejit.special, name)

@@ -10,12 +10,12 @@ import pytest
 
 import tracejit as T
 from tests.graph_programs import f32, op
-from tracejit.codegen.regions import partial_writes
 from tracejit.config import override
 from tracejit.core.aval import ScalarAval
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
+from tracejit.lowering.regions import partial_writes
 from tracejit.runtime.program import build
 
 ROWS = 6

@@ -13,10 +13,12 @@ import pytest
 import tracejit
 from tests.graph_programs import f32
 from tracejit import nn
-from tracejit.codegen import words
-from tracejit.codegen.frame_check import NO_KEY
+from tracejit.cpython import words
 from tracejit.ir.builder import rebuild
 from tracejit.ir.tracer import trace
+from tracejit.llvm.frame_check import NO_KEY
+from tracejit.replay.ir import Constant, Function, Item, Name, Return
+from tracejit.replay.python import load
 from tracejit.runtime.program import build
 
 COUNT = 5
@@ -245,23 +247,22 @@ def test_binding_an_unrelated_tensor_keeps_key_and_tuples():
     assert state_of[0][2]().found[1] != key
 
 
-def runner(graph, backend, resident):
+def runner(graph, resident):
     """run(key, resident arrays, other array): what an entry does."""
-    fragment = build(graph, {}, backend=backend, resident=resident).inline(["held[0]", "held[1]", "x"], [], ("key", "held"))
-    lines = ["def run(key, held, x):", *[f"    {line}" for line in fragment.lines], f"    return {fragment.results[0]}"]
-    environment = {**fragment.environment, "leave": {-1: None}}
-    exec("\n".join(lines), environment)
-    return environment["run"]
+    program = build(graph, {}, resident=resident)
+    held = [Item(Name("held"), Constant(k)) for k in range(2)]
+    fragment = program.inline([*held, Name("x")], [], (Name("key"), Name("held")))
+    function = Function(("key", "held", "x"), (), (fragment.run, Return(fragment.results[0])), Constant(None), catches=False)
+    return load(function, "run", {**fragment.environment, "leave": {-1: None}}, "test")
 
 
 def key_of(number):
     return struct.pack("=q", number)
 
 
-@pytest.mark.parametrize("backend", ["llvm", "reference"])
-def test_a_frame_looks_at_resident_arrays_under_every_key_that_is_new_to_it(backend):
+def test_a_frame_looks_at_resident_arrays_under_every_key_that_is_new_to_it():
     graph = trace(lambda a, b, x: a * b + x, [f32(4), f32(4), f32(4)])
-    run = runner(graph, backend, graph.inputs[:2])
+    run = runner(graph, graph.inputs[:2])
     first, second, wrong = ([np.full(n, v, np.float32) for v in (v0, v0 + 1)] for v0, n in ((2, 4), (5, 4), (8, 5)))
     x = np.ones(4, np.float32)
     for key, held, expected in (
@@ -274,11 +275,10 @@ def test_a_frame_looks_at_resident_arrays_under_every_key_that_is_new_to_it(back
     assert run(key_of(1), tuple(first), x).tolist() == [7] * 4
 
 
-@pytest.mark.parametrize("backend", ["llvm", "reference"])
-def test_overlaps_with_resident_arrays_are_found_under_a_known_key_too(backend):
+def test_overlaps_with_resident_arrays_are_found_under_a_known_key_too():
     graph = trace(lambda p, q, x: (p + q * x, p), [f32(4), f32(4), f32(4)])
     graph = rebuild(graph, graph.nodes, outputs=graph.outputs[:1], writes=((graph.inputs[0], graph.outputs[0]),))  # p += q * x
-    run = runner(graph, backend, graph.inputs[:2])
+    run = runner(graph, graph.inputs[:2])
     memory = np.zeros(8, np.float32)
     p, q, x = memory[:4], np.ones(4, np.float32), np.ones(4, np.float32)
     assert run(key_of(1), (p, q), x) is not None

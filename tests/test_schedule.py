@@ -9,13 +9,13 @@ import pytest
 
 from tests.graph_programs import f32, gelu_chain, i64, op, softmax, total
 from tests.nest_programs import value_and_gradients
-from tracejit.codegen.expr import Load
-from tracejit.codegen.loops import Exit, For, Let, Nest, Reduce, Store, flatten
-from tracejit.codegen.lower import lower
-from tracejit.codegen.lowered import Lowered
-from tracejit.codegen.steps import NestCall, NestRun
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
+from tracejit.loops.expressions import Load
+from tracejit.loops.language import Exit, For, Let, Nest, Reduce, Store, flatten
+from tracejit.lowering.lower import lower
+from tracejit.lowering.lowered import Lowered
+from tracejit.lowering.steps import NestCall, NestRun
 from tracejit.passes.pipeline import optimise
 
 

@@ -1,4 +1,4 @@
-"""settling.py: what keeps missing stops trying, what serves is never given up, and what changes for the better is found out."""
+"""compiled/settling.py: what keeps missing stops trying, what serves is never given up, and what changes for the better is found out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 import tracejit as T
 from tracejit import nn, optim
+from tracejit.compiled.settling import WINDOW
 from tracejit.config import override
-from tracejit.settling import WINDOW
 
 CALLS = 6000
 """By then a function that serves nothing has been tried five times, and is left alone for 4,096 calls and more."""

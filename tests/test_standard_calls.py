@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 import tracejit as T
-from tracejit.capture.standard_calls import heap_kind
+from tracejit.capture.handlers.standard_calls import heap_kind
 from tracejit.config import override
 
 CALLS = 12

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
+from typing import Any
 
 import pytest
 
 import tracejit as T
+from tracejit import nn
 from tracejit.config import override
+from tracejit.cpython import c_api
 
 
 def counters(stats: object) -> dict[str, int]:
@@ -107,3 +112,22 @@ def test_reasons_are_a_copy_and_clear_forgets_everything() -> None:
     assert not function.reasons
     assert set(counters(function.stats).values()) == {0}
     assert function.explain().endswith("not called yet")
+
+
+def test_explain_tells_guards_that_make_calls_from_those_that_words_answer_for() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    quick = T.compile(model)
+    quick(T.ones(2, 3)), quick(T.ones(2, 3))
+    held = re.search(r"guards: (\d+), of which (\d+) are asked only when", quick.explain())
+    assert held is not None and "guards that call functions" not in quick.explain()
+    if c_api.supported():
+        assert 0 < int(held[2]) < int(held[1])
+    scales = logging.getLogger("tracejit.tests.explain")
+
+    @T.compile
+    def slow(x: Any) -> Any:
+        return x * 2 if scales.isEnabledFor(10) else x + 1
+
+    slow(T.ones(2)), slow(T.ones(2))
+    told = r"guards that call functions in each call \(1\):\n    if Logger.isEnabledFor\(v\d+, 10\) is not False: return MISS"
+    assert re.search(told, slow.explain())

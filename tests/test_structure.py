@@ -1,4 +1,4 @@
-"""Guards on modules and parameters that machine code checks (capture/structure.py, codegen/words.py)."""
+"""Guards on modules and parameters that machine code checks (capture/recording/structure.py, cpython/words.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import tracejit
 from tracejit import nn
-from tracejit.codegen import words
+from tracejit.cpython import words
 
 pytestmark = pytest.mark.skipif(not words.supported(), reason="dictionaries of this Python have no versions")
 

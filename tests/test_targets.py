@@ -20,14 +20,15 @@ from nest_runner import NARROW, NARROWEST, TARGETS, WIDE, assert_same_bits
 from tests.graph_programs import f32, f64, gelu_chain, i64, layer_norm, op, softmax, total
 from tests.nest_programs import cross_entropy, inputs_for, value_and_gradients
 from tests.random_graphs import random_graph
-from tracejit.codegen.driver import compile_program, host_target
-from tracejit.codegen.expr import Load
-from tracejit.codegen.llvm_loops import Target
-from tracejit.codegen.llvm_reduce import Emitter
-from tracejit.codegen.loops import Axis, Buffer, For, Index, Nest, Size, Store
 from tracejit.core import dtypes
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
+from tracejit.llvm.driver import compile_program, host_target
+from tracejit.llvm.reductions import Emitter
+from tracejit.loops.expressions import Load
+from tracejit.loops.language import Axis, Buffer, For, Index, Nest, Size, Store
+from tracejit.loops.rewrites.pipeline import rewritten
+from tracejit.loops.target import Target
 from tracejit.runtime import program
 
 MODELS = {
@@ -128,7 +129,7 @@ def test_elements_are_gathered_by_one_instruction_only_where_it_is_no_long_micro
     x, out, i, step = Buffer("x", dtypes.float32), Buffer("out", dtypes.float32), Axis("i"), Size("step")
     store = Store(out, Index(((i, 1),)), Load(x, Index(((i, step),))))
     nest = Nest("strided", (x, out), (step,), (), (For(i, target.lanes(4), (store,), vector=True),))
-    assert ("@llvm.masked.gather" in Emitter(nest, "nest", target).text()) is gathers
+    assert ("@llvm.masked.gather" in Emitter(rewritten(nest, target), "nest", target).text()) is gathers
 
 
 def _other_process(processor: str, file: str) -> None:

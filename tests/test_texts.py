@@ -1,4 +1,4 @@
-"""capture/texts.py, capture/printing.py: texts of numbers that each call computes, and what print() writes of them."""
+"""capture/handlers/texts.py, capture/handlers/printing.py: texts of numbers that each call computes, and what print() writes of them."""
 
 from __future__ import annotations
 
@@ -83,6 +83,11 @@ COMPUTED: dict[str, Function] = {
     "a text that joins": lambda x, s: f"{advance(s)}".join(["a", f"{x.sum().item():.1f}", "c"]),
     "a text of the program": lambda x, s: f"{Told(x.sum().item())} {Told(advance(s))!r:>9}",
     "a named tuple": lambda x, s: f"{Row(x.sum().item(), advance(s))}",
+    "an array of no dimensions": lambda x, s: (
+        f"{x.sum().numpy()} {x.sum().numpy():9.3f} {x.sum().numpy()!s:>9} {x.max().numpy()!r}"
+    ),
+    "format of an array": lambda x, s: format(x.sum().numpy(), ".2f") + format(x.mean().numpy()) + f"{x.numpy()}",
+    "an integer in an array": lambda x, s: f"{x.argmax().numpy():d} {x.sum().long().numpy()}",
     "prints in a loop": lambda x, s: [print(i, v.item()) for i, v in enumerate(x)],
     "print before an error that does not come": lambda x, s: (print("before"), 1 / (x.abs().sum().item() + 1), print("after")),
 }
@@ -99,10 +104,21 @@ DECIDED: dict[str, Function] = {
     "comparison": lambda x, s: str(x.argmax().item()) == "2",
     "membership": lambda x, s: "2" in str(x.argmax().item()),
     "repeated by a number of the call": lambda x, s: str(x.argmax().item()) * x.argmax().item(),
+    "format that an array does not know": lambda x, s: f"{x.numpy():.2f}",
+    "representation of a tensor by percent": lambda x, s: "%r %a" % (x.sum(), x.argmax()),  # noqa: UP031
+    "format that a shape does not know": lambda x, s: _refused(x.shape),
+    "format that an object does not know": lambda x, s: _refused(Told(x.argmax().item())),
     "read as a number": lambda x, s: int(str(x.argmax().item())),
     "a format that may raise": lambda x, s: f"{x.argmax().item():c}",
     "message of an assertion": lambda x, s: _asserted(x),
 }
+
+
+def _refused(value: Any) -> str:
+    try:
+        return f"{value:>9}"
+    except TypeError as error:
+        return str(error)
 
 
 def _asserted(x: T.Tensor) -> None:

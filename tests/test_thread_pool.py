@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tracejit
-from tracejit.codegen import machine_code, thread_pool, thread_pool_code
+from tracejit.llvm import machine_code, thread_pool, thread_pool_code
 
 needs_threads = pytest.mark.skipif(not thread_pool.supported(), reason="this system has no POSIX threads")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork") or not thread_pool.supported(), reason="this system has no fork")

@@ -12,7 +12,6 @@ import warnings
 import pytest
 
 import tracejit as T
-from tracejit import hot_entry
 from tracejit.capture.tracebacks import COMPILER
 from tracejit.config import override
 
@@ -134,7 +133,7 @@ def test_an_interrupt_while_a_traceback_is_made_right_has_the_error_as_its_conte
     def interrupted(error):
         raise Stop
 
-    monkeypatch.setattr(hot_entry, "without_dispatch", interrupted)
+    monkeypatch.setattr(sys.modules["tracejit.compiled.compile"], "without_dispatch", interrupted)
 
     @T.compile
     def function(x):

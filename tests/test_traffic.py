@@ -11,9 +11,9 @@ import pytest
 import tracejit
 from tests.graph_programs import f32, gelu_chain
 from tests.nest_programs import value_and_gradients
-from tracejit import executable
 from tracejit import functional as F
-from tracejit.codegen.lower import lower
+from tracejit.compiled import executable
+from tracejit.lowering.lower import lower
 
 ROWS, COLUMNS = 256, 192
 generator = np.random.default_rng(12)

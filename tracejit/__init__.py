@@ -37,8 +37,8 @@ from tracejit import (
 )
 from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from tracejit.codegen.thread_pool import get_num_threads, set_num_threads
-from tracejit.compile import CompiledFunction, compile
+from tracejit.compiled.compile import CompiledFunction, compile
+from tracejit.compiled.shadow import shadow
 from tracejit.core.devices import device
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import (
@@ -72,9 +72,9 @@ from tracejit.core.settings import (
 )  # fmt: skip
 from tracejit.func import vmap
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
+from tracejit.llvm.thread_pool import get_num_threads, set_num_threads
 from tracejit.random import Generator, default_generator
 from tracejit.serialization import load, save
-from tracejit.shadow import shadow
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 from tracejit.tensor.dlpack import asarray, from_dlpack, frombuffer
 from tracejit.tensor.legacy import (

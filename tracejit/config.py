@@ -17,13 +17,13 @@ from typing import Any
 
 __all__ = ["Config", "backend_named", "config", "from_environment", "override"]
 
-_BACKENDS = ("llvm", "reference", "interpret")
+_BACKENDS = ("llvm", "numba", "reference", "interpret")
 _OTHER_NAMES: dict[str, str | None] = {"inductor": None, "aot_eager": None, "cudagraphs": None, "eager": "interpret"}
 
 
 @dataclass(slots=True)
 class Config:
-    """backend: what runs programs (TRACEJIT_BACKEND: llvm, reference, interpret).  verify: run the verifier after every pass
+    """backend: what runs programs (TRACEJIT_BACKEND: llvm, numba, reference, interpret).  verify: run the verifier after every pass
     (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles and reasons, 2 kernel timings, 3 the
     graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded paths per function; beyond
     it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is

@@ -75,19 +75,19 @@ class CustomOpDef:
             unique,
             Kind.OPAQUE,
             self._evaluate,
-            shape_rule=self._infer,
+            infer=self._infer,
             multiple=True,
             effect=Effect.RANDOM,
-            traits=("raises", "own code"),
+            traits=frozenset(("raises", "own code")),
         )
         self._op.named("".join(w.capitalize() for w in name.split("::")[-1].split("_")) + "Backward")
         self._adjoint = Op(
             f"{unique}_backward",
             Kind.OPAQUE,
             self._evaluate_adjoint,
-            shape_rule=self._infer_adjoint,
+            infer=self._infer_adjoint,
             multiple=True,
-            traits=("raises", "not differentiable", "own code"),
+            traits=frozenset(("raises", "not differentiable", "own code")),
         )
 
     def __repr__(self) -> str:

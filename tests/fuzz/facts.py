@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|nan\b|inf\b)")
 FRAMEWORK = re.compile(r"\b(tracejit|torch)\.")
 DEPTH = 10
-PLAIN = (str, bytes, type(None), type, type(...), range, slice, complex)
+PLAIN = (str, bytes, type(None), type, type(...), range, slice, complex, ModuleType)
 
 
 @dataclass
@@ -62,6 +63,8 @@ class _Viewer:
             return kind.__name__, self.number(path, value)
         if kind is str:
             return "str", self.text(path, value)
+        if kind is bytes and len(value) == 8:  # struct.pack("<d", ...)
+            return "bytes", self.number(path, np.frombuffer(value))
         if value is None:
             return None
         if kind.__name__ == "dtype":

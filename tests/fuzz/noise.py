@@ -22,9 +22,9 @@ import numpy as np
 
 from tracejit import Tensor, no_grad
 from tracejit.autograd import engine, tape, views
-from tracejit.codegen.expr import ELEMENTARY, Apply, Var, builder, topological
 from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.loops.expressions import ELEMENTARY, Apply, Var, builder, topological
 from tracejit.tensor.base import wrap
 
 __all__ = ["inexact", "of_the_library", "rounding_noise"]
@@ -137,10 +137,18 @@ class _Noise:
         size = self.scale * bound * np.finfo(result.dtype).eps
         out = np.array(result, order="K")
         with np.errstate(all="ignore"):
-            out[...] = result + np.where(np.isfinite(size), size, 0) * self.generator.uniform(-1, 1, result.shape)
+            out[...] = result + np.where(np.isfinite(size), size, 0) * self.drawn(result)
         if signs and self.generator.random() < 0.5:
             out[out == 0] *= -1
         return out
+
+    def drawn(self, result: Any) -> Any:
+        """Numbers between -1 and 1; in every other result equal elements get equal ones, so that a program that sorts or counts them may
+        find them equal."""
+        if self.generator.random() < 0.5:
+            return self.generator.uniform(-1, 1, result.shape)
+        values, places = np.unique(result, return_inverse=True)
+        return self.generator.uniform(-1, 1, values.shape)[places].reshape(result.shape)
 
     def overflowing(self, op: Op, evaluate: Any, result: Any, operands: Any, attributes: Any) -> Any:
         """A result whose intermediate values overflow in another way: that depends on their order, on what they are carried in, and on
@@ -224,16 +232,26 @@ class _Noise:
         return noisy
 
 
-def _expanded(expansion: Any) -> Any:
-    """The evaluation of a composite by what it stands for."""
+def _laid_out(values: np.ndarray, like: Any) -> np.ndarray:
+    """Values in the layout of another array."""
+    out = np.array(like, order="K")
+    out[...] = values
+    return out
 
-    def evaluate(*operands: Any, **attributes: Any) -> Any:
+
+def _expanded(evaluate: Any, expansion: Any) -> Any:
+    """The evaluation of a composite by what it stands for, in the layout that eager's has."""
+
+    def expanded(*operands: Any, **attributes: Any) -> Any:
+        laid = evaluate(*operands, **attributes)
         tensors = [wrap(x) if isinstance(x, np.ndarray | np.generic) else x for x in operands]
         with no_grad():
             result = expansion(*tensors, **attributes)
-        return tuple([x._array for x in result]) if isinstance(result, tuple) else result._array
+        if isinstance(result, tuple):
+            return tuple([_laid_out(x._array, y) for x, y in zip(result, laid, strict=True)])
+        return _laid_out(result._array, laid)
 
-    return evaluate
+    return expanded
 
 
 def of_the_library(function: Any) -> Any:
@@ -259,7 +277,7 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
             change(op, "ufunc", None)  # which eager would call instead
         for op in REGISTRY.values():
             if op.expansion is not None:  # what programs compute
-                change(op, "evaluate", of_the_library(_expanded(op.expansion)))
+                change(op, "evaluate", of_the_library(_expanded(op.evaluate, op.expansion)))
         for name in READS_SIGNS:
             op = REGISTRY[name]
             change(op, "evaluate", noise.signed(op.evaluate))

@@ -50,7 +50,7 @@ class Way:
 
 
 EAGER = None
-WAYS = {str(way): way for way in (Way("interpret", 0), Way("reference", 0), Way("llvm", 0), Way("llvm", 1))}
+WAYS = {str(way): way for way in (Way("interpret", 0), Way("reference", 0), Way("numba", 0), Way("llvm", 0), Way("llvm", 1))}
 
 
 @dataclass

@@ -7,13 +7,13 @@ What it makes of which function is said at the functions (core/precision.py).  C
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tracejit.core.dtypes import DType, as_dtype, bfloat16, float16, note_autocast
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import covers_its_entry
+from tracejit.core.warned import warn
 
 __all__ = ["autocast", "get_autocast_dtype", "is_autocast_available", "is_autocast_enabled"]
 
@@ -59,13 +59,13 @@ class autocast:  # noqa: N801  (PyTorch's name)
         self._previous: Any = ()  # (mode, what it was before): a stack of pairs, which one assignment pops
         if self.device != "cpu":
             if self._enabled:
-                warnings.warn(
+                warn(
                     f"User provided device_type of '{device_type}', but {device_type.upper()} is not available. Disabling",
                     stacklevel=2,
                 )
             self._enabled = False
         elif self._enabled and not self.fast_dtype.is_reduced:
-            warnings.warn(
+            warn(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
                 f"CPU Autocast only supports dtype of {bfloat16!r}, {float16!r} currently.",
                 stacklevel=2,

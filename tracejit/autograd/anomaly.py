@@ -19,7 +19,14 @@ from tracejit.autograd.tape import Node
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import Interpreter, is_recording, pushed, state
 
-__all__ = ["Watch", "detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly", "watch"]
+__all__ = [
+    "Watch",
+    "detect_anomaly",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "set_detect_anomaly",
+    "watch",
+]
 
 
 class Watch(Interpreter):
@@ -84,6 +91,12 @@ def watch() -> Watch | None:
     """The watch of this thread, if it is the innermost interpreter."""
     top = state.top
     return top if isinstance(top, Watch) else None
+
+
+def go_on() -> None:
+    """A recording is over, in which detection may have been switched on: it is on from here."""
+    if _mode.entered is not None and watch() is None:
+        _mode.entered.again()
 
 
 def _switch(mode: bool, check_nan: bool) -> None:

@@ -4,10 +4,10 @@ Every tensor is one, and making one gives a detached tensor of the same memory."
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from tracejit.autograd.tape import is_tensor
+from tracejit.core.warned import warn
 from tracejit.ops.movement.views import detach
 
 __all__ = ["Variable"]
@@ -22,7 +22,7 @@ class _VariableType(type):
         if not is_tensor(data):
             raise TypeError(f"Variable data has to be a tensor, but got {data.__class__.__name__}")
         if volatile is not None:
-            warnings.warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning, stacklevel=2)
+            warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", stacklevel=2)
         out = detach(data)
         return out.requires_grad_() if requires_grad else out
 

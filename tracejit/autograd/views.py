@@ -17,7 +17,6 @@ from tracejit.core.op import Op
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.movement import views
 
 __all__ = ["Chain", "ViewWriteNode", "apply_chain", "put_back", "without"]
 
@@ -33,7 +32,9 @@ def apply_chain(root: Any, chain: Chain) -> Any:
 
 def without(root: Any, chain: Chain) -> Any:
     """`root` with zeros under the view described by `chain`."""
-    if any(op is views.expand or op is views.unfold for op, _, _ in chain):  # a view of elements that share memory has no inverse
+    if any(
+        op.scatter is None and (op.undone is None or "broadcasts" in op.traits) for op, _, _ in chain
+    ):  # of elements that share memory
         outside = np.ones(tuple(root.shape), np.bool_)
         hole = outside
         for op, operands, attributes in chain:
@@ -50,17 +51,11 @@ def put_back(root: Any, chain: Chain, value: Any) -> Any:
         return value
     op, operands, attributes = chain[0]
     inner = put_back(op.of(root, *operands, **attributes), chain[1:], value)
-    if op is views.reshape:
-        return views.reshape.of(inner, shape=tuple(root.shape))
-    if op is views.permute:
-        dims = attributes["dims"]
-        return views.permute.of(inner, dims=tuple(dims.index(i) for i in range(len(dims))))
-    if op is views.slice_:
-        return views.slice_scatter.of(root, inner, **attributes)
-    if op is views.select:
-        return views.select_scatter.of(root, inner, *operands, **attributes)
-    assert op is views.diagonal, op.name
-    return views.diagonal_scatter.of(root, inner, **attributes)
+    if op.scatter is not None:
+        return op.scatter.of(root, inner, *operands, **attributes)
+    back = None if op.undone is None else op.undone(tuple(root.shape), **attributes)
+    assert back is not None, op.name
+    return op.of(inner, **back)
 
 
 class ViewWriteNode(Node):

@@ -1,6 +1,7 @@
 """Capture: a call is run eagerly on an instrumented copy of its source, and what it did becomes a program with guards."""
 
-from tracejit.capture.entry import (
+from tracejit.capture.reasons import CATALOGUE, Reason
+from tracejit.capture.recording.entry import (
     MISS,
     Alias,
     Body,
@@ -13,7 +14,6 @@ from tracejit.capture.entry import (
     WrittenInput,
     calling,
 )
-from tracejit.capture.reasons import CATALOGUE, Reason
 from tracejit.capture.session import declare_inlined, is_recording, record
 
 __all__ = [

@@ -13,9 +13,17 @@ import threading
 from types import CellType
 from typing import Any
 
-from tracejit.capture.patterns import PYTHON, Operations, elements_of, has_length, item_of, matched_class, matched_mapping
+from tracejit.capture.handlers.patterns import (
+    PYTHON,
+    Operations,
+    elements_of,
+    has_length,
+    item_of,
+    matched_class,
+    matched_mapping,
+)
+from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
-from tracejit.capture.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
 from tracejit.capture.tracebacks import without_handlers
 
 __all__ = ["Frame", "current"]

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from types import FrameType, FunctionType
 from typing import Any
 
-from tracejit.capture.convert import is_instrumented
+from tracejit.capture.own_files import PACKAGE
+from tracejit.capture.syntax.convert import is_instrumented
 
 __all__ = ["calling_frame", "frame_at", "instrumented_frames", "level_from_here", "may_be_error", "placed", "user_line"]
 
 _PACKAGE = __name__.split(".")[0]
-_DIRECTORY = __file__.rsplit("/capture/", 1)[0] + "/"
 
 
 def instrumented_frames() -> Iterator[FrameType]:
@@ -38,7 +38,7 @@ def user_line(fallback: str = "") -> str:
     found = fallback
     for frame in instrumented_frames():
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        if not frame.f_code.co_filename.startswith(_DIRECTORY):
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return place
         found = found or place
     return found

@@ -48,6 +48,7 @@ __all__ = [
     "IN_PLACE",
     "KEEPING_LIBRARY",
     "KEEPING_NAMES",
+    "LOCKS",
     "PASSING_ON",
     "PREDICATES",
     "PRIMITIVE_TYPES",
@@ -148,11 +149,18 @@ KEEPING_LIBRARY: frozenset[str] = frozenset({"register_hook", "register_post_acc
 """Functions of the library that keep functions of the program, or call them by way of the interpreter."""
 REFUSED_LIBRARY: dict[str, str] = {
     "seed": "global_state",
+    "add_safe_globals": "global_state",
+    "clear_safe_globals": "global_state",
+    "register_kl": "global_state",
     "set_default_dtype": "global_state",
     "set_num_threads": "global_state",
+    "set_printoptions": "global_state",
+    "set_sharing_strategy": "global_state",
     "get_num_threads": "impure_call",
     "load": "impure_call",
 }
+LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
+"""What a `with` of the program may take and give back (locking.py)."""
 KEEPING_NAMES: frozenset[str] = frozenset({"put", "put_nowait"})
 """Methods of queues that look at nothing that they are given, and keep it."""
 SAVING: frozenset[tuple[str, str]] = frozenset(
@@ -197,11 +205,12 @@ SPECIAL_NAMES: dict[str, str] = {
 SWAPPED: dict[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 INLINED_TYPES: set[type] = set()
-"""Callables that stand for the function in their `__wrapped__`: compile.py registers its CompiledFunction here."""
+"""Callables that stand for the function in their `__wrapped__`: compiled/compile.py registers its CompiledFunction here."""
 
 _CONVERTED_PACKAGES = (
     "tracejit.amp.grad_scaler.",
     "tracejit.autograd.functional.",
+    "tracejit.core.settings.",
     "tracejit.nn.",
     "tracejit.optim.",
     "tracejit.data.",

@@ -17,29 +17,30 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from tracejit.autograd.anomaly import go_on
 from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
-from tracejit.capture.calls import CallHandlers
-from tracejit.capture.convert import convert, is_instrumented
-from tracejit.capture.entry import Recording
-from tracejit.capture.facts import parameters
-from tracejit.capture.finish import finish
 from tracejit.capture.frame import current
-from tracejit.capture.locate import NotConvertible
+from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.symbols import concrete, released
+from tracejit.capture.own_files import PACKAGE
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
-from tracejit.capture.symbols import concrete, released
+from tracejit.capture.recording.entry import Recording
+from tracejit.capture.recording.facts import parameters
+from tracejit.capture.recording.finish import finish
+from tracejit.capture.syntax.convert import convert, is_instrumented
+from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.tensors import RecordingInterpreter, Watch
 from tracejit.capture.tracebacks import without_handlers as _without_recorder
-from tracejit.codegen import call_hook
 from tracejit.core import dtypes
 from tracejit.core.collection import held_back
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
+from tracejit.cpython import call_hook
+from tracejit.replay.ir import Constant, Expr, ListOf, Name
 
 __all__ = ["declare_inlined", "hindrance", "is_recording", "record"]
 
-_OWN_DIRECTORY = __file__.rsplit("/", 1)[0] + "/"
-_PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
 
@@ -63,7 +64,7 @@ class Session(CallHandlers):
         super().__init__()
         self.profile: Any = None  # what sys.getprofile() says while the hook is on
         self._hold = hold
-        self._missing: dict[tuple[str, str | None], str] = {}  # imports under way, or failed -> what must not hold
+        self._missing: dict[tuple[str, str | None], Expr] = {}  # imports under way, or failed -> what must not hold
         self._asked: Any = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str) -> None:
@@ -126,7 +127,7 @@ class Session(CallHandlers):
             return
         name = frame.f_globals.get("__name__", "")
         if is_library_module(name):
-            if code.co_filename.startswith(_PACKAGE):  # else its globals may be other ones next time
+            if code.co_filename.startswith(PACKAGE):  # else its globals may be other ones next time
                 call_hook.allow(code, lasting=True)
             return
         if name in _TRANSPARENT_MODULES:
@@ -147,12 +148,12 @@ class Session(CallHandlers):
         if not self.compiled:
             self.facts.parameters = parameters(function)
         name = self.constant(function)
-        self.compiled.add(name)
+        self.compiled.add(name.name)
         self.register(function, name)
         if type(function) is MethodType:
             if not isinstance(function.__self__, type):
-                self.register(function.__self__, f"{name}.__self__")
-                self.paths.append(f"{name}.__self__")
+                self.register(function.__self__, name.get("__self__"))
+                self.paths.append(name.get("__self__"))
             self.root(function.__func__)
         elif not isinstance(function, (FunctionType, *IDENTITY_TYPES)):
             self.paths.append(name)
@@ -160,32 +161,34 @@ class Session(CallHandlers):
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Guards on modes and on the structure of the arguments; the arguments as the run sees them."""
         self.namespace["default_names"] = dtypes.__dict__
-        self.miss_if(f"len(args) != {len(args)} or {f'list(kwargs) != {list(kwargs)!r}' if kwargs else 'kwargs'}")
+        given, named = Name("args"), Name("kwargs")
+        others = Name("list").call(named).differs(ListOf(tuple(map(Constant, kwargs)))) if kwargs else named
+        self.miss_if(given.length().differs(len(args)).otherwise(others))
         self.facts.note("mode", "the arguments", f"{len(args)} by position{''.join(f', {name}' for name in kwargs)}")
-        self.miss_if(f"state.grad_enabled is not {state.grad_enabled}")
+        self.miss_if(Name("state").get("grad_enabled").is_not(state.grad_enabled))
         self.facts.note("mode", "grad mode", str(state.grad_enabled))
         self.facts.note("mode", "autocast or the default dtype", f"{state.autocast}, {dtypes.default_dtype()}")
         default = self.constant(dtypes.default_dtype())
         if dtypes.autocast_was_made():
-            self.miss_if(f"state.autocast is not {self.constant(state.autocast)}")
-            self.miss_if(f"default_names['_default'] is not {default}")
+            self.miss_if(Name("state").get("autocast").is_not(self.constant(state.autocast)))
+            self.miss_if(Name("default_names").at("_default").is_not(default))
         else:
-            self.miss_if(f"default_names['_without_autocast'] is not {default}")
+            self.miss_if(Name("default_names").at("_without_autocast").is_not(default))
 
-        def read(value: Any, expression: str, key: int | str) -> Any:
+        def read(value: Any, expression: Expr, key: int | str) -> Any:
             return self.read(value, expression, called=self.facts.argument(key), symbolic=True, argument=True)
 
-        positional = tuple(read(a, f"args[{i}]", i) for i, a in enumerate(args))
-        return positional, {k: read(a, f"kwargs[{k!r}]", k) for k, a in kwargs.items()}
+        positional = tuple(read(a, given.at(i), i) for i, a in enumerate(args))
+        return positional, {k: read(a, named.at(k), k) for k, a in kwargs.items()}
 
     # -- the rest of the handlers
     def importing(self, name: str, attribute: str | None) -> None:
         """An import statement follows.  It may fail, and the program may catch that."""
         module = sys.modules.get(name)
         if module is None:
-            self._missing[name, None] = f"{name!r} in {self.constant(sys.modules)}"
+            self._missing[name, None] = self.constant(sys.modules).has(name)
         elif attribute is not None and attribute not in module.__dict__:
-            self._missing[name, attribute] = f"{attribute!r} in {self.constant(module.__dict__)}"
+            self._missing[name, attribute] = self.constant(module.__dict__).has(attribute)
 
     def let_go(self) -> None:
         for condition in self._missing.values():
@@ -196,7 +199,7 @@ class Session(CallHandlers):
         """An import statement bound a module, or one of its attributes, to a local name."""
         self._missing.pop((name, None), None)
         self._missing.pop((name, attribute), None)
-        self.read(module, f"{self.constant(sys.modules)}[{name!r}]")
+        self.read(module, self.constant(sys.modules).at(name))
         if attribute is not None and attribute in module.__dict__:
             concrete(self.read_global(module.__dict__, attribute, module.__dict__[attribute]))
 
@@ -323,6 +326,7 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
         session.settle_made()  # the exception may lead to any of it
         raise
     finally:
+        go_on()
         try:
             session.settle_closures()
             session.settle_effects()

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.effects import DataStore, EffectHandlers
+from tracejit.capture.handlers.effects import DataStore, EffectHandlers
+from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.places import user_line
-from tracejit.capture.symbols import plain
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
@@ -185,7 +185,7 @@ class StateRecorder(Interpreter):
         """The hooks of a leaf are about to run: it has the same in every call."""
         source = self.recorder.tensors.get(id(leaf))
         if source is not None:
-            self.recorder.read(leaf._hooks, f"{source.variable}._hooks")
+            self.recorder.read(leaf._hooks, source.variable.get("_hooks"))
             self.recorder.read_content(leaf._hooks)
             self.hooks_read.add(id(leaf))
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.effects import EffectHandlers, GradStore
-from tracejit.capture.late import MOST_ELEMENTS, is_late
+from tracejit.capture.handlers.effects import EffectHandlers, GradStore
+from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.places import user_line
-from tracejit.capture.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
@@ -31,6 +31,7 @@ from tracejit.core.promotion import promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.public.random import default_generator
+from tracejit.replay.ir import Every, Name, Not
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
@@ -61,7 +62,7 @@ class RecordingInterpreter(StateRecorder):
         """watch: is shown each operation that is appended."""
         super().__init__(recorder, first_sequence)
         self._watch = watch
-        self.scalars: dict[str, int] = {}  # prologue variable -> value id
+        self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         recorder.program = self
         self._moving: list[SymbolicNumber] = []  # at which places views look
         self._wrote = False
@@ -78,10 +79,10 @@ class RecordingInterpreter(StateRecorder):
             low, high = bounds
             if not low <= number._value <= high:
                 return self._literal(concrete(number), bounds)
-            self.recorder.miss_if(f"not {low} <= {number._text} <= {high}")
-        value = self.scalars.get(number._text)
+            self.recorder.miss_if(Not(Every((number._name.compared(">=", low), number._name.compared("<=", high)))))
+        value = self.scalars.get(number._name)
         if value is None:
-            value = self.scalars[number._text] = self._fresh(ScalarAval(type(number._value)))
+            value = self.scalars[number._name] = self._fresh(ScalarAval(type(number._value)))
         return value
 
     def _literal(self, value: int | float, bounds: tuple[int, int]) -> Operand:
@@ -268,6 +269,9 @@ class RecordingInterpreter(StateRecorder):
         self._append(REGISTRY["constant"], (), (), {"array": ArrayConstant(array.copy())}, made)
         return made
 
+    def warn(self, message: str, stacklevel: int) -> None:
+        self.recorder.warned(message)
+
     def kept(self, tensor: Tensor) -> Tensor | None:
         """A tensor of the recording's own, which holds what `tensor` holds now.  None for one of unknown origin: the recording stops."""
         operand = self.value_of(tensor)
@@ -294,7 +298,7 @@ class RecordingInterpreter(StateRecorder):
         if recorder.stopped or (id(tensor), "_grad") in recorder.written:
             return value
         source = recorder.tensors.get(id(tensor))
-        return value if source is None else recorder.read(value, f"{source.variable}._grad")
+        return value if source is None else recorder.read(value, source.variable.get("_grad"))
 
     def write_grad(self, tensor: Tensor, value: Any) -> None:
         state.base.write_grad(tensor, value)
@@ -342,13 +346,13 @@ class RecordingInterpreter(StateRecorder):
             return
         path, known = recorder.sources.get(id(generator)), recorder.constant(default_generator)
         if generator is default_generator and path is not None and path != known:
-            recorder.miss_if(f"{path} is not {known}")  # an argument may be the generator of all draws that name none
+            recorder.miss_if(path.is_not(known))  # an argument may be the generator of all draws that name none
         if id(state) in recorder.tensors:
             return
         if generator is default_generator and not recorder.is_outside(generator):
             recorder.register(generator, recorder.constant(generator))
         if recorder.is_outside(generator):
-            recorder.read(state, f"{recorder.sources[id(generator)]}._state")
+            recorder.read(state, recorder.sources[id(generator)].get("_state"))
         else:
             recorder.stop("random_operation", "a generator that the call has made")
 

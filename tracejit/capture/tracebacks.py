@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from tracejit.capture.own_files import CAPTURE, own_file, own_folder
+
 __all__ = ["COMPILER", "without_dispatch", "without_handlers"]
 
-_OWN_DIRECTORY = __file__.removesuffix("tracebacks.py")
-_PACKAGE = _OWN_DIRECTORY.removesuffix("capture/")
+_FOLDERS = (
+    "capture", "compiled", "cpython", "ir", "llvm", "loops", "lowering", "math", "passes", "replay", "report", "runtime",
+)  # fmt: skip
 COMPILER = (
-    *[f"{_PACKAGE}{part}/" for part in ("capture", "codegen", "ir", "passes", "report", "runtime")],
-    *[f"{_PACKAGE}{part}.py" for part in ("compile", "dispatch", "executable", "recorded_path", "settling", "shadow")],
-    *[f"{_PACKAGE}core/{part}.py" for part in ("aside", "collection", "interrupts", "locks")],
+    *map(own_folder, _FOLDERS),
+    *[own_file("core", f"{part}.py") for part in ("aside", "collection", "interrupts", "locks")],
     "<tracejit ",
 )
 """Where code stands that an eager call does not run."""
@@ -23,7 +25,7 @@ def without_dispatch(error: BaseException) -> None:
     last, traceback = None, error.__traceback__
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(COMPILER):
         last, traceback = traceback, traceback.tb_next
-    is_own = traceback is None and last is not None and not last.tb_frame.f_code.co_filename.startswith(_OWN_DIRECTORY)
+    is_own = traceback is None and last is not None and not last.tb_frame.f_code.co_filename.startswith(CAPTURE)
     if not (is_own and isinstance(error, Exception)):
         error.__traceback__ = traceback
 
@@ -48,7 +50,7 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
         traceback = traceback.tb_next
     kept: TracebackType | None = None
     for step in reversed(steps):
-        if step.tb_frame.f_code.co_filename.startswith(_OWN_DIRECTORY):
+        if step.tb_frame.f_code.co_filename.startswith(CAPTURE):
             continue
         if step.tb_next is not kept:
             step.tb_next = kept

@@ -1,4 +1,4 @@
-"""Where compile.py leaves `compile` for the layers, which import nothing of the compiler.
+"""Where compiled/compile.py leaves `compile` for the layers, which import nothing of the compiler.
 
 It must not know what a compiled function is.
 """

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,6 +95,10 @@ class Interpreter:
     def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
         """The library calls a method of the program's."""
         return getattr(owner, name)(*arguments)
+
+    def warn(self, message: str, stacklevel: int) -> None:
+        """The library warns: see core/warned.py."""
+        warnings.warn(message, UserWarning, stacklevel)
 
     def note(self, event: str, *details: Any) -> None:
         """Something happened that a recording cannot hold (hook registered, graph freed ...)."""
@@ -178,6 +183,10 @@ class pushed:  # noqa: N801  (a context manager)
         pushed_anywhere[0] += 1
         state.top = interpreter
         return interpreter
+
+    def again(self) -> None:
+        """Be the innermost one again, on top of what is left of those beneath."""
+        self._previous, state.top = state.top, self._interpreter
 
     @covers_its_entry
     def __exit__(self, *exception: object) -> None:

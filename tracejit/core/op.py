@@ -1,14 +1,31 @@
 """`Op`: one primitive, declared once; the registry of all of them.
 
 Everything another layer wants to know about a primitive is an attribute of its Op: how NumPy evaluates it, the shape rule,
-how operands promote, what its vjp saves, the vjp, the scalar lowering or the kind that a nest builder handles, its effect, and
-sample inputs.  passes/ and codegen/ read the Op that a node carries; no layer keeps a table of op names.
+how operands promote, what its vjp saves, the vjp, what machine code computes, what simplifies it, its effect, and sample inputs.
+passes/ and lowering/ read the Op that a node carries; no layer keeps a table of op names (tests/test_operations_own_their_rules.py).
+
+What machine code computes is said in one of four ways, each of them a rule over objects that a compiler hands it, so that a primitive
+imports nothing of one:
+
+- `lowering(b, *operands, **attributes)`, of an elementwise primitive: the scalar meaning over a builder of expressions.
+- `element(b, at, *operands, **attributes)`, of one that moves elements: the output's element at the coordinates `at`, as an element
+  `x[...]` of an operand, or made of some.  Coordinates are added and multiplied by sizes.  `b.position(i, n)` is the coordinate that a
+  number, or an element of an operand, says: the program leaves where it is not in [0, n) (`wraps`: where it is not in [-n, n));
+  `b.coordinate(p)` is a coordinate as an int64 value, `b.number(v)` an operand that is no tensor, `b.divmod` divides coordinates; what else
+  `b` has are expressions.  Of a view the same rule says where it lies in memory, where nests read through it and where its inverse
+  puts it; `strides` is for a reshape, whose elements may lie evenly though their coordinates are no affine function.
+- `region`, of one that changes a part of operand 0: the view or gather of that part, whose rule then says where.
+- `nest`: the form of loops that the compiler has a builder for (`lowering/writer.builds`), which kinds REDUCTION (with its `reducer`),
+  SCAN (likewise) and CONTRACTION imply.
+
+Without any of these NumPy evaluates it, on the host.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,6 +76,7 @@ class Promotion(enum.Enum):
     BOOL = "bool"  # each operand becomes bool
 
 
+@dataclass(slots=True, eq=False)
 class VjpContext:
     """What a vjp rule may look at.
 
@@ -67,119 +85,99 @@ class VjpContext:
     `attributes` the primitive's attributes.
     """
 
-    __slots__ = ("attributes", "avals", "inputs", "needs", "outputs")
-
-    def __init__(
-        self,
-        inputs: tuple[Any, ...],
-        outputs: tuple[Any, ...],
-        needs: tuple[bool, ...],
-        avals: tuple[Any, ...],
-        attributes: Mapping[str, Any],
-    ) -> None:
-        self.inputs = inputs
-        self.outputs = outputs
-        self.needs = needs
-        self.avals = avals
-        self.attributes = attributes
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    needs: tuple[bool, ...]
+    avals: tuple[Any, ...]
+    attributes: Mapping[str, Any]
 
 
-VjpRule = Callable[..., Any]
+Rule = Callable[..., Any]
 REGISTRY: dict[str, Op] = {}
 _ARRAYS = (np.ndarray, np.generic)
 _F32 = np.dtype(np.float32)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Op:
     """One primitive.
 
     evaluate(*operands, **attributes) works on NumPy arrays (tensor operands) and Python scalars, and returns an array or a
-    tuple of arrays.  shape_rule(*avals, **attributes) returns the Aval or a tuple of them; with the trait "dynamic shape" sizes that
+    tuple of arrays.  infer(*avals, **attributes) returns the Aval or a tuple of them; with the trait "dynamic shape" sizes that
     depend on data are UNKNOWN in them.  The vjp rule is called as rule(context, *cotangents), cotangents of outputs that have none
     being None, and returns one cotangent per operand (a tuple; a bare value for a single operand); None where `context.needs` is false.
     expansion(*operands, **attributes), of a composite, gives the same outputs by other primitives.  node_name is the name of its nodes on
     the tape: a text, a function of the node, or None for one made of the op's own.
+
+    where(*avals, **attributes): whether `element` holds for such operands, if not for all.  source: the operand that goes to the `region`.
+    scatter, of a view: the primitive that puts a changed part back, the one whose region it is.  undone(shape, **attributes), of a view
+    that is all of its operand: attributes under which the same primitive leads back to `shape`; None for elements that share memory.
+    simpler(s, *operands, **attributes): what gives the same bits for every input, NaN, infinities, signed zeros and wrapping integers
+    included: one of the operands, `s(op, *operands, **attributes)`, or None.  Operands are Python numbers, or values with `aval`, and `op`,
+    `operands` and `attributes` of what made them (`op` None: nothing that is known); `s.aval` is the output's, `s.same(x)` whether x has
+    it.  A value of another aval than the output's is as good as None.
+
+    Traits: "checked" (eager runs the shape rule before NumPy, for its error), "raises" (on some data), "dynamic shape", "condition
+    first", "rounds numbers", "moves" and "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight
+    through" (gradients flow to operand 0 whatever the contents), "exact"
+    (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0), "arranges" (elements of operand 0, in
+    some order), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands; of a scatter, adds
+    to what is there), "symmetric" and "gauge" (for tests of derivatives).
     """
 
-    __slots__ = (
-        "computes",
-        "doc",
-        "effect",
-        "evaluate",
-        "expansion",
-        "infer",
-        "is_checked",
-        "is_plain",
-        "is_silent",
-        "keeps_dtype",
-        "kind",
-        "lowering",
-        "may_exit",
-        "multiple",
-        "name",
-        "node_name",
-        "promotion",
-        "reducer",
-        "samples",
-        "saved_plans",
-        "saves",
-        "traits",
-        "ufunc",
-        "vjp_rule",
+    name: str
+    kind: Kind
+    evaluate: Rule
+    infer: Rule
+    effect: Effect = Effect.PURE
+    promotion: Promotion = Promotion.NONE
+    traits: frozenset[str] = frozenset()
+    samples: Callable[[], Iterable[Any]] | None = None
+    multiple: bool = False
+    doc: str | None = None
+    ufunc: Rule | None = (
+        None  # a function of C's that does the same on floating-point operands; of a reduction, the `reduce` of one
     )
+    expansion: Rule | None = None
+    lowering: Rule | None = None
+    reducer: str | None = None
+    element: Rule | None = None
+    where: Callable[..., bool] | None = None
+    strides: Callable[..., tuple[int, ...] | None] | None = None
+    undone: Callable[..., dict[str, Any] | None] | None = None
+    region: Op | None = None
+    source: int = 1
+    nest: str | None = None
+    simpler: Rule | None = None
+    scatter: Op | None = field(default=None, init=False)
+    node_name: str | Callable[[Any], str] | None = field(default=None, init=False)
+    vjp_rule: Rule | None = field(default=None, init=False)
+    saves: tuple[str, ...] = field(default=(), init=False)
+    saved_plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict, init=False)
+    is_checked: bool = field(init=False)
+    may_exit: bool = field(
+        init=False
+    )  # on other data it raises, or has another shape: a program leaves there, and never drops it
+    is_silent: bool = field(init=False)  # it computes no numbers
+    is_plain: bool = field(init=False)  # eager may take its fast path: floating-point operands of one dtype need no promotion
+    computes: bool = field(init=False)  # of float16 and bfloat16 in float32, the result rounded; the others only move elements
+    keeps_dtype: bool = field(init=False)  # operands have the dtype of a floating-point output (cast's do not)
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind,
-        evaluate: Callable[..., Any],
-        *,
-        shape_rule: Callable[..., Any],
-        effect: Effect = Effect.PURE,
-        promotion: Promotion = Promotion.NONE,
-        lowering: Callable[..., Any] | None = None,
-        reducer: str | None = None,
-        samples: Callable[[], Iterable[Any]] | None = None,
-        multiple: bool = False,
-        traits: Iterable[str] = (),
-        doc: str | None = None,
-        ufunc: Callable[..., Any] | None = None,
-        expansion: Callable[..., Any] | None = None,
-    ) -> None:
-        if name in REGISTRY:
-            raise ValueError(f"the primitive {name!r} is declared twice")
-        self.name = name
-        self.kind = kind
-        self.evaluate = evaluate
-        self.infer = shape_rule
-        self.effect = effect
-        self.promotion = promotion
-        self.lowering = lowering
-        self.reducer = reducer
-        self.expansion = expansion
-        self.node_name: str | Callable[[Any], str] | None = None
-        self.samples = samples
-        self.multiple = multiple
-        self.traits = frozenset(traits)
-        self.is_checked = "checked" in self.traits  # eager runs the shape rule before NumPy, for its error
-        # On other data it raises, or its result has another shape: a program leaves there, and never drops the node.
-        self.may_exit = not self.traits.isdisjoint(("raises", "dynamic shape"))
-        self.ufunc = ufunc  # a function of C's that does the same on floating-point operands; of a reduction, the `reduce` of one
-        self.is_silent = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) and "casts" not in self.traits  # it computes no numbers
-        self.is_plain = (  # eager may take its fast path: floating-point operands of one dtype need no promotion
-            kind is Kind.ELEMENTWISE
-            and not multiple
-            and promotion in (Promotion.COMMON, Promotion.FLOAT)
-            and "condition first" not in self.traits
-        )
-        # Of float16 and bfloat16 it computes in float32 and rounds the result; the others only move elements.
-        self.computes = kind in _COMPUTING and "moves" not in self.traits
-        self.keeps_dtype = promotion is not Promotion.NONE  # operands have the dtype of a floating-point output (cast's do not)
-        self.doc = doc or evaluate.__doc__
-        self.vjp_rule: VjpRule | None = None
-        self.saves: tuple[str, ...] = ()
-        self.saved_plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        REGISTRY[name] = self
+    def __post_init__(self) -> None:
+        if self.name in REGISTRY:
+            raise ValueError(f"the primitive {self.name!r} is declared twice")
+        kind, traits, promotion = self.kind, self.traits, self.promotion
+        self.doc = self.doc or self.evaluate.__doc__
+        self.is_checked = "checked" in traits
+        self.may_exit = not traits.isdisjoint(("raises", "dynamic shape"))
+        self.is_silent = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) and "casts" not in traits
+        promoted = kind is Kind.ELEMENTWISE and promotion in (Promotion.COMMON, Promotion.FLOAT)
+        self.is_plain = promoted and not self.multiple and "condition first" not in traits
+        self.computes = kind in _COMPUTING and "moves" not in traits
+        self.keeps_dtype = promotion is not Promotion.NONE
+        if self.region is not None and self.region.kind is Kind.VIEW:
+            self.region.scatter = self
+        REGISTRY[self.name] = self
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -242,17 +240,22 @@ class Op:
             return tuple([_rounded(cast, x, reduced) for x in result])
         return _rounded(cast, result, reduced)
 
-    def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[VjpRule], VjpRule]:
+    def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[Rule], Rule]:
         """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2:` for all from the
         third on) and `out` (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string
         speaks for all operands."""
 
-        def declare(rule: VjpRule) -> VjpRule:
+        def declare(rule: Rule) -> Rule:
             self.saves = (saves,) if isinstance(saves, str) else saves
             self.vjp_rule = rule
             return rule
 
         return declare
+
+    def simplified(self, rule: Rule) -> Rule:
+        """Declare `simpler`."""
+        self.simpler = rule
+        return rule
 
     def named(self, name: str | Callable[[Any], str]) -> None:
         """Declare the name of its nodes on the tape (PyTorch's), where it is not the op's own: a text, or a function of the node."""
@@ -270,6 +273,11 @@ class Op:
             outputs = tuple(sorted(int(w[3:] or 0) for w in words if w.startswith("out")))
             known = self.saved_plans[needs] = (inputs, outputs)
         return known
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether gradients flow through it, or ought to: it has a vjp, if only one that raises."""
+        return "not differentiable" not in self.traits
 
     def infer_tuple(self, avals: Iterable[Any], attributes: Mapping[str, Any]) -> tuple[Aval, ...]:
         """The avals of all outputs, as the shape rule gives them."""

@@ -15,7 +15,9 @@ __all__ = [
     "Dim",
     "broadcast",
     "broadcast_shapes",
+    "contiguous",
     "equal",
+    "equal_runs",
     "integer",
     "memory_order",
     "normalise_dim",
@@ -53,6 +55,38 @@ def memory_order(shape: Sequence[Dim], strides: Sequence[int]) -> tuple[int, ...
     if order == sorted(order):
         return plain
     return tuple(order + [d for d in plain if shape[d] == 1])
+
+
+def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Row-major strides in elements."""
+    strides, n = [], 1
+    for s in reversed(shape):
+        strides.append(n)
+        n *= max(s, 1)
+    return tuple(reversed(strides))
+
+
+def equal_runs(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[range, range]] | None:
+    """Cut a reshape into the smallest pairs of dimension ranges with equal products; None if an empty tensor has none."""
+    runs = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        i0, j0, p, q = i, j, 1, 1
+        if i < len(before):
+            p, i = before[i], i + 1
+        if j < len(after):
+            q, j = after[j], j + 1
+        while p != q:
+            if p < q and i < len(before):
+                p, i = p * before[i], i + 1
+            elif j < len(after):
+                q, j = q * after[j], j + 1
+            elif i < len(before):
+                p, i = p * before[i], i + 1
+            else:
+                return None
+        runs.append((range(i0, i), range(j0, j)))
+    return runs
 
 
 def product(sizes: Iterable[Dim]) -> Dim:

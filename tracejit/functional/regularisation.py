@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from tracejit.core.dtypes import float32
+from tracejit.core.warned import warn
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.random import rand
@@ -48,16 +48,14 @@ def _channels_dropped(name: str, dims: int, input: Any, p: float, training: bool
     if rank not in (dims + 1, dims + 2):
         if dims == 1 or rank < 2:
             raise RuntimeError(f"{name}(): expected input of {dims + 1} or {dims + 2} dimensions, got shape {list(input.shape)}")
-        warnings.warn(
+        warn(
             f"{name}(): input of {rank} dimensions is deprecated; use dropout(), or give it {dims + 2} dimensions",
-            UserWarning,
             stacklevel=3,
         )
     elif dims == 2 and rank == 3:
-        warnings.warn(
+        warn(
             "dropout2d(): an input of three dimensions is taken for (N, C, L), as PyTorch takes it; use dropout1d() for that, or "
             "unsqueeze(0) for (C, H, W)",
-            UserWarning,
             stacklevel=3,
         )
     lead = 2 if dims == 2 or rank == dims + 2 else 1

@@ -37,6 +37,12 @@ class GraphBuilder:
         self.requires_grad: set[int] = set()
         self.unused_id = first_id
 
+    def aval(self, v: Any) -> Aval:
+        """The aval of a tensor."""
+        aval = self.avals[v]
+        assert isinstance(aval, Aval)
+        return aval
+
     def fresh(self, aval: Aval | ScalarAval) -> int:
         """A new value id."""
         value = self.unused_id

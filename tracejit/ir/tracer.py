@@ -155,7 +155,7 @@ class TracingInterpreter(Interpreter):
                 operands = promote(op, operands)
         ids = builder.add(op, tuple(map(_operand, operands)), attributes, self.line)
         avals = builder.avals
-        if self.track and state.grad_enabled and op.name != "detach":
+        if self.track and state.grad_enabled and op.is_differentiable:
             marked = builder.requires_grad
             if any(isinstance(x, Tracer) and x.id in marked for x in operands):
                 marked.update(v for v in ids if _differentiable(avals[v]))

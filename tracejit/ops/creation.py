@@ -24,6 +24,8 @@ def _full_rule(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
 @custom(
     Kind.CREATION,
     _full_rule,
+    element=lambda b, at, value, shape, dtype: b.number(value, dtype),
+    traits=("uniform",),
     samples=cases(
         (1.5, {"shape": (2, 3), "dtype": float32}), (2, {"shape": (), "dtype": int64}), (True, {"shape": (0, 2), "dtype": bool_})
     ),
@@ -49,9 +51,15 @@ def _arange_rule(start: Any, step: Any, length: int, dtype: DType) -> Aval:
     return Aval((length,), dtype)
 
 
+def _arange_element(b: Any, at: Any, start: Any, step: Any, length: int, dtype: DType) -> Any:
+    wide = float64 if float in map(b.kind, (start, step)) else int64
+    return b.cast(b.number(start, wide) + b.cast(b.coordinate(at[0]), wide) * b.number(step, wide), dtype)
+
+
 @custom(
     Kind.CREATION,
     _arange_rule,
+    element=_arange_element,
     samples=cases(
         (0, 1, {"length": 5, "dtype": int64}),
         (0.5, 0.25, {"length": 3, "dtype": float32}),
@@ -67,6 +75,7 @@ def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
 @custom(
     Kind.CREATION,
     lambda rows, columns, dtype: Aval((rows, columns), dtype),
+    element=lambda b, at, rows, columns, dtype: b.cast(b.eq(b.coordinate(at[0]), b.coordinate(at[1])), dtype),
     samples=cases(({"rows": 3, "columns": 2, "dtype": float32},), ({"rows": 0, "columns": 2, "dtype": int64},)),
     traits=("not differentiable",),
 )

@@ -16,10 +16,11 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
 
-__all__ = ["composite", "custom", "elementwise", "reduction", "view", "without_derivative"]
+__all__ = ["ON_HOST", "composite", "custom", "elementwise", "involution", "reduction", "view", "without_derivative"]
 
 COMMON, FLOAT, BOOL, NONE = Promotion.COMMON, Promotion.FLOAT, Promotion.BOOL, Promotion.NONE
 Body = Callable[..., Any]
+ON_HOST: None = None  # the lowering of an elementwise primitive that NumPy or SciPy evaluates in programs, too
 
 
 def _elementwise_rule(name: str, result: dtypes.DType | None, skip: int) -> Callable[..., Aval]:
@@ -60,38 +61,28 @@ def require_numbers(name: str, *operands: Any) -> None:
 
 
 def elementwise(
-    lowering: Callable[..., Any] | None = None,
+    lowering: Body | None,
     *,
     promotion: Promotion = COMMON,
     result: dtypes.DType | None = None,
     name: str | None = None,
     rule: Callable[..., Aval] | None = None,
     traits: Iterable[str] = (),
-    samples: Callable[[], Iterable[Any]] | None = None,
-    ufunc: Callable[..., Any] | None = None,
+    ufunc: Body | None = None,
     evaluates: bool = False,
+    **given: Any,
 ) -> Callable[[Body], Op]:
     """A primitive whose output element depends on one element of each operand.
 
     `lowering(b, *operands, **attributes)` gives the scalar meaning over an expression builder; `result` is the output dtype
     where it is not the dtype computed in.  `ufunc` is the function of NumPy or SciPy that evaluates it: on floating-point operands only
-    where the body `evaluates` too; else on all, and the body is nothing but the docstring."""
+    where the body `evaluates` too; else on all, and the body is nothing but the docstring.  given: more of what an `Op` has."""
 
     def declare(body: Body) -> Op:
-        op_name = name or body.__name__.rstrip("_")
-        skip = 1 if "condition first" in traits else 0
-        return Op(
-            op_name,
-            Kind.ELEMENTWISE,
-            body if ufunc is None or evaluates else ufunc,
-            shape_rule=rule or _elementwise_rule(op_name, result, skip),
-            promotion=promotion,
-            lowering=lowering,
-            traits=traits,
-            samples=samples,
-            doc=body.__doc__,
-            ufunc=ufunc,
-        )
+        own = name or body.__name__.rstrip("_")
+        infer = rule or _elementwise_rule(own, result, 1 if "condition first" in traits else 0)
+        given.update(promotion=promotion, lowering=lowering, traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc)
+        return Op(own, Kind.ELEMENTWISE, body if ufunc is None or evaluates else ufunc, infer, **given)
 
     return declare
 
@@ -104,12 +95,7 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
 
 
 def reduction(
-    reducer: str,
-    *,
-    result: dtypes.DType | None = None,
-    name: str | None = None,
-    samples: Callable[[], Iterable[Any]] | None = None,
-    ufunc: Callable[..., Any] | None = None,
+    reducer: str, *, result: dtypes.DType | None = None, name: str | None = None, ufunc: Body | None = None, **given: Any
 ) -> Callable[[Body], Op]:
     """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative).
 
@@ -123,79 +109,48 @@ def reduction(
             assert ufunc is not None
             return ufunc(x, dims, x.dtype, None, keepdim)
 
-        return Op(
-            name or body.__name__.rstrip("_"),
-            Kind.REDUCTION,
-            body if ufunc is None else reduce,
-            shape_rule=rule,
-            reducer=reducer,
-            samples=samples,
-            doc=body.__doc__,
-            ufunc=ufunc,
-        )
+        given.update(reducer=reducer, doc=body.__doc__, ufunc=ufunc, simpler=lambda s, x, dims, keepdim: None if dims else x)
+        return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None else reduce, rule, **given)
 
     return declare
 
 
 def view(
-    rule: Callable[..., Any],
+    rule: Body,
+    element: Body,
     *,
     name: str | None = None,
     traits: Iterable[str] = (),
-    samples: Callable[[], Iterable[Any]] | None = None,
+    undone: Callable[..., dict[str, Any] | None] | None = None,
+    **given: Any,
 ) -> Callable[[Body], Op]:
-    """A primitive whose output shares the memory of its first operand."""
+    """A primitive whose output shares the memory of its first operand: which of its elements is where is all that there is to say.  One
+    that can be `undone` needs no vjp, unless its elements may share memory."""
 
     def declare(body: Body) -> Op:
-        op_name = name or body.__name__.rstrip("_")
-        return Op(op_name, Kind.VIEW, body, shape_rule=rule, effect=Effect.VIEW, traits=traits, samples=samples)
+        given.update(effect=Effect.VIEW, element=element, undone=undone, traits=frozenset((*traits, "arranges")))
+        op = Op(name or body.__name__.rstrip("_"), Kind.VIEW, body, rule, **given)
+        if undone is not None and op.is_differentiable:
+            op.vjp()(lambda c, g: op.of(g, **undone(c.avals[0].shape, **c.attributes)))  # type: ignore[arg-type]
+        return op
 
     return declare
 
 
 def custom(
-    kind: Kind,
-    rule: Callable[..., Any],
-    *,
-    name: str | None = None,
-    effect: Effect = Effect.PURE,
-    promotion: Promotion = NONE,
-    multiple: bool = False,
-    traits: Iterable[str] = (),
-    samples: Callable[[], Iterable[Any]] | None = None,
-    lowering: Callable[..., Any] | None = None,
-    ufunc: Callable[..., Any] | None = None,
+    kind: Kind, rule: Body, *, name: str | None = None, traits: Iterable[str] = (), ufunc: Body | None = None, **given: Any
 ) -> Callable[[Body], Op]:
     """Any other primitive, with its shape rule given.  `ufunc`: as for `elementwise`."""
 
     def declare(body: Body) -> Op:
-        return Op(
-            name or body.__name__.rstrip("_"),
-            kind,
-            body if ufunc is None else ufunc,
-            shape_rule=rule,
-            effect=effect,
-            promotion=promotion,
-            multiple=multiple,
-            traits=traits,
-            samples=samples,
-            lowering=lowering,
-            doc=body.__doc__,
-            ufunc=ufunc,
-        )
+        given.update(traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc)
+        return Op(name or body.__name__.rstrip("_"), kind, body if ufunc is None else ufunc, rule, **given)
 
     return declare
 
 
 def composite(
-    rule: Callable[..., Any],
-    expansion: Callable[..., Any],
-    *,
-    name: str | None = None,
-    multiple: bool = False,
-    traits: Iterable[str] = (),
-    other: int | None = None,
-    samples: Callable[[], Iterable[Any]] | None = None,
+    rule: Body, expansion: Body, *, name: str | None = None, traits: Iterable[str] = (), other: int | None = None, **given: Any
 ) -> Callable[[Body], Op]:
     """A primitive of eager mode that stands for several: the body evaluates it with as few passes as NumPy can, `expansion` is the same
     written with other primitives, which is what programs compute.  Its operands have one floating-point dtype, but for the one at `other`
@@ -211,19 +166,15 @@ def composite(
                 raise RuntimeError(f"{public}(): expected operands of one floating-point dtype, got {names}; convert with .to()")
             return rule(*avals, **attributes)
 
-        return Op(
-            public,
-            Kind.COMPOSITE,
-            body,
-            shape_rule=checked_rule,
-            multiple=multiple,
-            traits=traits,
-            samples=samples,
-            doc=body.__doc__,
-            expansion=expansion,
-        )
+        given.update(expansion=expansion, traits=frozenset(traits))
+        return Op(public, Kind.COMPOSITE, body, checked_rule, **given)
 
     return declare
+
+
+def involution(s: Any, x: Any) -> Any:
+    """What is simpler than a function of itself that gives the operand back."""
+    return x.operands[0] if x.op is s.op else None
 
 
 def without_derivative(op: Op) -> Op:

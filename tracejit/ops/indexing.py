@@ -7,6 +7,7 @@ thread wrote to them in between, it would read or write outside its arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,9 +104,26 @@ def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
     return Aval((*rest[:at], *block, *rest[at:]), x.dtype)
 
 
+def _index_element(b: Any, at: Any, x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
+    rank = max(len(i.shape) for i in indices)
+    start = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
+    block, rest = at[start : start + rank], iter((*at[:start], *at[start + rank :]))
+    own = {}
+    for d, i in zip(dims, indices, strict=True):
+        broadcast = zip(block[rank - len(i.shape) :], i.shape, strict=True)
+        own[d] = b.position(i[[0 if s == 1 else p for p, s in broadcast]], x.shape[d], wraps=True)
+    return x[[own[d] if d in own else next(rest) for d in range(len(x.shape))]]
+
+
+def _has_rank(x: Aval, *indices: Any, **attributes: Any) -> bool:
+    return x.ndim > 0
+
+
 @custom(
     Kind.GATHER,
     _index_rule,
+    element=_index_element,
+    where=_has_rank,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(3, low=-4), {"dims": (0,)}),
@@ -139,6 +157,7 @@ def _index_put_rule(base: Aval, value: Aval, *indices: Aval, dims: tuple[int, ..
 @custom(
     Kind.SCATTER,
     _index_put_rule,
+    region=index,
     traits=("raises",),
     samples=cases(
         (floats(4), floats(3, seed=1), np.array([2, -4, 1]), {"dims": (0,), "accumulate": False}),
@@ -187,9 +206,15 @@ def along(index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(mesh)
 
 
+def _index_select_element(b: Any, at: Any, x: Any, index: Any, dim: int) -> Any:
+    after = dim + len(index.shape)
+    return x[(*at[:dim], b.position(index[at[dim:after]], x.shape[dim]), *at[after:])]
+
+
 @custom(
     Kind.GATHER,
     lambda x, index, dim: Aval(x.shape[:dim] + index.shape + x.shape[dim + 1 :], x.dtype),
+    element=_index_select_element,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(6, high=4), {"dim": 0}),
@@ -224,7 +249,9 @@ def _index_add_rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
 @custom(
     Kind.SCATTER,
     _index_add_rule,
-    traits=("raises",),
+    region=index_select,
+    source=2,
+    traits=("raises", "adds"),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, integers(2, 2, high=2), floats(3, 2, 2, seed=1), {"dim": 1}),
@@ -268,6 +295,8 @@ def _gather_rule(x: Aval, index: Aval, dim: int) -> Aval:
 @custom(
     Kind.GATHER,
     _gather_rule,
+    element=lambda b, at, x, index, dim: x[(*at[:dim], b.position(index[at], x.shape[dim]), *at[dim + 1 :])],
+    where=_has_rank,
     traits=("raises",),
     samples=cases(
         (floats(4), integers(6, high=4), {"dim": 0}), (floats(2, 3).T, integers(3, 4, high=2), {"dim": 1}),
@@ -297,14 +326,37 @@ def scatter_rule(base: Aval, index: Aval, src: Aval, dim: int, name: str = "scat
     return base
 
 
+def _one_hot(base: Any, index: Any, src: Any, dim: int) -> bool:
+    """One position per line along `dim`: a comparison with the coordinate."""
+    line = (*base.shape[:dim], 1, *base.shape[dim + 1 :])
+    return isinstance(src, Aval) and base.ndim > 0 and line == index.shape == src.shape
+
+
+def _where_hot(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """An element of a copy in which those at the positions of `index` are changed."""
+
+    def element(b: Any, at: Any, base: Any, index: Any, src: Any, dim: int) -> Any:
+        line = (*at[:dim], 0, *at[dim + 1 :])
+        place = b.coordinate(b.position(index[line], base.shape[dim]))
+        before, there = base[at], src[line]
+        return b.select(b.eq(b.coordinate(at[dim]), place), change(before, there), before)
+
+    return element
+
+
 @custom(
     Kind.SCATTER,
     scatter_rule,
-    traits=("raises",),
+    element=_where_hot(lambda before, there: before + there),
+    where=_one_hot,
+    region=gather,
+    source=2,
+    traits=("raises", "adds"),
     samples=cases(
         (floats(4), integers(3, high=4), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, integers(3, 4, high=2), floats(3, 4, seed=1), {"dim": 1}),
         (floats(3, 2), integers(1, 2), floats(2, 3, seed=1), {"dim": 0}), (floats(), integers(high=1), floats(seed=1), {"dim": 0}),
+        (floats(2, 3).T, np.array([[1], [0], [1]]), floats(3, 1, seed=1), {"dim": 1}),
     ),
 )  # fmt: skip
 def scatter_add(base: Any, index: Any, src: Any, dim: int) -> Any:
@@ -338,6 +390,10 @@ def embed(g: Any, shape: tuple[int, ...]) -> Any:
 @custom(
     Kind.SCATTER,
     scatter_rule,
+    element=_where_hot(lambda before, there: there),
+    where=_one_hot,
+    region=gather,
+    source=2,
     traits=("raises",),
     samples=cases(
         (floats(4), np.array([3, 0, 1]), floats(3, seed=1), {"dim": 0}),

@@ -9,6 +9,7 @@ A draw of n elements uses ceil(n / 4) counter values for float32 and ceil(n / 2)
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,10 @@ def _drawn(state: Aval, shape: Shape, dtype: DType) -> Aval:
     return Aval(shape, dtype)
 
 
-@custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float32))
+_draw = partial(custom, Kind.RANDOM, effect=Effect.RANDOM, traits=("not differentiable",))
+
+
+@_draw(_drawn, nest="uniform", samples=_states(dtype=dtypes.float32))
 def random_uniform(state: Any, shape: Shape, dtype: DType) -> Any:
     """Numbers in [0, 1): multiples of 2**-24 (float32), 2**-53 (float64), 2**-11 (float16) or 2**-8 (bfloat16)."""
     numbers = philox.uniform(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
@@ -45,33 +49,33 @@ def random_uniform(state: Any, shape: Shape, dtype: DType) -> Any:
     return numbers
 
 
-@custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float64))
+@_draw(_drawn, nest="normal", samples=_states(dtype=dtypes.float64))
 def random_normal(state: Any, shape: Shape, dtype: DType) -> Any:
     """Numbers of the standard normal distribution."""
     numbers = philox.normal(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
     return dtypes.converted(numbers, dtype) if dtype.is_reduced else numbers
 
 
-@custom(Kind.RANDOM, _drawn, effect=Effect.RANDOM, traits=("not differentiable",), samples=_states(dtype=dtypes.float64))
+@_draw(_drawn, nest="exponential", samples=_states(dtype=dtypes.float64))
 def random_exponential(state: Any, shape: Shape, dtype: DType) -> Any:
     """Positive numbers of the exponential distribution of rate 1."""
     numbers = philox.exponential(int(state[0]), int(state[1]), product(shape), dtype is dtypes.float64).reshape(shape)
     return dtypes.converted(numbers, dtype) if dtype.is_reduced else numbers
 
 
-@custom(
-    Kind.RANDOM,
-    lambda state, shape: Aval(shape, dtypes.int64),
-    effect=Effect.RANDOM,
-    traits=("not differentiable",),
-    samples=_states(),
-)
+@_draw(lambda state, shape: Aval(shape, dtypes.int64), nest="integers", samples=_states())
 def random_integers(state: Any, shape: Shape) -> Any:
     """int64 numbers in [0, 2**63)."""
     return philox.positive_integers(int(state[0]), int(state[1]), product(shape)).reshape(shape)
 
 
-@custom(Kind.RANDOM, lambda state, count: state, traits=("not differentiable",), samples=cases((np.array([7, 3]), {"count": 5})))
+@custom(
+    Kind.RANDOM,
+    lambda state, count: state,
+    nest="advance",
+    traits=("not differentiable",),
+    samples=cases((np.array([7, 3]), {"count": 5})),
+)
 def random_advance(state: Any, count: int) -> Any:
     """The state after `count` counter values were used."""
     return state + np.array([0, count], np.int64)

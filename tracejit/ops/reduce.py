@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,11 +196,6 @@ def _position(find: Any) -> Any:
     return evaluate
 
 
-argmax = custom(Kind.REDUCTION, _position_rule, name="argmax", samples=_position_samples(), traits=("not differentiable",))(
-    _position(np.argmax)
-)
-argmax.reducer = "argmax"
-argmin = custom(Kind.REDUCTION, _position_rule, name="argmin", samples=_position_samples(), traits=("not differentiable",))(
-    _position(np.argmin)
-)
-argmin.reducer = "argmin"
+_positions = partial(custom, Kind.REDUCTION, _position_rule, samples=_position_samples(), traits=("not differentiable",))
+argmax = _positions(name="argmax", reducer="argmax")(_position(np.argmax))
+argmin = _positions(name="argmin", reducer="argmin")(_position(np.argmin))

@@ -27,7 +27,7 @@ def _same(x: Aval, dim: int) -> Aval:
     return x
 
 
-@custom(Kind.SCAN, _same, samples=_samples())
+@custom(Kind.SCAN, _same, reducer="sum", samples=_samples())
 def cumsum(x: Any, dim: int) -> Any:
     """Sum of the elements up to each one along `dim`, in the dtype of the input."""
     return np.add.accumulate(x, axis=dim, dtype=x.dtype)
@@ -79,7 +79,7 @@ def _(c: Any, g: Any) -> Any:
     return ga, gb
 
 
-@custom(Kind.SCAN, _same, samples=_samples())
+@custom(Kind.SCAN, _same, reducer="prod", samples=_samples())
 def cumprod(x: Any, dim: int) -> Any:
     """Product of the elements up to each one along `dim`, in the dtype of the input."""
     return np.multiply.accumulate(x, axis=dim, dtype=x.dtype)

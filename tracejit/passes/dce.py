@@ -1,7 +1,7 @@
 """Dead code: nodes whose results nothing needs are dropped.
 
-Kept whatever their use: guards, writes to memory, draws of random numbers (the generator advances), and ops that may exit: the error
-that data raises is part of what the program does, and a size that depends on data has been seen by Python.
+Kept whatever their use: guards, writes to memory (one of which moves a generator on), and ops that may exit: the error that data raises is
+part of what the program does, and a size that depends on data has been seen by Python.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ def dce(graph: Graph) -> Graph:
     kept: list[Node] = []
     for node in reversed(graph.nodes):
         op = node.op
-        if (
-            any(v in live for v in node.outputs)
-            or op.effect is Effect.IN_PLACE
-            or op.effect is Effect.RANDOM
-            or op.kind is Kind.GUARD
-            or op.may_exit
-        ):
+        if any(v in live for v in node.outputs) or op.effect is Effect.IN_PLACE or op.kind is Kind.GUARD or op.may_exit:
             kept.append(node)
             live.update(x for x in node.operands if type(x) is int)
     if len(kept) == len(graph.nodes):

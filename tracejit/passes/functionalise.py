@@ -145,10 +145,10 @@ class _Functionaliser:
         """The view `v` of what its base holds now.  As in eager mode, gradients flow through it as through its base."""
         marks = self.builder.requires_grad
         base = self._read(view.base)
-        marked = base in marks and view.op.name != "detach"
+        marked = base in marks and view.op.is_differentiable
         contents = self._emit(view.op, (base, *view.operands), view.attributes, marked, view.line)
         previous = self.current.get(v)
-        if view.op.name == "detach" and previous in marks:  # written to before: it has a place of its own on the tape
+        if not view.op.is_differentiable and previous in marks:  # written to before: it has a place of its own on the tape
             return self._emit("replace_data", (previous, contents), (), True)
         return contents
 
@@ -157,7 +157,7 @@ class _Functionaliser:
         v = self._tensor(v)
         contents = self._read(v)
         view = self.views.get(v)
-        if view is None or view.op.name == "detach" or contents in self.builder.requires_grad:
+        if view is None or not view.op.is_differentiable or contents in self.builder.requires_grad:
             return contents
         base = self._read_differentiably(view.base)
         if base not in self.builder.requires_grad:
@@ -210,11 +210,11 @@ class _Functionaliser:
     def _store(self, target: int, previous: int, contents: int, differentiable: bool) -> None:
         """Make `contents` what the tensor `target` holds in the place of `previous`: a new version of its root."""
         marks, root, view = self.builder.requires_grad, self.root[target], self.views.get(target)
-        if (view is None or view.op.name == "detach") and not differentiable and previous in marks:
+        if (view is None or not view.op.is_differentiable) and not differentiable and previous in marks:
             contents = self._emit("replace_data", (previous, contents), (), True)
         if view is None:
             self.version[root] += 1
-        elif view.op.name == "detach":  # the detached tensor has a place of its own on the tape: only contents are shared
+        elif not view.op.is_differentiable:  # the detached tensor has a place of its own on the tape: only contents are shared
             plain = self._emit("detach", (contents,), (), False) if contents in marks else contents
             self._store(view.base, self._read(view.base), plain, False)
             self.seen[target] = self.version[root]
@@ -229,22 +229,17 @@ class _Functionaliser:
     def _into_base(self, view: _View, base: int, contents: int, differentiable: bool) -> int:
         """The contents of the base of `view` when the view holds `contents`."""
         marks = self.builder.requires_grad
-        name, attributes = view.op.name, dict(view.attributes)
-        aval = self.builder.avals[base]
+        op, aval = view.op, self.builder.avals[base]
         assert isinstance(aval, Aval)
-        if name in ("slice", "select", "diagonal"):
+        if op.scatter is not None:
             marked = differentiable and (contents in marks or base in marks)
-            return self._emit(f"{name}_scatter", (base, contents, *view.operands), view.attributes, marked)
-        marked = differentiable and contents in marks
-        if name == "reshape":
-            contents = self._emit("reshape", (contents,), (("shape", aval.shape),), marked)
-        elif name == "permute":
-            dims = attributes["dims"]
-            assert isinstance(dims, tuple)
-            contents = self._emit("permute", (contents,), (("dims", tuple(dims.index(i) for i in range(len(dims)))),), marked)
-        elif name != "expand" or aval != self.builder.avals[contents]:
+            return self._emit(op.scatter, (base, contents, *view.operands), view.attributes, marked)
+        back = None if op.undone is None else op.undone(aval.shape, **dict(view.attributes))
+        if back is None:
             raise RuntimeError(
-                f"functionalise: {view.line or 'a write'} writes to a view made by {name}(), whose elements share memory; "
+                f"functionalise: {view.line or 'a write'} writes to a view made by {op.name}(), whose elements share memory; "
                 "clone() it before writing"
             )
+        marked = differentiable and contents in marks
+        contents = self._emit(op, (contents,), tuple(back.items()), marked)
         return self._emit("overwrite", (base, contents), (), True) if marked and base in marks else contents

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from tracejit.core.op import Effect
 from tracejit.ir.graph import Graph
+from tracejit.ir.verifier import VerificationError
 
-__all__ = ["OutputMemory", "memory_roots"]
+__all__ = ["OutputMemory", "memory_roots", "verify_memory"]
 
 
 def memory_roots(graph: Graph) -> dict[int, int]:
-    """For each output of a view, the value whose memory it shares."""
+    """For each output of a view, or of a write, the value whose memory it shares."""
     roots: dict[int, int] = {}
     for node in graph.nodes:
-        if node.op.effect is Effect.VIEW:
+        if node.op.effect in (Effect.VIEW, Effect.IN_PLACE):
             base = node.operands[0]
             assert type(base) is int
             roots[node.outputs[0]] = roots.get(base, base)
     return roots
+
+
+def verify_memory(before: Graph, after: Graph) -> None:
+    """Raises VerificationError where an output of a rewritten graph shares memory with an input, a constant or another output with which it
+    shared none before: to the caller these are tensors of their own."""
+    found: dict[int, tuple[int, int]] = {}  # what memory outputs are in -> the first of them, and what memory it was in
+    first, second = memory_roots(before), memory_roots(after)
+    for i, (x, y) in enumerate(zip(before.outputs, after.outputs, strict=True)):
+        if not isinstance(x, int) or not isinstance(y, int):
+            continue
+        was, v = first.get(x, x), second.get(y, y)
+        if v != was and (v in after.inputs or v in after.constants):
+            raise VerificationError(f"output {i} has come to share memory with v{v}, an input or constant")
+        k, shared = found.setdefault(v, (i, was))
+        if shared != was:
+            raise VerificationError(f"outputs {k} and {i} have come to share memory, that of v{v}")
 
 
 class OutputMemory:
@@ -35,7 +52,7 @@ class OutputMemory:
     def may_become(self, v: int, memory: int, is_fresh: bool) -> bool:
         """Whether `v` may be replaced by a value in `memory`, which is fresh if a node of the graph makes it.  If so, the
         replacement is taken to happen."""
-        before = self.roots.get(v, v)
+        before, memory = self.roots.get(v, v), self.roots.get(memory, memory)  # what was a view may by now have memory of its own
         if before not in self.occupied:
             return True
         if before == memory:

@@ -20,6 +20,7 @@ from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
+from tracejit.passes.memory import verify_memory
 
 __all__ = ["FINAL", "PREPARE", "Observe", "Pass", "optimise", "prepare", "run_passes"]
 
@@ -55,14 +56,16 @@ def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None, 
         start = perf_counter()
         result = run(graph)
         milliseconds = (perf_counter() - start) * 1e3
-        stamp = f"{run.__name__}: {len(graph.nodes)} -> {len(result.nodes)} nodes, {milliseconds:.1f} ms"
-        graph = replace(result, history=(*graph.history, stamp))
+        name = getattr(run, "func", run).__name__
+        stamp = f"{name}: {len(graph.nodes)} -> {len(result.nodes)} nodes, {milliseconds:.1f} ms"
+        before, graph = graph, replace(result, history=(*graph.history, stamp))
         if check:
             try:
                 verify(graph, functional=True)
+                verify_memory(before, graph)
             except ValueError as error:
-                error.add_note(f"after the pass {run.__name__}")
+                error.add_note(f"after the pass {name}")
                 raise
         if observe is not None:
-            observe(run.__name__, graph)
+            observe(name, graph)
     return graph

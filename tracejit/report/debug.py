@@ -23,6 +23,7 @@ from tracejit.ir.printer import to_text
 from tracejit.runtime.debug import plan, step_times
 from tracejit.runtime.host import HostProgram
 from tracejit.runtime.program import Program
+from tracejit.runtime.source import LoweredProgram
 
 __all__ = ["DebugLog", "eager_reason", "parted", "report_defect"]
 
@@ -70,9 +71,9 @@ class DebugLog:
         if config.debug >= 1:
             _write(self.name, f"compiled {role} in {program.seconds:.3f} s:\n{program.describe()}")
         if config.debug >= 4:
-            _write(self.name, f"{role}, kernels:\n{program.source()}")
-        for k, part in enumerate(_machine_parts(program)):
-            if config.debug >= 4 and part.llvm():
+            _write(self.name, f"{role}, as Python:\n{program.source()}")
+        for k, part in enumerate(_lowered_parts(program)):
+            if config.debug >= 4 and isinstance(part, Program):
                 _write(self.name, f"{role}, LLVM of segment {k}:\n{part.llvm()}")
             if config.debug >= 5:
                 _write(self.name, f"{role}, memory plan of segment {k}:\n{plan(part.lowered)}")
@@ -87,7 +88,7 @@ class DebugLog:
         if config.debug < 2 or id(program) in self._timed:
             return
         self._timed.add(id(program))
-        if not isinstance(program, Program) or not program.llvm():
+        if not isinstance(program, Program):
             _write(self.name, f"{role}, times: only programs that are one piece of machine code are timed step by step")
             return
         try:
@@ -101,11 +102,11 @@ class DebugLog:
         _write(self.name, "\n".join([f"{role}, times of the steps: {total:.1f} us", *rows]))
 
 
-def _machine_parts(program: Any) -> list[Program]:
-    """The pieces of machine code that a program is made of."""
+def _lowered_parts(program: Any) -> list[LoweredProgram]:
+    """The pieces that a program is made of, host steps apart."""
     if isinstance(program, HostProgram):
         return [segment.program for segment in program.segments if segment.program is not None]
-    return [program] if isinstance(program, Program) else []
+    return [program] if isinstance(program, LoweredProgram) else []
 
 
 def _without_effects(program: Program, arrays: Sequence[Any]) -> list[Any]:

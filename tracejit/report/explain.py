@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from tracejit.capture.recording.entry import Recording
 from tracejit.ir.printer import to_text
+from tracejit.replay.ir import Call, Expr, Name, renamed, walk
 from tracejit.report.partings import Parting
+from tracejit.runtime.source import Module
 
 __all__ = ["explain_function", "graph_text", "source_text"]
+
+_QUICK: Final = (Name("list"), Name("map"), Name("copysign"))
+_MOST: Final = 5
 
 
 def explain_function(
@@ -30,6 +37,7 @@ def explain_function(
             f"{len(recording.scalar_inputs)} numbers"
         )
         lines.append(f"  calls: {entry.calls()}")
+        lines += _guards(recording)
         for point in recording.exits:
             lines.append(f"  goes on only if the value at {point.line} is {point.expected.value!r}")
         for node in executable.graph.nodes:
@@ -45,6 +53,26 @@ def explain_function(
         ]
         passes += [f"passes of path {i}:", *[f"  # {stamp}" for stamp in executable.graph.history]]
     return "\n".join([*lines, *passes])
+
+
+def _guards(recording: Recording) -> list[str]:
+    """How many guards there are, how many of them words of memory answer for, and those that each call makes calls for."""
+    held = frozenset(() if recording.structure is None else recording.structure.checks)
+    guards = [guard for guard in recording.guards if guard not in held]
+    calls = [guard for guard in guards if any(isinstance(node, Call) and node.function not in _QUICK for node in walk(guard))]
+    lines = [
+        f"  guards: {len(recording.guards)}, of which {len(held)} are asked only when one of their words of memory has changed"
+    ]
+    if calls:
+        lines.append(f"  guards that call functions in each call ({len(calls)}):")
+        lines += [f"    {renamed(guard, partial(_told, recording.namespace))}" for guard in calls[:_MOST]]
+        lines += [f"    ... and {len(calls) - _MOST} more"] if len(calls) > _MOST else []
+    return lines
+
+
+def _told(namespace: Mapping[str, Any], name: Name) -> Expr:
+    """A variable, or what a name of the namespace stands for, where that has a name of its own."""
+    return Name(getattr(namespace.get(name.name), "__qualname__", name.name))
 
 
 def _headline(stats: Any, paths: int, reasons: Mapping[Any, int], parting: Parting | None, most: int) -> str:
@@ -77,7 +105,9 @@ def graph_text(executable: Any) -> str:
 
 
 def source_text(executable: Any) -> str:
-    """The kernels of the forward program, and of the backward programs made so far."""
-    parts = [executable.program.source()]
-    parts += [program.source() for _, (program, _) in executable.backward_programs()]
-    return "\n\n".join(parts)
+    """The forward program, and the backward programs made so far, as a module."""
+    module = Module()
+    executable.program.print(module, "run")
+    for k, (_, (program, _)) in enumerate(executable.backward_programs()):
+        program.print(module, f"backward{k}")
+    return module.text()

@@ -12,7 +12,7 @@ import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tracejit.capture.facts import Fact
+from tracejit.capture.recording.facts import Fact
 from tracejit.report.debug import parted
 
 __all__ = ["ENOUGH", "Parting", "Partings"]

@@ -57,7 +57,7 @@ class Stats:
 
     @property
     def direct_calls(self) -> int:
-        """Calls that went to the function at once, since trying had not paid (settling.py)."""
+        """Calls that went to the function at once, since trying had not paid (compiled/settling.py)."""
         return 0 if self._settling is None else self._settling.direct_calls
 
     @property

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.driver import compile_program
-from tracejit.codegen.frame_check import NO_KEY
-from tracejit.codegen.lowered import Lowered
-from tracejit.codegen.steps import GemmCall, NestCall, NestRun
+from tracejit.llvm.driver import compile_program
+from tracejit.llvm.frame_check import NO_KEY
+from tracejit.lowering.lowered import Lowered
+from tracejit.lowering.steps import GemmCall, NestCall, NestRun
 from tracejit.runtime.frame import Frame
 
 __all__ = ["plan", "step_times"]

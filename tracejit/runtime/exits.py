@@ -1,6 +1,6 @@
 """The exit that a program takes where a node of it, evaluated by NumPy, does not go on as it was recorded.
 
-A guard and an error have the number of their node (codegen/exits.py).  A size that depends on data has a number for each value that
+A guard and an error have the number of their node (lowering/exits.py).  A size that depends on data has a number for each value that
 is found, so that whoever remembers where an exit led finds the path for this very size.
 """
 

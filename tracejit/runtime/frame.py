@@ -1,6 +1,6 @@
 """Frames: the memory that one running call of a program owns.
 
-A frame is a table of int64 slots (codegen/steps.py) with its arena.  Frames of a program live on a free list; a call takes one
+A frame is a table of int64 slots (lowering/steps.py) with its arena.  Frames of a program live on a free list; a call takes one
 (`list.pop`), fills in what is its own, and gives it back (`list.append`).  Both are atomic, so threads and re-entrant calls each have a
 frame, and nobody waits.  The arena's address and the addresses of constants are filled in once, when a frame is made.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.memory import ALIGNMENT
+from tracejit.lowering.memory import ALIGNMENT
 
 __all__ = ["Frame", "pointer"]
 

@@ -18,17 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.exits import exit_codes
-from tracejit.codegen.lower import lower
-from tracejit.codegen.lowered import Lowered
-from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.floating import quietly
-from tracejit.core.op import Kind
+from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.interpreter import NodeFailed, evaluated
+from tracejit.lowering.exits import exit_codes
+from tracejit.lowering.lower import lower
+from tracejit.lowering.lowered import Lowered
+from tracejit.lowering.special import is_host
 from tracejit.runtime.exits import exit_number
-from tracejit.runtime.slab import pack, unpack
+from tracejit.runtime.slab import offsets, pack, unpack
+from tracejit.runtime.source import Module, Printed
 
 __all__ = ["HostProgram"]
 
@@ -43,7 +44,7 @@ class _Segment:
     outputs: tuple[int, ...]
 
 
-class HostProgram:
+class HostProgram(Printed):
     """See runtime/program.py."""
 
     def __init__(
@@ -66,7 +67,7 @@ class HostProgram:
         self.scalars = [v for v in graph.inputs if isinstance(graph.avals[v], ScalarAval)]
         self.codes = exit_codes(graph)
         self.layouts = {v: s for v, s in layouts.items() if v in self.tensors}
-        self.stages = _stages(Values(graph, self.layouts), graph)
+        self.stages = _stages(graph)
         self.segments: list[_Segment] = []
         self.host_steps: list[list[Node]] = []
         known = set(graph.inputs) | set(graph.constants)
@@ -160,9 +161,43 @@ class HostProgram:
             known[v] = np.array(array, self.graph.avals[v].dtype.numpy, order="C", copy=True)  # type: ignore[union-attr]
         return 0
 
-    def source(self) -> str:
-        """The nests of all segments as plain Python."""
-        return "\n\n".join(s.program.source() for s in self.segments if s.program is not None)
+    def print(self, module: Module, name: str) -> None:
+        """The segments, and a function that calls them and what stands between them."""
+        graph = self.graph
+        tensors: dict[int, Aval] = {v: aval for v, aval in graph.avals.items() if isinstance(aval, Aval)}
+        arguments = [*map(_named, self.tensors), *["slab"] * bool(self.slab_inputs), *map(_named, self.scalars)]
+        lines = [f"def {name}({', '.join(arguments)}):"]
+        for v, array in graph.constants.items():
+            module.constant(f"{name}_{_named(v)}", array)
+            lines.append(f"    {_named(v)} = {_seen(module, f'{name}_{_named(v)}', tensors[v])}")
+        avals = [tensors[v] for v in self.slab_inputs]
+        for v, at, aval in zip(self.slab_inputs, offsets(avals)[0], avals, strict=True):
+            lines.append(f"    {_named(v)} = {_seen(module, f'slab[{at} : {at + aval.nbytes}]', aval)}")
+        lines += [f"    before_{_named(v)} = {_named(v)}.copy()" for v in self.overwritten]
+        for k, (segment, host) in enumerate(zip(self.segments, self.host_steps, strict=True)):
+            if segment.program is not None:
+                segment.program.print(module, f"{name}_part{k}")
+                lines.append(f"    found = {name}_part{k}({', '.join(map(_named, (*segment.tensors, *segment.scalars)))})")
+                lines += ["    if isinstance(found, int):", "        return found"]
+                lines += [f"    {''.join(f'{_named(v)}, ' for v in segment.outputs)}= found"] if segment.outputs else []
+            for node in host:
+                operands = [_text(o) for o in node.operands] + [f"{n}={value!r}" for n, value in node.attrs.items()]
+                outputs = "".join(f"{_named(v)}, " for v in node.outputs)
+                call = f"{module.host(node)}({', '.join(operands)})"
+                lines.append(f"    {outputs}= {call if node.op.multiple else f'({call},)'}")
+                for v in node.outputs:
+                    lines.append(f"    {_named(v)} = np.array({_named(v)}, {module.dtype(tensors[v].dtype)}, order='C')")
+        count = len(graph.outputs) - len(self.residuals)
+        results = [_text(o) for o in graph.outputs[:count]]
+        if self.residuals:
+            saved = [f"before_{_named(v)}" if v in self.overwritten else _named(v) for v in self.residuals]
+            where, total = offsets([tensors[v] for v in self.residuals])
+            lines.append(f"    slab = np.empty({total}, uint8)")
+            for at, v, text in zip(where, self.residuals, saved, strict=True):
+                lines.append(f"    slab[{at} : {at + tensors[v].nbytes}] = memory(np.ascontiguousarray({text}))")
+            results.append("slab")
+        lines.append(f"    return ({''.join(f'{r}, ' for r in results)})")
+        module.put(name, "\n".join([*lines, ""]))
 
     def describe(self) -> str:
         """Segments and the host steps between them."""
@@ -174,12 +209,26 @@ class HostProgram:
         return "\n".join(lines)
 
 
+def _named(value: int) -> str:
+    return f"v{value}"
+
+
+def _text(operand: Operand) -> str:
+    return _named(operand) if isinstance(operand, int) else repr(operand.value) if isinstance(operand, Literal) else "None"
+
+
+def _seen(module: Module, memory: str, aval: Aval) -> str:
+    """An array over bytes."""
+    return f"{memory}.view({module.dtype(aval.dtype)}).reshape({aval.shape})"
+
+
 def _advances(graph: Graph, tensors: list[int]) -> list[tuple[int, int]]:
     """(position among the tensor inputs, by how much) for each state of a generator that a call moves on."""
     roots = {value: value for value in tensors}
     counts: dict[int, int] = {}
     for node in graph.nodes:
-        root = roots.get(node.operands[0]) if node.op.name == "random_advance" else None  # type: ignore[arg-type]
+        advances = node.op.kind is Kind.RANDOM and node.op.effect is not Effect.RANDOM
+        root = roots.get(node.operands[0]) if advances else None  # type: ignore[arg-type]
         if root is not None:
             roots[node.outputs[0]] = root
             counts[root] = counts.get(root, 0) + node.attrs["count"]
@@ -204,13 +253,13 @@ def _read(known: Mapping[int, Any], operand: Operand) -> Any:
     return operand.value if isinstance(operand, Literal) else None
 
 
-def _stages(values: Values, graph: Graph) -> list[tuple[list[Node], list[Node]]]:
+def _stages(graph: Graph) -> list[tuple[list[Node], list[Node]]]:
     """(machine nodes, host nodes) per stage, in program order."""
     stage: dict[int, int] = {}
     stages: list[tuple[list[Node], list[Node]]] = [([], [])]
     for node in graph.nodes:
         s = max((stage.get(o, 0) for o in node.operands if isinstance(o, int)), default=0)
-        host = is_host(values, node)
+        host = is_host(graph.avals, node)
         while len(stages) <= s + host:
             stages.append(([], []))
         stages[s][int(host)].append(node)

@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.exits import exit_codes
-from tracejit.codegen.steps import ArraySpec
-from tracejit.codegen.views import contiguous
 from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.shapes import contiguous
 from tracejit.ir.graph import Graph
 from tracejit.ir.interpreter import NodeFailed, run_nodes
+from tracejit.lowering.exits import exit_codes
+from tracejit.lowering.steps import ArraySpec
 from tracejit.runtime.exits import exit_number
 from tracejit.runtime.metadata import fits
 from tracejit.runtime.slab import pack, unpack
+from tracejit.runtime.source import Module, Printed
 
 __all__ = ["InterpretedProgram"]
 
 
-class InterpretedProgram:
+class InterpretedProgram(Printed):
     """See runtime/program.py."""
 
     machine_calls = 0
@@ -79,9 +80,9 @@ class InterpretedProgram:
         """A row-major array of its own."""
         return np.array(value, order="C") if isinstance(value, np.ndarray | np.generic) else value
 
-    def source(self) -> str:
+    def print(self, module: Module, name: str) -> None:
         """The graph itself."""
-        return str(self.graph)
+        module.put(name, f"{self.graph}\n")
 
     def describe(self) -> str:
         """How many nodes are evaluated."""

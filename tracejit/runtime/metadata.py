@@ -1,7 +1,7 @@
-"""What the arrays of a call must be, asked in Python: the meaning of codegen/frame_check.py where no machine code runs.
+"""What the arrays of a call must be, asked in Python: the meaning of llvm/frame_check.py where no machine code runs.
 
 Every program asks before it computes anything, and of every tensor that was recorded, whether the program reads it or not: that a call
-is the recorded one is concluded from this.  Machine code asks for itself; this is for the backends reference and interpret.
+is the recorded one is concluded from this.  Machine code asks for itself; this is for the other backends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.codegen.steps import ArraySpec
+from tracejit.lowering.steps import ArraySpec
 
 __all__ = ["fits"]
 

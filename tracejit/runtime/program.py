@@ -1,14 +1,15 @@
 """Programs: a lowered graph that can be called.
 
-`build(graph, layouts, ...)` makes a `Program` for one of three backends, which share everything above the rendering of nests:
+`build(graph, layouts, ...)` makes a program for one of four backends, which share everything above the rendering of nests:
 
-- "llvm": machine code (codegen/driver.py); the one that runs.
-- "reference": the same steps, each nest rendered as plain Python and run without a compiler (runtime/reference.py).
+- "llvm": machine code (llvm/driver.py), a `Program`; the one that runs.  Where objects do not lie in memory as it expects, "numba" does.
+- "numba": the same steps in Python, each nest compiled by Numba (runtime/rendered.py).
+- "reference": the same, each nest rendered as plain Python and run without a compiler.
 - "interpret": the oracle, the graph itself node by node (runtime/interpret.py).
 
 `Program.run(arrays, scalars)` returns the tuple of outputs, 0 where some array is not what the program was made for, or the number
-k >= 1 of the exit that was taken.  For machine code it is a function generated for the program: straight-line Python that takes a frame,
-makes the fresh outputs, writes the address of the tuple of arrays and the numbers into the frame, and calls.
+k >= 1 of the exit that was taken.  It is a function of replay (replay/ir.py), rendered as Python: it makes the fresh outputs, and calls
+machine code in a frame that has the address of the tuple of arrays and the numbers.
 
 Invariants: user storage is written by no step before the last exit; arrays are bound by the tuple for the whole call; constants and
 machine code live as long as the program.
@@ -18,79 +19,91 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.driver import MISMATCH, CompiledProgram, compile_program
-from tracejit.codegen.frame_check import NO_KEY
-from tracejit.codegen.lower import lower
-from tracejit.codegen.lowered import Lowered
-from tracejit.codegen.steps import GemmCall, NestCall, NestRun
-from tracejit.codegen.straight_line import SENT, Run
-from tracejit.codegen.values import Values, is_host
 from tracejit.core.aval import Aval
+from tracejit.core.interrupts import is_foreign
+from tracejit.cpython.arrays import unknown_layout
 from tracejit.ir.graph import Graph
+from tracejit.llvm.driver import MISMATCH, compile_program
+from tracejit.llvm.frame_check import NO_KEY
+from tracejit.lowering.lower import NeedsHost, lower
+from tracejit.lowering.lowered import Lowered
+from tracejit.replay import ir, python
 from tracejit.runtime.frame import Frame
 from tracejit.runtime.host import HostProgram
 from tracejit.runtime.interpret import InterpretedProgram
-from tracejit.runtime.reference import ReferenceRunner
+from tracejit.runtime.rendered import RenderedProgram
+from tracejit.runtime.source import LoweredProgram
 
 __all__ = ["BACKENDS", "Fragment", "Program", "build"]
 
-BACKENDS = ("llvm", "reference", "interpret")
+BACKENDS = ("llvm", "numba", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
 
 
-class Program:
-    """A compiled graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes; `inline` gives
-    the statements of a run to a caller that generates code itself."""
+class Program(LoweredProgram):
+    """Machine code of a graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes;
+    `inline` makes a run part of another function of replay."""
 
-    __slots__ = ("_constants", "_free", "_owner", "_runner", "_template", "lowered", "machine_calls", "run", "seconds")
+    __slots__ = ("_code", "_compiled", "machine_calls", "run", "seconds")
 
-    def __init__(self, lowered: Lowered, backend: str, resident: Sequence[int] = ()) -> None:
+    def __init__(self, lowered: Lowered, resident: Sequence[int] = ()) -> None:
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         self.lowered = lowered
         self.machine_calls = 1
-        self._constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
-        self._free: list[Frame] = []
-        self._owner: Any
-        self._runner: Callable[..., int]
-        if backend == "reference":
-            reference = ReferenceRunner(lowered, self._constants)
-            self.seconds = 0.0
-            self._owner, self._template, self._runner = reference, reference.template, reference.call
-        else:
-            compiled = compile_program(lowered.spec)
-            self.seconds = compiled.seconds
-            self._owner, self._template, self._runner = compiled, compiled.template, compiled.run
-        operands = [f"a{i}" for i in range(lowered.arrays)], [f"s{i}" for i in range(len(lowered.scalars))]
-        self.run: Runner = _run_function(lowered, self.inline(*operands))
+        self._compiled = compile_program(lowered.spec)
+        self.seconds = self._compiled.seconds
+        constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
+        new_frame = partial(Frame, self._compiled.template, lowered.arena_slot, lowered.arena_bytes, constants)
+        self._code = _Code(self._compiled.run, new_frame, lowered)
+        self.run: Runner = self._run_function()
 
-    def inline(self, arrays: Sequence[str], scalars: Sequence[str], held: tuple[str, str] | None = None) -> Fragment:
-        """The statements of one run on operands given as expressions.  held: expressions of the key and of the tuple of the resident arrays
+    def inline(
+        self, arrays: Sequence[ir.Expr], numbers: Sequence[ir.Expr], held: tuple[ir.Expr, ir.Expr] | None = None
+    ) -> Fragment:
+        """One run on these operands, inside a larger function.  held: the key and the tuple of the resident arrays
         (`ProgramSpec.resident`); None where nothing is known about them."""
-        compiled = isinstance(self._owner, CompiledProgram)
-        return _fragment(self.lowered, self._template, self._runner, self._constants, self._free, arrays, scalars, held, compiled)
+        lowered, literals = self.lowered, dict[str, Any]()
+        literals["p_no_key"] = NO_KEY
+        key, together = held or (ir.Name("p_no_key"), None)
+        bound = lowered.spec.in_call(arrays, key, lambda given: together or ir.TupleOf(tuple(given)))
+        fresh = [(f"p_o{k}", aval.shape, aval.dtype.numpy) for k, aval in enumerate(lowered.fresh)]
+        if lowered.slab_size is not None:
+            fresh.append(("p_slab", (lowered.slab_size,), np.dtype(np.uint8)))
+        bound += [ir.Name(name) for name, _, _ in fresh]
+        given = tuple([(slot, kind, number) for (slot, kind), number in zip(lowered.scalars, numbers, strict=True)])
+        results: list[ir.Expr] = []
+        for k, output in enumerate(lowered.outputs):
+            if output.source == "fresh":
+                results.append(ir.Name(fresh[output.number - lowered.arrays][0]))
+            elif output.source == "literal":
+                literals[f"p_literal{k}"] = output.value
+                results.append(ir.Name(f"p_literal{k}"))
+            else:
+                results.append((arrays if output.source == "input" else numbers)[output.number])
+        if lowered.slab_size is not None:
+            results.append(ir.Name("p_slab"))
+        run = ir.Run(self._code, tuple(fresh), tuple(bound), given, ir.Name("leave"), MISMATCH)
+        return Fragment(run, literals, tuple(results))
 
-    def source(self) -> str:
-        """The nests as plain Python."""
-        return ReferenceRunner(self.lowered, ()).source()
+    def _run_function(self) -> Runner:
+        """`run(arrays, scalars)`: a function of its own."""
+        arrays, numbers = [f"a{i}" for i in range(self.lowered.arrays)], [f"s{i}" for i in range(len(self.lowered.scalars))]
+        fragment = self.inline([ir.Name(a) for a in arrays], [ir.Name(n) for n in numbers])
+        unpacked = [
+            ir.Unpack(tuple(names), ir.Name(given)) for names, given in ((arrays, "arrays"), (numbers, "scalars")) if names
+        ]
+        body = (*unpacked, fragment.run, ir.Return(ir.TupleOf(fragment.results)))
+        function = ir.Function(("arrays", "scalars"), (), body, ir.Constant(0), catches=False)
+        return python.load(function, "run", {**fragment.environment, "leave": _Codes()}, "program")
 
     def llvm(self) -> str:
-        """The text that LLVM compiled; empty for the reference backend."""
-        return self._owner.text if isinstance(self._owner, CompiledProgram) else ""
-
-    def describe(self) -> str:
-        """The program against the least memory traffic it needs, then one line per step: what it computes, bytes read and written."""
-        nests = sum(isinstance(s, NestCall | NestRun) for s in self.lowered.spec.steps)
-        products = sum(isinstance(s, GemmCall) for s in self.lowered.spec.steps)
-        head = f"{nests} nests, {products} products, arena of {self.lowered.arena_bytes} bytes"
-        t = self.lowered.traffic
-        moved = (
-            f"reads {t.read} bytes, writes {t.written}: {t.ratio:.2f} times the least ({t.least} bytes, inputs and outputs once)"
-        )
-        return "\n".join((head, moved, *self.lowered.text))
+        """The text that LLVM compiled."""
+        return self._compiled.text
 
 
 def build(
@@ -101,23 +114,29 @@ def build(
     backend: str = "llvm",
     resident: Collection[int] = (),
     raises: bool = False,
-) -> Program | HostProgram | InterpretedProgram:
+) -> Program | RenderedProgram | HostProgram | InterpretedProgram:
     """A runnable program for a functional graph.
 
-    layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see codegen/lower.py.  resident: tensor inputs whose
+    layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see lowering/lower.py.  resident: tensor inputs whose
     arrays a caller may pass under a key; programs that are no single machine call have none.  raises: what a host step raises is raised
     and no exit, as in a backward pass, which nobody runs again eagerly.  Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
         raise ValueError(f"build(): unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if backend == "interpret":
         return InterpretedProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises)
-    values = Values(graph, {v: s for v, s in layouts.items() if v not in slab_inputs})
-    if any(is_host(values, node) for node in values.nodes):
-        return HostProgram(
-            graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, lambda lowered: Program(lowered, backend)
-        )
+    why = unknown_layout() if backend == "llvm" else ""
+    if why:
+        backend = "numba"
+
+    def made(lowered: Lowered, resident: Sequence[int] = ()) -> Program | RenderedProgram:
+        return Program(lowered, resident) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+
+    try:
+        lowered = lower(graph, layouts, slab_inputs, slab_outputs)
+    except NeedsHost:
+        return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, made)
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
-    return Program(lower(graph, layouts, slab_inputs, slab_outputs), backend, [i for i, v in enumerate(tensors) if v in resident])
+    return made(lowered, [i for i, v in enumerate(tensors) if v in resident])
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:
@@ -126,79 +145,47 @@ def _constant(array: Any) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Straight-line statements that run a program inside a larger generated function: they define `results` (names), or leave by
-    `return leave[code]` (a mapping from MISMATCH and exit numbers to what to return).  `environment` are the globals they need.
-    `run` makes what stands for them in machine code, with a frame of its own; None where the program is none."""
+    """A run inside a larger function: it defines what `results` refer to, or leaves by `leave[code]` (of the namespace: a mapping from
+    MISMATCH and exit numbers to what to return).  `environment`: what else the namespace must have.  Names begin with p_."""
 
-    lines: tuple[str, ...]
+    run: ir.Run
     environment: dict[str, Any]
-    results: tuple[str, ...]
-    run: Callable[[], Run] | None
+    results: tuple[ir.Expr, ...]
 
 
-def _fragment(
-    lowered: Lowered,
-    template: np.ndarray[Any, Any],
-    call: Callable[..., int],
-    constants: Sequence[tuple[int, Any]],
-    free: list[Frame],
-    arrays: Sequence[str],
-    scalars: Sequence[str],
-    held: tuple[str, str] | None,
-    compiled: bool,
-) -> Fragment:
-    """The statements of one run.  `arrays` and `scalars` are expressions of the operands; names that begin with p_ are used up."""
-    environment: dict[str, Any] = {"p_call": call, "p_empty": np.empty, "p_pop": free.pop, "p_push": free.append}
+class _Code:
+    """The code of a program (`ir.Runnable`): each caller has a frame of its own."""
 
-    def new_frame() -> Frame:
-        return Frame(template, lowered.arena_slot, lowered.arena_bytes, constants)
+    __slots__ = ("_call", "_free", "_new_frame", "_numbers")
 
-    environment["p_new"] = new_frame
-    lines = ["try:", "    p_frame = p_pop()", "except IndexError as error:", f"    {SENT}: raise", "    p_frame = p_new()"]
-    environment["p_no_key"] = NO_KEY
-    key, together = held or ("p_no_key", None)
-    bound = lowered.spec.in_call(arrays, key, lambda held: together or f"({''.join(f'{array}, ' for array in held)})")
-    names = {}
-    fresh: list[tuple[str, tuple[int, ...], np.dtype[Any]]] = []
-    for k, aval in enumerate(lowered.fresh):
-        fresh.append((f"p_o{k}", aval.shape, aval.dtype.numpy))
-        environment[f"p_shape{k}"] = aval.shape
-        environment[f"p_dtype{k}"] = aval.dtype.numpy
-        lines.append(f"p_o{k} = p_empty(p_shape{k}, p_dtype{k})")
-        names[lowered.arrays + k] = f"p_o{k}"
-        bound.append(f"p_o{k}")
-    if lowered.slab_size is not None:
-        environment["p_slab_size"] = lowered.slab_size
-        environment["p_uint8"] = np.dtype(np.uint8)
-        fresh.append(("p_slab", (lowered.slab_size,), np.dtype(np.uint8)))
-        lines.append("p_slab = p_empty(p_slab_size, p_uint8)")
-        bound.append("p_slab")
-    lines.append(f"p_bound = ({''.join(b + ', ' for b in bound)})")
-    if lowered.scalars:
-        lines += ["p_integers = p_frame.integers", "p_floats = p_frame.floats", "try:"]
-        for k, (slot, python_type) in enumerate(lowered.scalars):
-            lines.append(f"    {'p_floats' if python_type is float else 'p_integers'}[{slot}] = {scalars[k]}")
-        lines += ["except ValueError as error:  # an integer that has no 64 bits", f"    {SENT}: raise"]
-        lines += ["    p_push(p_frame)", f"    return leave[{MISMATCH}]"]
-    lines += ["p_code = p_call(p_frame.address, id(p_bound))", "p_push(p_frame)", "if p_code:", "    return leave[p_code]"]
-    results = []
-    for k, output in enumerate(lowered.outputs):
-        if output.source == "fresh":
-            results.append(names[output.number])
-        elif output.source == "literal":
-            environment[f"p_literal{k}"] = output.value
-            results.append(f"p_literal{k}")
+    def __init__(self, call: Callable[..., int], new_frame: Callable[[], Frame], lowered: Lowered) -> None:
+        self._call = call
+        self._new_frame = new_frame
+        self._free: list[Frame] = []
+        self._numbers = lowered.scalars
+
+    def run(self, arrays: tuple[Any, ...], numbers: tuple[Any, ...]) -> int:
+        try:
+            frame = self._free.pop()
+        except IndexError as error:
+            if is_foreign(error):
+                raise
+            frame = self._new_frame()
+        try:
+            for (slot, kind), number in zip(self._numbers, numbers, strict=True):
+                (frame.floats if kind is float else frame.integers)[slot] = number
+        except ValueError as error:  # an integer that has no 64 bits
+            if is_foreign(error):
+                raise
+            code = MISMATCH
         else:
-            results.append((arrays if output.source == "input" else scalars)[output.number])
-    if lowered.slab_size is not None:
-        results.append("p_slab")
-    numbers = tuple([(slot, python_type, scalars[k]) for k, (slot, python_type) in enumerate(lowered.scalars)])
+            code = self._call(frame.address, id(arrays))
+        self._free.append(frame)
+        return code
 
-    def run() -> Run:
-        frame = new_frame()
-        return Run(tuple(fresh), tuple(bound), numbers, "leave", MISMATCH, call(), frame.address, (frame, call))
-
-    return Fragment(tuple(lines), environment, tuple(results), run if compiled else None)
+    def machine(self) -> tuple[int, int, tuple[Any, ...]]:
+        frame = self._new_frame()
+        return self._call(), frame.address, (frame, self._call)
 
 
 class _Codes(dict[int, int]):
@@ -206,18 +193,3 @@ class _Codes(dict[int, int]):
 
     def __missing__(self, code: int) -> int:
         return 0 if code == MISMATCH else code
-
-
-def _run_function(lowered: Lowered, fragment: Fragment) -> Runner:
-    """`run(arrays, scalars)` around a fragment whose operands are a0, a1 ... and s0, s1 ..."""
-    lines = ["def run(arrays, scalars):"]
-    if lowered.arrays:
-        lines.append(f"    {''.join(f'a{i}, ' for i in range(lowered.arrays))}= arrays")
-    if lowered.scalars:
-        lines.append(f"    {''.join(f's{i}, ' for i in range(len(lowered.scalars)))}= scalars")
-    lines += [f"    {line}" for line in fragment.lines]
-    lines.append(f"    return ({''.join(r + ', ' for r in fragment.results)})")
-    environment = {**fragment.environment, "leave": _Codes()}
-    exec(compile("\n".join(lines), "<tracejit program>", "exec"), environment)
-    run: Runner = environment["run"]
-    return run

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.codegen.memory import slab_offsets
 from tracejit.core.aval import Aval
+from tracejit.lowering.memory import slab_offsets
 
 __all__ = ["offsets", "pack", "unpack"]
 

@@ -11,7 +11,8 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, converted
 from tracejit.core.interrupts import is_foreign
 from tracejit.ops.creation import zero_gradient
-from tracejit.ops.declare import FLOAT, NONE, elementwise, refuse_bool, require_one_dtype
+from tracejit.ops.declare import FLOAT, NONE, elementwise, involution, refuse_bool, require_one_dtype
+from tracejit.ops.elementwise.comparison import is_positive_zero
 from tracejit.ops.elementwise.rounding import trunc
 from tracejit.ops.samples import binary, cases, floats, integers, unary
 
@@ -26,7 +27,7 @@ def _cast_rule(x: Any, dtype: DType) -> Aval:
     lambda b, x, dtype: b.cast(x, dtype),
     promotion=NONE,
     rule=_cast_rule,
-    traits=("moves",),
+    traits=("moves", "exact"),
     samples=cases(
         (floats(2, 3).T, {"dtype": dtypes.float32}), (floats(4), {"dtype": dtypes.int64}), (integers(3), {"dtype": dtypes.float64}),
         (integers(0, 2), {"dtype": dtypes.bool_}), (floats(), {"dtype": dtypes.float64}),
@@ -45,7 +46,30 @@ def _(c: Any, g: Any) -> Any:
     return cast.of(g, dtype=c.avals[0].dtype) if c.avals[0].dtype.is_floating_point else None
 
 
-@elementwise(lambda b, x, y: x + y, samples=binary(), ufunc=np.add)
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether every element of `narrow` is exact in `wide`."""
+    return bool(np.can_cast(narrow.numpy, wide.numpy, "safe")) and not (
+        wide.is_floating_point and narrow.itemsize == 8 and not narrow.is_floating_point
+    )
+
+
+@cast.simplified
+def _(s: Any, x: Any, dtype: DType) -> Any:
+    """Casts to the same dtype, and casts of a cast that lost nothing."""
+    if s.same(x) or x.op is not cast:
+        return x
+    (inner,), middle = x.operands, x.aval.dtype
+    source = getattr(getattr(inner, "aval", None), "dtype", None)
+    if source is None or not _holds(middle, source):
+        return None
+    if dtype is source:
+        return inner
+    if dtype.is_floating_point or dtype is dtypes.bool_ or not middle.is_floating_point:
+        return s(cast, inner, dtype=dtype)
+    return None  # float to integer: out of range, the result depends on the width
+
+
+@elementwise(lambda b, x, y: x + y, traits=("exact", "adds"), samples=binary(), ufunc=np.add)
 def add(x: Any, y: Any) -> Any:
     """Elementwise sum, with broadcasting and type promotion."""
 
@@ -55,7 +79,14 @@ def _(c: Any, g: Any) -> Any:
     return g, g
 
 
-@elementwise(lambda b, x, y: x - y, samples=binary(), ufunc=np.subtract, evaluates=True)
+@elementwise(
+    lambda b, x, y: x - y,
+    simpler=lambda s, x, y: x if is_positive_zero(y) else None,  # x - 0 is x for every x; x - (-0.0) is not
+    traits=("exact",),
+    samples=binary(),
+    ufunc=np.subtract,
+    evaluates=True,
+)
 def sub(x: Any, y: Any) -> Any:
     """Elementwise difference, with broadcasting and type promotion.  Raises RuntimeError for two bools, as PyTorch does."""
     try:
@@ -74,7 +105,13 @@ def _(c: Any, g: Any) -> Any:
     return g, -g if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: x * y, samples=binary(), ufunc=np.multiply)
+@elementwise(
+    lambda b, x, y: x * y,
+    simpler=lambda s, x, y: x if y == 1 else y if x == 1 else None,
+    traits=("exact",),
+    samples=binary(),
+    ufunc=np.multiply,
+)
 def mul(x: Any, y: Any) -> Any:
     """Elementwise product, with broadcasting and type promotion."""
 
@@ -85,7 +122,14 @@ def _(c: Any, g: Any) -> Any:
     return g * y if c.needs[0] else None, g * x if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: x / y, promotion=FLOAT, samples=binary(other_low=0.5), ufunc=np.true_divide)
+@elementwise(
+    lambda b, x, y: x / y,
+    simpler=lambda s, x, y: x if y == 1 else None,
+    promotion=FLOAT,
+    traits=("exact",),
+    samples=binary(other_low=0.5),
+    ufunc=np.true_divide,
+)
 def div(x: Any, y: Any) -> Any:
     """Elementwise true quotient; integers become the default floating-point dtype."""
 
@@ -135,7 +179,14 @@ def _(c: Any, g: Any) -> Any:
     return g, -g * trunc.of(x / y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x: -x, samples=unary(), ufunc=np.negative, evaluates=True)
+@elementwise(
+    lambda b, x: -x,
+    simpler=involution,
+    traits=("exact",),
+    samples=unary(),
+    ufunc=np.negative,
+    evaluates=True,
+)
 def neg(x: Any) -> Any:
     """Elementwise negation.  Raises RuntimeError for bool, as PyTorch does."""
     if getattr(x, "dtype", None) == np.bool_:
@@ -158,6 +209,8 @@ def _acc_rule(previous: Any, d: Aval) -> Aval:
     lambda b, previous, d: d if previous is None else previous + d,
     promotion=NONE,
     rule=_acc_rule,
+    simpler=lambda s, previous, d: d if previous is None else s(add, previous, d),
+    traits=("adds",),
     samples=cases((None, floats(3)), (floats(2, 3).T, floats(3, 2, seed=1))),
 )
 def acc(previous: Any, d: Any) -> Any:

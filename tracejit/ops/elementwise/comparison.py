@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import bool_
-from tracejit.ops.declare import BOOL, elementwise
+from tracejit.ops.declare import BOOL, elementwise, involution
 from tracejit.ops.samples import binary, bools, cases, floats, truth_binary
 
 __all__ = [
@@ -28,32 +28,32 @@ __all__ = [
 ]
 
 
-@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.equal)
+@elementwise(lambda b, x, y: b.eq(x, y), result=bool_, traits=("rounds numbers", "exact"), samples=binary(), ufunc=np.equal)
 def eq(x: Any, y: Any) -> Any:
     """Elementwise x == y."""
 
 
-@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.not_equal)
+@elementwise(lambda b, x, y: b.ne(x, y), result=bool_, traits=("rounds numbers", "exact"), samples=binary(), ufunc=np.not_equal)
 def ne(x: Any, y: Any) -> Any:
     """Elementwise x != y."""
 
 
-@elementwise(lambda b, x, y: x < y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.less)
+@elementwise(lambda b, x, y: x < y, result=bool_, traits=("rounds numbers", "exact"), samples=binary(), ufunc=np.less)
 def lt(x: Any, y: Any) -> Any:
     """Elementwise x < y."""
 
 
-@elementwise(lambda b, x, y: x <= y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.less_equal)
+@elementwise(lambda b, x, y: x <= y, result=bool_, traits=("rounds numbers", "exact"), samples=binary(), ufunc=np.less_equal)
 def le(x: Any, y: Any) -> Any:
     """Elementwise x <= y."""
 
 
-@elementwise(lambda b, x, y: x > y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.greater)
+@elementwise(lambda b, x, y: x > y, result=bool_, traits=("rounds numbers", "exact"), samples=binary(), ufunc=np.greater)
 def gt(x: Any, y: Any) -> Any:
     """Elementwise x > y."""
 
 
-@elementwise(lambda b, x, y: x >= y, result=bool_, traits=("rounds numbers",), samples=binary(), ufunc=np.greater_equal)
+@elementwise(lambda b, x, y: x >= y, result=bool_, traits=("rounds numbers", "exact"), samples=binary(), ufunc=np.greater_equal)
 def ge(x: Any, y: Any) -> Any:
     """Elementwise x >= y."""
 
@@ -105,10 +105,10 @@ def _chosen_bits(condition: Any, x: Any, y: Any) -> Any:
     if integer is None:
         return None
     first, second = (np.asarray(v, dtype).view(integer) for v in (x, y))
-    if _is_positive_zero(x):
+    if is_positive_zero(x):
         return (second & ~_all_bits(condition, integer)).view(dtype)
     everywhere = _all_bits(condition, integer)
-    if _is_positive_zero(y):
+    if is_positive_zero(y):
         return (first & everywhere).view(dtype)
     out = (first ^ second) & everywhere
     out ^= second
@@ -132,7 +132,8 @@ def replace(x: Any, condition: Any, value: float) -> None:
     bits |= ~kept & np.asarray(value, x.dtype).view(integer)
 
 
-def _is_positive_zero(x: Any) -> bool:
+def is_positive_zero(x: Any) -> bool:
+    """Whether x is a number, and 0, not -0.0."""
     return not isinstance(x, np.ndarray) and x == 0 and math.copysign(1, x) > 0
 
 
@@ -187,6 +188,7 @@ def logical_xor(x: Any, y: Any) -> Any:
 
 @elementwise(
     lambda b, x: b.logical_not(x),
+    simpler=involution,
     promotion=BOOL,
     result=bool_,
     samples=cases((bools(4),), (bools(2, 3).T,), (bools(0, 2),)),

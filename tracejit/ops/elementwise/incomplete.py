@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from tracejit.ops.declare import FLOAT, elementwise
+from tracejit.ops.declare import FLOAT, ON_HOST, elementwise
 from tracejit.ops.elementwise.mathematics import exp, log
 from tracejit.ops.elementwise.special import TWO_OVER_SQRT_PI, digamma, lgamma, polygamma
 from tracejit.ops.samples import cases, floats, unary
@@ -31,7 +31,7 @@ def _evaluated(function: Any, *operands: Any) -> Any:
     return np.asarray(function(*arrays)).astype(np.result_type(*arrays))
 
 
-@elementwise(promotion=FLOAT, samples=unary())
+@elementwise(ON_HOST, promotion=FLOAT, samples=unary())
 def erfcx(x: Any) -> Any:
     """Elementwise exp(x**2) * erfc(x)."""
     return _evaluated(scipy.special.erfcx, x)
@@ -43,7 +43,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (x * out * 2.0 - TWO_OVER_SQRT_PI)
 
 
-@elementwise(promotion=FLOAT, samples=unary(0.1, 0.9))
+@elementwise(ON_HOST, promotion=FLOAT, samples=unary(0.1, 0.9))
 def ndtri(x: Any) -> Any:
     """Elementwise quantile of the standard normal distribution."""
     return _evaluated(scipy.special.ndtri, x)
@@ -55,7 +55,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (exp.of(out * out * 0.5) * SQRT_TWO_PI)
 
 
-@elementwise(promotion=FLOAT, samples=unary())
+@elementwise(ON_HOST, promotion=FLOAT, samples=unary())
 def log_ndtr(x: Any) -> Any:
     """Elementwise logarithm of the distribution function of the standard normal distribution."""
     return _evaluated(scipy.special.log_ndtr, x)
@@ -72,7 +72,7 @@ def _density(a: Any, x: Any) -> Any:
     return exp.of((a - 1.0) * log.of(x) - x - lgamma.of(a))
 
 
-@elementwise(promotion=FLOAT, samples=cases(*_PAIRS))
+@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_PAIRS))
 def gammainc(a: Any, x: Any) -> Any:
     """Elementwise regularised lower incomplete gamma function: the distribution function of the gamma distribution of shape `a`
     at `x`."""
@@ -85,7 +85,7 @@ def _(c: Any, g: Any) -> Any:
     return g * gammainc_slope.of(a, x, order=1) if c.needs[0] else None, g * _density(a, x) if c.needs[1] else None
 
 
-@elementwise(promotion=FLOAT, samples=cases(*_PAIRS))
+@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_PAIRS))
 def gammaincc(a: Any, x: Any) -> Any:
     """Elementwise 1 - gammainc(a, x), accurate where that is near 1."""
     return _evaluated(scipy.special.gammaincc, a, x)
@@ -105,7 +105,7 @@ _DIFFERENCES = {
 }
 
 
-@elementwise(promotion=FLOAT, samples=cases(*_PAIRS, order=1))
+@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_PAIRS, order=1))
 def gammainc_slope(a: Any, x: Any, order: int = 1) -> Any:
     """Elementwise derivative of gammainc(a, x) by `a`, once to three times: central differences of fourth order, of the smaller
     tail."""
@@ -134,7 +134,7 @@ def _(c: Any, g: Any) -> Any:
     return by_a, g * _density(a, x) * factor
 
 
-@elementwise(promotion=FLOAT, samples=cases(*_SHARES))
+@elementwise(ON_HOST, promotion=FLOAT, samples=cases(*_SHARES))
 def gamma_quantile(a: Any, u: Any) -> Any:
     """Elementwise inverse of gammainc(a, .): the number below which a share `u` of the gamma distribution of shape `a` lies."""
     a64, u64 = (np.asarray(v, np.float64) for v in (a, u))

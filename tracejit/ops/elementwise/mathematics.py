@@ -12,6 +12,7 @@ from tracejit.core.dtypes import bool_
 from tracejit.core.numbers import settled
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, elementwise, refuse_bool
+from tracejit.ops.elementwise.arithmetic import mul
 from tracejit.ops.elementwise.comparison import logical_or, where
 from tracejit.ops.samples import binary, unary
 
@@ -245,6 +246,12 @@ def pow_(x: Any, y: Any) -> Any:
     if half is True or (half is not False and half.any()):
         out = np.where(half, _power_of_a_half(x), out).astype(out.dtype, copy=False)
     return out
+
+
+@pow_.simplified
+def _(s: Any, x: Any, y: Any) -> Any:
+    """x ** 2 is evaluated as x * x."""
+    return s(mul, x, x) if type(y) is not bool and y == 2 and s.same(x) else None
 
 
 def _power_of_a_half(x: Any) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 import scipy
 
 from tracejit.core.op import Op
-from tracejit.ops.declare import FLOAT, elementwise, without_derivative
+from tracejit.ops.declare import FLOAT, ON_HOST, elementwise, without_derivative
+from tracejit.ops.elementwise.special import hurwitz
 from tracejit.ops.samples import cases, floats, unary
 
 __all__ = ["FUNCTIONS", "POLYNOMIALS", "zeta"]
@@ -25,7 +26,7 @@ def _number(name: str, function: Callable[[Any], Any], doc: str) -> Op:
         return np.asarray(function(x)).astype(x.dtype)
 
     body.__doc__ = doc
-    return without_derivative(elementwise(name=name, promotion=FLOAT, samples=unary(0.2, 3.0))(body))
+    return without_derivative(elementwise(ON_HOST, name=name, promotion=FLOAT, samples=unary(0.2, 3.0))(body))
 
 
 def _polynomial(name: str, function: Callable[[Any, Any], Any], doc: str) -> Op:
@@ -39,7 +40,7 @@ def _polynomial(name: str, function: Callable[[Any, Any], Any], doc: str) -> Op:
 
     body.__doc__ = doc
     samples = cases((floats(4), np.array([0.0, 1.0, 2.0, 5.0])), (floats(2, 3).T, np.array(3.0)), (floats(0, 2), np.array([2.0])))
-    return without_derivative(elementwise(name=name, promotion=FLOAT, samples=samples)(body))
+    return without_derivative(elementwise(ON_HOST, name=name, promotion=FLOAT, samples=samples)(body))
 
 
 FUNCTIONS: Final = {
@@ -121,6 +122,7 @@ POLYNOMIALS: Final = {
 
 
 @elementwise(
+    ON_HOST,
     promotion=FLOAT,
     traits=("no derivative",),
     samples=cases(
@@ -129,8 +131,7 @@ POLYNOMIALS: Final = {
 )
 def zeta(x: Any, q: Any) -> Any:
     """Elementwise Hurwitz zeta function: the sum of (k + q) ** -x over k = 0, 1, ..."""
-    out = scipy.special.zeta(np.asarray(x), np.asarray(q))
-    return np.asarray(out).astype(np.result_type(*(v.dtype for v in (x, q) if isinstance(v, np.ndarray | np.generic))))
+    return np.asarray(hurwitz(x, q)).astype(np.result_type(*(v.dtype for v in (x, q) if isinstance(v, np.ndarray | np.generic))))
 
 
 @zeta.vjp(saves=("", "0 1"))

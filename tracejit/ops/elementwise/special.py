@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import scipy
 
-from tracejit.ops.declare import FLOAT, elementwise
+from tracejit.ops.declare import FLOAT, ON_HOST, elementwise
 from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.samples import cases, floats, unary
 
-__all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma"]
+__all__ = ["digamma", "erf", "erfc", "erfinv", "hurwitz", "lgamma", "polygamma"]
 
+FAR = -1e4  # below it polygamma and zeta are not added up term by term
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
@@ -41,7 +42,7 @@ def _(c: Any, g: Any) -> Any:
     return g * (exp.of(-x * x) * -TWO_OVER_SQRT_PI)
 
 
-@elementwise(promotion=FLOAT, samples=unary(-0.9, 0.9))
+@elementwise(ON_HOST, promotion=FLOAT, samples=unary(-0.9, 0.9))
 def erfinv(x: Any) -> Any:
     """Elementwise inverse of the error function; infinite at -1 and 1, NaN outside."""
     return scipy.special.erfinv(x)
@@ -65,7 +66,7 @@ def _(c: Any, g: Any) -> Any:
     return g * digamma.of(c.inputs[0])
 
 
-@elementwise(promotion=FLOAT, samples=unary(0.3, 4.0))
+@elementwise(ON_HOST, promotion=FLOAT, samples=unary(0.3, 4.0))
 def digamma(x: Any) -> Any:
     """Elementwise derivative of lgamma; NaN at negative integers, an infinity at 0 with the sign opposite to the zero's."""
     x = np.asarray(x)
@@ -78,13 +79,31 @@ def _(c: Any, g: Any) -> Any:
 
 
 @elementwise(
+    ON_HOST,
     promotion=FLOAT,
     samples=cases((floats(4, low=0.5, high=3.0), {"n": 1}), (floats(2, 3, low=0.5, high=3.0).T, {"n": 2}), (floats(0), {"n": 1})),
 )
 def polygamma(x: Any, n: int) -> Any:
-    """Elementwise n-th derivative of digamma."""
+    """Elementwise n-th derivative of digamma, n at least 1: (-1) ** (n + 1) * n! * zeta(n + 1, x)."""
     x = np.asarray(x)
-    return scipy.special.polygamma(n, x).astype(x.dtype)
+    return (float((-1) ** (n + 1)) * scipy.special.gamma(n + 1.0) * hurwitz(n + 1.0, x)).astype(x.dtype)
+
+
+def hurwitz(s: Any, q: Any) -> Any:
+    """The sum of (k + q) ** -s over k = 0, 1, ..., elementwise, in float64.
+
+    SciPy adds up the terms with k < -q one by one, which has no end for large negative q.  For integers s the terms of all integers k are
+    known by the fractional part f of q, zeta(s, f) + (-1) ** s * zeta(s, 1 - f), and those of negative k are (-1) ** s * zeta(s, 1 - q)
+    (DLMF 25.11.4 on both sides of zero); for other s SciPy's answer is NaN, at the poles it is infinite."""
+    s, q = np.asarray(s, np.float64), np.asarray(q, np.float64)
+    far = (q < FAR) & (q != np.floor(q)) & (s == np.floor(s))
+    near = scipy.special.zeta(s, np.where(far, 1.0, q))
+    if not far.any():
+        return near
+    q = np.where(far, q, FAR - 0.5)
+    f, sign = q - np.floor(q), np.where(s % 2 == 0, 1.0, -1.0)
+    both = scipy.special.zeta(s, f) + sign * (scipy.special.zeta(s, 1.0 - f) - scipy.special.zeta(s, 1.0 - q))
+    return np.where(far, both, near)
 
 
 @polygamma.vjp(saves="0")

@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import bool_
 from tracejit.core.op import Effect, Kind
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.declare import custom, require_numbers, require_one_dtype
-from tracejit.ops.movement.views import slice_
+from tracejit.ops.elementwise.arithmetic import add
+from tracejit.ops.elementwise.comparison import is_positive_zero
+from tracejit.ops.movement.views import slice_, slice_scatter
 from tracejit.ops.samples import cases, floats, unary
 
 __all__ = ["cat", "clone", "flip", "guard", "pad", "sum_at", "write"]
 
 
-@custom(Kind.MOVEMENT, lambda x: x, samples=unary())
+@custom(Kind.MOVEMENT, lambda x: x, element=lambda b, at, x: x[at], simpler=lambda s, x: x, traits=("arranges",), samples=unary())
 def clone(x: Any) -> Any:
     """A row-major copy."""
     return np.array(x, order="C")
@@ -36,6 +39,7 @@ def _cat_rule(*xs: Aval, dim: int) -> Aval:
 @custom(
     Kind.MOVEMENT,
     _cat_rule,
+    nest="join",
     samples=cases(
         (floats(2), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, floats(3, 1, seed=1), floats(3, 0), {"dim": 1}),
@@ -60,6 +64,8 @@ def _(c: Any, g: Any) -> Any:
 @custom(
     Kind.MOVEMENT,
     lambda x, dims: x,
+    element=lambda b, at, x, dims: x[[x.shape[d] - 1 - p if d in dims else p for d, p in enumerate(at)]],
+    traits=("arranges",),
     samples=cases((floats(4), {"dims": (0,)}), (floats(2, 3).T, {"dims": (0, 1)}), (floats(0), {"dims": ()})),
 )
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
@@ -82,6 +88,7 @@ def _sum_at_rule(
 @custom(
     Kind.SCATTER,
     _sum_at_rule,
+    nest="parts",
     samples=cases(
         (floats(3), {"shape": (6,), "starts": ((1,),), "steps": ((2,),)}),
         (floats(2, 3).T, floats(3, 2, seed=1), {"shape": (4, 2), "starts": ((0, 0), (1, 0)), "steps": ((1, 1), (1, 1))}),
@@ -121,6 +128,7 @@ def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) 
 @custom(
     Kind.MOVEMENT,
     _pad_rule,
+    nest="frame",
     samples=cases(
         (floats(3), 0.5, {"low": (1,), "high": (2,)}),
         (floats(2, 3).T, 0.0, {"low": (0, 1), "high": (2, 0)}),
@@ -136,6 +144,53 @@ def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
 
 
 pad.named("ConstantPadNdBackward0")
+_Part = tuple[Any, tuple[int, ...], tuple[int, ...]]
+_MOST_PARTS = 32
+
+
+def _parts(x: Any) -> list[_Part] | None:
+    """(tensor, starts, steps) of each summand if a value is a sum of tensors in zeros."""
+    op = getattr(x, "op", None)
+    if op is sum_at:
+        return list(zip(x.operands, x.attributes["starts"], x.attributes["steps"], strict=True))
+    if op is not pad or not is_positive_zero(x.operands[1]):
+        return None
+    low, high = x.attributes["low"], x.attributes["high"]
+    return [(x.operands[0], low, (1,) * len(low))] if min((*low, *high), default=0) >= 0 else None
+
+
+def _put_together(s: Any, parts: list[_Part]) -> Any:
+    operands, starts, steps = zip(*parts, strict=True)
+    return s(sum_at, *operands, shape=s.aval.shape, starts=starts, steps=steps)
+
+
+@slice_scatter.simplified
+def _(s: Any, base: Any, value: Any, dim: int, start: int, stop: int, step: int) -> Any:
+    """A slice that is all of its base, or that is put into zeros."""
+    if s.same(value) and start == 0 and step == 1:
+        return value
+    zeros = "uniform" in getattr(base.op, "traits", ()) and is_positive_zero(base.operands[0])
+    if not zeros or value.aval.dtype is bool_:
+        return None
+    rank, moved = len(s.aval.shape), []
+    for x, starts, steps in _parts(value) or [(value, (0,) * rank, (1,) * rank)]:
+        there = (*starts[:dim], start + starts[dim] * step, *starts[dim + 1 :])
+        moved.append((x, there, (*steps[:dim], steps[dim] * step, *steps[dim + 1 :])))
+    return _put_together(s, moved)
+
+
+@add.simplified
+def _(s: Any, x: Any, y: Any) -> Any:
+    """A sum of tensors in zeros, and one more.  a + (b + c) is (b + c) + a; (a + b) + (c + d) would round in another order."""
+    left, right = _parts(x), _parts(y)
+    if left is None or right is None or s.aval.dtype is bool_ or not (s.same(x) and s.same(y)):
+        return None
+    if len(left) == 1 < len(right):
+        left, right = right, left
+    parts = left + right
+    if len(right) > 1 or len(parts) > _MOST_PARTS or any(step != 1 for _, _, steps in parts for step in steps):
+        return None
+    return _put_together(s, parts)
 
 
 @pad.vjp()

@@ -10,6 +10,7 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import NONE, elementwise, require_one_dtype
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.samples import cases, floats
 
 __all__ = ["overwrite", "replace_data"]
@@ -25,6 +26,7 @@ def _rule(previous: Aval, value: Aval) -> Aval:
     lambda b, previous, value: value,
     promotion=NONE,
     rule=_rule,
+    simpler=lambda s, previous, value: s(clone, value),
     traits=("straight through", "moves"),
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(3, 2, seed=1))),
 )
@@ -42,6 +44,7 @@ def _(c: Any, g: Any) -> Any:
     lambda b, previous, value: value,
     promotion=NONE,
     rule=_rule,
+    simpler=lambda s, previous, value: s(clone, value),
     traits=("moves",),
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(3, 2, seed=1))),
 )

@@ -1,12 +1,14 @@
 """Views: outputs that share the memory of their input, and the copies that undo them.
 
-Every view has an inverse that puts a changed view back into its base (`slice_scatter`, `select_scatter`,
-`diagonal_scatter`, the inverse permutation, a reshape); it serves as the vjp and for functionalising writes.
+A view that can be written to has an inverse that puts a changed view back into its base: another view of the same kind (`undone`: the
+inverse permutation, a reshape), or a copy of the base that has it in its `region` (`slice_scatter`, `select_scatter`,
+`diagonal_scatter`).  It serves as the vjp and for functionalising writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,22 +16,63 @@ from numpy.lib.stride_tricks import as_strided
 
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype
-from tracejit.core.op import Kind
+from tracejit.core.op import Kind, Op
+from tracejit.core.shapes import contiguous, equal_runs
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
 from tracejit.ops.declare import custom, require_numbers, require_one_dtype, view
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = [
-    "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "select", "select_scatter", "slice_", "slice_scatter",
-    "unfold",
+    "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "scatter_of", "select", "select_scatter",
+    "slice_", "slice_scatter", "unfold",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
 
 
+def _latest(s: Any, x: Any, shape: Shape) -> Any:
+    """Of several in a row the last one counts."""
+    return s(s.op, *x.operands, shape=shape) if x.op is s.op and not s.same(x) else x
+
+
+def _reshaped(b: Any, at: Any, x: Any, shape: Shape) -> Any:
+    if 0 in x.shape:
+        return x[(0,) * len(x.shape)]
+    found: list[Any] = []
+    for dims, new in equal_runs(x.shape, shape) or ():
+        whole: Any = 0
+        for d, step in zip(new, contiguous([shape[d] for d in new]), strict=True):
+            whole = whole + at[d] * step
+        split: list[Any] = []
+        for d in reversed(dims):
+            if d == dims[0] or all(x.shape[e] == 1 for e in range(dims[0], d)):
+                rest, whole = whole, 0
+            else:
+                whole, rest = b.divmod(whole, x.shape[d])
+            split.append(rest)
+        found += reversed(split)
+    return x[found]
+
+
+def _reshaped_strides(before: Shape, strides: Shape, after: Shape) -> Shape | None:
+    """Strides of the reshaped view where the memory allows it."""
+    found: list[int] = []
+    for dims, new in equal_runs(before, after) or ():
+        kept = [d for d in dims if before[d] != 1]
+        if any(strides[d] != strides[e] * before[e] for d, e in pairwise(kept)):
+            return None
+        unit = strides[kept[-1]] if kept else 1
+        found.extend(s * unit for s in contiguous([after[d] for d in new]))
+    return tuple(found)
+
+
 @view(
     lambda x, shape: Aval(shape, x.dtype),
+    _reshaped,
+    strides=_reshaped_strides,
+    undone=lambda before, shape: {"shape": before},
+    simpler=_latest,
     samples=cases(
         (floats(6), {"shape": (2, 3)}),
         (floats(2, 3), {"shape": (3, 1, 2)}),
@@ -55,13 +98,15 @@ def _reshape_name(node: Any) -> str:
 reshape.named(_reshape_name)
 
 
-@reshape.vjp()
-def _(c: Any, g: Any) -> Any:
-    return reshape.of(g, shape=c.avals[0].shape)
+def inverse(dims: Shape) -> Shape:
+    """The permutation that undoes another one."""
+    return tuple(dims.index(i) for i in range(len(dims)))
 
 
 @view(
     lambda x, dims: Aval(tuple(x.shape[d] for d in dims), x.dtype),
+    lambda b, at, x, dims: x[[at[d] for d in inverse(dims)]],
+    undone=lambda before, dims: {"dims": inverse(dims)},
     samples=cases(
         (floats(2, 3), {"dims": (1, 0)}),
         (floats(2, 3, 2).T, {"dims": (2, 0, 1)}),
@@ -84,14 +129,19 @@ def _permute_name(node: Any) -> str:
 permute.named(_permute_name)
 
 
-@permute.vjp()
-def _(c: Any, g: Any) -> Any:
-    dims = c.attributes["dims"]
-    return permute.of(g, dims=tuple(dims.index(i) for i in range(len(dims))))
+@permute.simplified
+def _(s: Any, x: Any, dims: Shape) -> Any:
+    if dims == tuple(range(len(dims))):
+        return x
+    return s(permute, *x.operands, dims=tuple(x.attributes["dims"][d] for d in dims)) if x.op is permute else None
 
 
 @view(
     lambda x, shape: Aval(shape, x.dtype),
+    lambda b, at, x, shape: x[at[len(shape) - len(x.shape) :]],
+    undone=lambda before, shape: {"shape": before} if before == shape else None,
+    simpler=_latest,
+    traits=("broadcasts",),
     samples=cases(
         (floats(3), {"shape": (2, 3)}),
         (floats(1, 3).T, {"shape": (3, 2)}),
@@ -127,54 +177,63 @@ def _slices() -> Samples:
     )  # fmt: skip
 
 
-@view(_slice_rule, name="slice", samples=_slices())
+@view(
+    _slice_rule,
+    lambda b, at, x, dim, start, stop, step: x[(*at[:dim], at[dim] * step + start, *at[dim + 1 :])],
+    simpler=lambda s, x, dim, start, stop, step: x if start == 0 and step == 1 else None,
+    name="slice",
+    samples=_slices(),
+)
 def slice_(x: Any, dim: int, start: int, stop: int, step: int) -> Any:
     """Elements start, start + step, ... below stop along `dim`; 0 <= start <= stop <= size, step >= 1."""
     return x[(slice(None),) * dim + (slice(start, stop, step),)]
 
 
-@slice_.vjp()
-def _(c: Any, g: Any) -> Any:
-    x = c.avals[0]
-    return slice_scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
-
-
-def _into(name: str, region: Callable[..., Aval]) -> Callable[..., Aval]:
-    """The shape rule of the inverse of a view: `value` is what the view `region` of `base` holds then."""
+def scatter_of(region: Op, samples: Samples, element: Callable[..., Any] | None = None) -> Op:
+    """The inverse of a view that is a part of its base: scatter(base, value, ...) is a copy of `base` in which the part is `value`.  It is
+    the adjoint of the view, and of it the view is one."""
+    name = f"{region.name}_scatter"
 
     def rule(base: Aval, value: Aval, *operands: Any, **attributes: Any) -> Aval:
         require_one_dtype(name, base, value)
-        part = region(base, *operands, **attributes).shape
+        part = region.infer(base, *operands, **attributes).shape
         if tuple(value.shape) != part:
             raise RuntimeError(
                 f"{name}(): expected src to have the shape of the slice of self, {list(part)}, got {list(value.shape)}"
             )
         return base
 
-    return rule
+    @custom(Kind.MOVEMENT, rule, name=name, samples=samples, region=region, element=element)
+    def scatter(base: Any, value: Any, *operands: Any, **attributes: Any) -> Any:
+        """A copy of `base` in which a part has the contents of `value`."""
+        out = np.array(base)
+        region.evaluate(out, *operands, **attributes)[...] = value
+        return out
+
+    @scatter.vjp()
+    def _(c: Any, g: Any) -> Any:
+        numbers = c.inputs[2:]
+        zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
+        gbase = scatter.of(g, zeros, *numbers, **c.attributes) if c.needs[0] else None
+        return gbase, region.of(g, *numbers, **c.attributes) if c.needs[1] else None, *(None for _ in numbers)
+
+    @region.vjp()
+    def _(c: Any, g: Any) -> Any:
+        x, numbers = c.avals[0], c.inputs[1:]
+        return scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, *numbers, **c.attributes), *(
+            None for _ in numbers
+        )
+
+    return scatter
 
 
-@custom(
-    Kind.MOVEMENT,
-    _into("slice_scatter", _slice_rule),
-    samples=cases(
+slice_scatter = scatter_of(
+    slice_,
+    cases(
         (floats(7), floats(3, seed=1), {"dim": 0, "start": 1, "stop": 6, "step": 2}),
         (floats(2, 4).T, floats(2, 2, seed=1), {"dim": 0, "start": 1, "stop": 3, "step": 1}),
     ),
 )
-def slice_scatter(base: Any, value: Any, dim: int, start: int, stop: int, step: int) -> Any:
-    """A copy of `base` in which the slice has the contents of `value`."""
-    out = np.array(base)
-    out[(slice(None),) * dim + (slice(start, stop, step),)] = value
-    return out
-
-
-@slice_scatter.vjp()
-def _(c: Any, g: Any) -> Any:
-    zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
-    return slice_scatter.of(g, zeros, **c.attributes) if c.needs[0] else None, slice_.of(g, **c.attributes) if c.needs[
-        1
-    ] else None
 
 
 def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
@@ -184,6 +243,7 @@ def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
 
 @view(
     _select_rule,
+    lambda b, at, x, index, dim: x[(*at[:dim], b.position(index, x.shape[dim]), *at[dim:])],
     samples=cases((floats(4), 2, {"dim": 0}), (floats(2, 3).T, 1, {"dim": 1}), (floats(0, 2), 1, {"dim": 1})),
 )
 def select(x: Any, index: int, dim: int) -> Any:
@@ -191,33 +251,17 @@ def select(x: Any, index: int, dim: int) -> Any:
     return x[(slice(None),) * dim + (index, ...)]
 
 
-@select.vjp()
-def _(c: Any, g: Any) -> Any:
-    x = c.avals[0]
-    return select_scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, c.inputs[1], dim=c.attributes["dim"]), None
+def _selected(b: Any, at: Any, base: Any, value: Any, index: Any, dim: int) -> Any:
+    place = b.coordinate(b.position(index, base.shape[dim]))
+    before, there = base[at], value[(*at[:dim], *at[dim + 1 :])]
+    return b.select(b.eq(b.coordinate(at[dim]), place), there, before)
 
 
-@custom(
-    Kind.MOVEMENT,
-    _into("select_scatter", _select_rule),
-    samples=cases((floats(4), floats(), 2, {"dim": 0}), (floats(2, 3).T, floats(3, seed=1), 1, {"dim": 1})),
+select_scatter = scatter_of(
+    select,
+    cases((floats(4), floats(), 2, {"dim": 0}), (floats(2, 3).T, floats(3, seed=1), 1, {"dim": 1})),
+    element=_selected,
 )
-def select_scatter(base: Any, value: Any, index: int, dim: int) -> Any:
-    """A copy of `base` in which the slice at `index` of `dim` has the contents of `value`."""
-    out = np.array(base)
-    out[(slice(None),) * dim + (index,)] = value
-    return out
-
-
-@select_scatter.vjp()
-def _(c: Any, g: Any) -> Any:
-    index, dim = c.inputs[2], c.attributes["dim"]
-    zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
-    return (
-        select_scatter.of(g, zeros, index, dim=dim) if c.needs[0] else None,
-        select.of(g, index, dim=dim) if c.needs[1] else None,
-        None,
-    )
 
 
 def _diagonal_rule(x: Aval, offset: int, dim1: int, dim2: int) -> Aval:
@@ -226,8 +270,15 @@ def _diagonal_rule(x: Aval, offset: int, dim1: int, dim2: int) -> Aval:
     return Aval((*(s for i, s in enumerate(x.shape) if i not in (dim1, dim2)), length), x.dtype)
 
 
+def _diagonal_element(b: Any, at: Any, x: Any, offset: int, dim1: int, dim2: int) -> Any:
+    rest, last = iter(at[:-1]), at[-1]
+    there = {dim1: last + max(-offset, 0), dim2: last + max(offset, 0)}
+    return x[[there[d] if d in there else next(rest) for d in range(len(x.shape))]]
+
+
 @view(
     _diagonal_rule,
+    _diagonal_element,
     samples=cases(
         (floats(3, 4), {"offset": 1, "dim1": 0, "dim2": 1}), (floats(2, 3, 4), {"offset": -1, "dim1": 2, "dim2": 0}),
         (floats(2, 2).T, {"offset": 2, "dim1": 0, "dim2": 1}),
@@ -241,33 +292,13 @@ def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     return out
 
 
-@diagonal.vjp()
-def _(c: Any, g: Any) -> Any:
-    x = c.avals[0]
-    return diagonal_scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, **c.attributes)
-
-
-@custom(
-    Kind.MOVEMENT,
-    _into("diagonal_scatter", _diagonal_rule),
-    samples=cases(
+diagonal_scatter = scatter_of(
+    diagonal,
+    cases(
         (floats(3, 4), floats(3, seed=1), {"offset": 1, "dim1": 0, "dim2": 1}),
         (floats(2, 3, 4), floats(3, 2, seed=1), {"offset": -1, "dim1": 2, "dim2": 0}),
     ),
 )
-def diagonal_scatter(base: Any, value: Any, offset: int, dim1: int, dim2: int) -> Any:
-    """A copy of `base` with the contents of `value` on its diagonal."""
-    out = np.array(base)
-    diagonal.evaluate(out, offset, dim1, dim2)[...] = value
-    return out
-
-
-@diagonal_scatter.vjp()
-def _(c: Any, g: Any) -> Any:
-    zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
-    return diagonal_scatter.of(g, zeros, **c.attributes) if c.needs[0] else None, diagonal.of(g, **c.attributes) if c.needs[
-        1
-    ] else None
 
 
 def _unfold_rule(x: Aval, dim: int, size: int, step: int, dilation: int) -> Aval:
@@ -277,6 +308,7 @@ def _unfold_rule(x: Aval, dim: int, size: int, step: int, dilation: int) -> Aval
 
 @view(
     _unfold_rule,
+    lambda b, at, x, dim, size, step, dilation: x[(*at[:dim], at[dim] * step + at[-1] * dilation, *at[dim + 1 : -1])],
     samples=cases(
         (floats(7), {"dim": 0, "size": 3, "step": 2, "dilation": 1}), (floats(2, 6).T, {"dim": 0, "size": 2, "step": 1, "dilation": 3}),
         (floats(2, 5, 3), {"dim": 1, "size": 5, "step": 1, "dilation": 1}),
@@ -315,6 +347,7 @@ def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Sh
 @custom(
     Kind.SCATTER,
     _fold_rule,
+    nest="windows",
     samples=cases(
         (floats(3, 3), {"dims": (0,), "lengths": (7,), "steps": (2,), "dilations": (1,)}),
         (floats(2, 2, 3).T, {"dims": (0,), "lengths": (6,), "steps": (1,), "dilations": (2,)}),
@@ -336,6 +369,12 @@ def fold(x: Any, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) ->
     return out
 
 
+@fold.simplified
+def _(s: Any, x: Any, **outer: Shape) -> Any:
+    """Windows over one dimension whose elements are added up after those over another one: both at once."""
+    return s(fold, *x.operands, **{key: outer[key] + inner for key, inner in x.attributes.items()}) if x.op is fold else None
+
+
 @fold.vjp()
 def _(c: Any, g: Any) -> Any:
     shape, a = c.avals[0].shape, c.attributes
@@ -349,7 +388,14 @@ def _(c: Any, g: Any) -> Any:
     return g
 
 
-@view(lambda x: x, samples=cases((floats(3),), (floats(2, 3).T,)), traits=("not differentiable",))
+@view(
+    lambda x: x,
+    lambda b, at, x: x[at],
+    undone=lambda before: {},
+    simpler=lambda s, x: x,
+    samples=cases((floats(3),), (floats(2, 3).T,)),
+    traits=("not differentiable",),
+)
 def detach(x: Any) -> Any:
     """The same memory, outside the graph of gradients."""
     return x[...]

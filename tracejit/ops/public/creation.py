@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import integer
+from tracejit.core.warned import warn
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -134,9 +134,7 @@ def range_(
     requires_grad: bool = False,
 ) -> Any:
     """arange() up to and including `end`, of floats by default: PyTorch's older function, which warns."""
-    warnings.warn(
-        "range() is deprecated: unlike Python's it includes its end; use arange(), which does not", UserWarning, stacklevel=3
-    )
+    warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not", stacklevel=3)
     require_cpu("range", device)
     first, last, distance = (_number("range", b) for b in ((0, start, step) if end is None else (start, end, step)))
     if distance == 0 or (last - first) * distance < 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import product
+from tracejit.core.warned import warn
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast
@@ -87,9 +87,8 @@ def _factor_last(name: str, operands: tuple[Any, ...], factor: str) -> tuple[Any
     first, *others = operands
     if is_tensor(first) or (len(others) > 1 and not all(map(is_tensor, others))):
         raise TypeError(f"{name}(): got {len(operands)} operands, of which the first must be a number, {factor}")
-    warnings.warn(
+    warn(
         f"{name}({factor}, ...) with {factor} in front is deprecated; use {name}(..., {factor}={factor})",
-        UserWarning,
         stacklevel=4,
     )
     return (*others, first)

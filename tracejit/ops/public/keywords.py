@@ -7,7 +7,6 @@ that translates keywords; a call without keywords only passes through it.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType, as_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.warned import warn
 
 __all__ = ["entry_of", "write_out"]
 
@@ -37,10 +37,9 @@ def write_out(name: str, out: Any, value: Any) -> Any:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation; use no_grad()")
     if tuple(out.shape) != tuple(value.shape):
         if out.numel():
-            warnings.warn(
+            warn(
                 f"{name}(): out has shape {list(out.shape)} and is resized to that of the result, {list(value.shape)}; pass one of "
                 "that shape, or an empty one",
-                UserWarning,
                 stacklevel=3,
             )
         out.resize_(tuple(value.shape))

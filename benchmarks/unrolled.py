@@ -1,0 +1,85 @@
+"""What a loop costs that Python unrolls: recording and compiling an RNN's step, value and gradients, by the number of time steps.
+
+Run as `python -m benchmarks.unrolled`.  The cache of compiled code is off.  A call is recorded, then compiled with its backward program;
+the gradients of the compiled call are compared with eager ones in the same run.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+import tracejit
+from benchmarks.table import duration
+
+__all__ = ["LENGTHS", "main"]
+
+LENGTHS = (10, 100, 1000)
+HIDDEN = 32
+TOLERANCE = 1e-4
+
+
+def _step(length: int) -> tuple[Any, list[Any]]:
+    """A function of nothing that gives the loss and fills the gradients of some parameters, and these."""
+    generator = np.random.default_rng(length)
+
+    def parameter(*shape: int) -> Any:
+        return tracejit.tensor(generator.normal(0, 0.1, shape).astype(np.float32), requires_grad=True)
+
+    inputs = tracejit.tensor(generator.normal(size=(length, 1, HIDDEN)).astype(np.float32))
+    parameters = [parameter(HIDDEN, HIDDEN), parameter(HIDDEN, HIDDEN), parameter(HIDDEN)]
+
+    def step() -> Any:
+        wx, wh, bias = parameters
+        hidden = tracejit.zeros(1, HIDDEN)
+        for x in inputs:
+            hidden = (x @ wx + hidden @ wh + bias).tanh()
+        return (hidden * hidden).sum()
+
+    return step, parameters
+
+
+def _gradients(function: Any, parameters: list[Any]) -> list[np.ndarray]:
+    for p in parameters:
+        p.grad = None
+    function().backward()
+    return [p.grad.numpy().copy() for p in parameters]
+
+
+def main() -> None:
+    """Print a line for each length.  Raises AssertionError where a compiled gradient is not the eager one."""
+    rows: list[tuple[int, float, float, float]] = []
+    with tracejit.config.override(cache=False):
+        step, parameters = _step(2)  # what is imported and made once
+        warm = tracejit.compile(step)
+        for _ in range(2):
+            _gradients(warm, parameters)
+        for length in LENGTHS:
+            step, parameters = _step(length)
+            compiled = tracejit.compile(step)
+            start = time.perf_counter()
+            _gradients(compiled, parameters)
+            recorded = time.perf_counter()
+            found = _gradients(compiled, parameters)
+            built = time.perf_counter()
+            wanted = _gradients(step, parameters)
+            assert compiled.stats.compiled_calls, compiled.explain()
+            for a, b in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * np.abs(b).max())
+            again = []
+            for _ in range(5):
+                begun = time.perf_counter()
+                _gradients(compiled, parameters)
+                again.append(time.perf_counter() - begun)
+            rows.append((length, recorded - start, built - recorded, float(np.median(again))))
+    total = {length: first + second for length, first, second, _ in rows}
+    print(f"RNN of {HIDDEN} hidden units, unrolled by Python: value and gradients")
+    print(f"{'steps':>6}{'first call':>14}{'second call':>14}{'both / of 100':>16}{'later calls':>14}")
+    for length, first, second, later in rows:
+        print(f"{length:>6}{duration(first):>14}{duration(second):>14}{total[length] / total[100]:>16.2f}{duration(later):>14}")
+
+
+if __name__ == "__main__":
+    main()

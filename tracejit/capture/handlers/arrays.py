@@ -1,0 +1,446 @@
+"""NumPy inside a compiled function: arrays of tensors that leave the program, arrays of constants, and what NumPy computes from them.
+
+* `t.numpy()` is a *left* array: it shares the memory of a tensor that the program returns.  What NumPy computes from it is computed
+  again by each call, after the program, if it cannot raise for other contents of the same shapes; arrays and scalars that come out are
+  left as well.  Their shapes and dtypes are those of the recording, their contents are known to nobody: what asks for them stops it.
+* An array that NumPy made of constants alone is a *fixed* one: it holds in each call what it holds in this one.
+
+Scalars of NumPy that are left are late numbers (leaving.py), as are those of Python.  Invariant: a left array is used by what is written
+here, or by nobody: `read_content` stops the recording at any other use of an array.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
+from tracejit.capture.handlers.protected import is_protected
+from tracejit.capture.handlers.symbols import SymbolicNumber, bare, plain
+from tracejit.capture.handlers.texts import TextHandlers
+from tracejit.capture.places import calling_frame, may_be_error, placed
+from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.core.dtypes import FROM_NUMPY, as_dtype
+from tracejit.cpython.call_hook import allow
+from tracejit.replay.ir import Constant, Expr, ListOf, Not, TupleOf
+from tracejit.tensor import Tensor
+from tracejit.tensor.construction import as_tensor, from_numpy, tensor
+from tracejit.tensor.sharing import shared_array
+
+__all__ = ["CALM", "CALM_METHODS", "KINDS", "OF_SEVERAL", "OPERATORS", "ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
+
+_CALM_NAMES = frozenset(
+    {
+        "abs", "absolute", "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "array_equal",
+        "array_split", "asanyarray", "asarray", "ascontiguousarray", "atleast_1d", "atleast_2d", "around", "broadcast_to",
+        "clip", "column_stack", "concatenate", "copy", "count_nonzero", "cumprod", "cumsum", "diag", "diagonal",
+        "diff", "dot", "dstack", "expand_dims", "flip", "fliplr", "flipud", "full_like", "hstack", "inner", "interp", "isclose", "max",
+        "mean", "median", "min", "moveaxis", "nan_to_num", "nanmean", "nanstd", "nansum", "nanvar", "ones_like", "outer",
+        "percentile", "prod", "ptp", "quantile", "ravel", "repeat", "reshape", "roll", "round", "shape", "size", "sort",
+        "split", "squeeze", "stack", "std", "sum", "swapaxes", "tensordot", "tile", "trace", "transpose", "trapezoid", "tril",
+        "triu", "var", "vdot", "vstack", "zeros_like",
+    }
+)  # fmt: skip
+"""Functions of NumPy that raise, and that make arrays of shapes, by the shapes of their arguments, and not by their contents."""
+CALM_METHODS = frozenset(
+    {
+        "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
+        "diagonal", "dot", "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
+        "std", "sum", "swapaxes", "tolist", "trace", "transpose", "var", "view",
+    }
+)  # fmt: skip
+_STATIC = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides", "flags"})
+_SHARING = frozenset({"T", "real", "imag", "mT"})
+_LOUD = frozenset(
+    {
+        "load", "save", "savez", "savez_compressed", "savetxt", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap",
+        "seterr", "geterr", "seterrcall", "geterrcall", "setbufsize", "getbufsize", "set_printoptions", "get_printoptions",
+        "printoptions", "errstate", "frompyfunc", "vectorize", "apply_along_axis", "apply_over_axes", "piecewise",
+        "fromfunction", "fromiter", "info", "test", "show_config", "show_runtime", "get_include", "nditer", "nested_iters",
+        "shares_memory", "may_share_memory",
+    }
+)  # fmt: skip
+"""Names of NumPy that are not functions of their arguments alone, or call functions that they are given."""
+_RAISING_UFUNCS = frozenset({np.left_shift, np.right_shift})
+_POWERS = frozenset({np.power, operator.pow})
+"""Of integers they raise."""
+_CALM_BUILTINS = frozenset(
+    {builtins.abs, builtins.round, builtins.float, builtins.len, builtins.str, builtins.repr, operator.getitem}
+)
+OPERATORS: frozenset[Any] = frozenset(
+    {
+        operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.matmul, operator.eq,
+        operator.ne, operator.pow, operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_, operator.xor,
+        operator.neg, operator.pos, operator.invert,
+    }
+)  # fmt: skip
+_CONVERTING: frozenset[Any] = frozenset(
+    {np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.stack, np.concatenate, np.vstack}
+)
+"""Functions that make arrays of tensors, and nothing else of them."""
+OF_SEVERAL: frozenset[Any] = frozenset(
+    {
+        np.where,
+        np.interp,
+        np.clip,
+        np.dot,
+        np.inner,
+        np.outer,
+        np.vdot,
+        np.tensordot,
+        np.isclose,
+        np.allclose,
+        np.array_equal,
+        operator.getitem,
+    }
+)
+"""Functions of whose arguments each may be an array."""
+_SILENT: frozenset[Any] = _CALM_BUILTINS | _CONVERTING | {
+    operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_,
+    operator.xor, operator.invert, operator.pos,
+}  # fmt: skip
+_SILENT_METHODS = frozenset(
+    {
+        "all", "any", "argmax", "argmin", "argsort", "copy", "diagonal", "flatten", "item", "max", "min", "ravel", "repeat", "reshape",
+        "squeeze", "swapaxes", "tolist", "transpose", "view",
+    }
+)  # fmt: skip
+"""What warns for no numbers."""
+KINDS: tuple[type, ...] = (np.ndarray, np.memmap)
+"""Arrays that do what arrays do."""
+_DISPATCHERS: tuple[type, ...] = (type(np.mean), BuiltinFunctionType, FunctionType)
+
+
+def _functions(*modules: Any) -> dict[Any, str]:
+    found = {}
+    for module in modules:
+        for name in module.__all__:
+            value = getattr(module, name, None)
+            if isinstance(value, _DISPATCHERS) and name not in _LOUD:
+                found[value] = name
+    return found
+
+
+_FUNCTIONS = _functions(np, np.linalg, np.fft)
+CALM: frozenset[Any] = (
+    frozenset({*(getattr(np, name) for name in _CALM_NAMES if hasattr(np, name)), np.linalg.norm}) | _CALM_BUILTINS
+)
+
+
+def makes_tensors(function: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether it makes a tensor of an array that the program can have as an input."""
+    if not arguments or type(arguments[0]) not in KINDS or function not in (from_numpy, as_tensor, tensor):
+        return False
+    array = arguments[0]
+    return array.flags.writeable and array.dtype in FROM_NUMPY and array.dtype is FROM_NUMPY[array.dtype].numpy
+
+
+def is_calm(function: Any) -> bool:
+    """Whether it is a function of Python that asks an array, or a scalar of NumPy, for nothing but what NumPy computes."""
+    return type(function) is BuiltinFunctionType and function in _CALM_BUILTINS
+
+
+def of_numpy(function: Any) -> bool:
+    """Whether `function` is one of NumPy's that does nothing but compute."""
+    return isinstance(function, np.ufunc) or (type(function) in _DISPATCHERS and function in _FUNCTIONS)
+
+
+class ArrayHandlers(TextHandlers):
+    """What becomes of arrays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: dict[int, SymbolicNumber] = {}  # by the id of an array: how each call computes it
+        self._fixed: set[int] = set()
+        self._of_lines: dict[Any, Any] = {}  # functions whose warnings name a line
+
+    # -- which arrays there are
+    def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """`array` shares the memory of a tensor of the program."""
+        late = Late(None, source=tensor, access=lambda made: self.constant(shared_array).call(made), of_program=True, shared=True)
+        return self._left(late, array)  # type: ignore[no-any-return]
+
+    def _left(self, late: Late, array: Any) -> Any:
+        number = self._defined(late, array)
+        self.left[id(array)] = number
+        self._made[id(array)] = array
+        self.keep.append(array)
+        return array
+
+    def is_array(self, value: Any) -> bool:
+        """Whether it is an array of NumPy, or a scalar of its that each call computes."""
+        return is_a(value, np.ndarray) or (type(value) is SymbolicNumber and is_a(value._value, np.generic))
+
+    def asks_array(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether the first argument is an array of this run, or one from outside that each call finds."""
+        known = bool(arguments) and self.is_array(arguments[0])
+        return known and (not self.is_outside(arguments[0]) or id(arguments[0]) in self.left)
+
+    def is_of_arrays(self, left: Any, right: Any) -> bool:
+        """Whether an operator between them is NumPy's."""
+        if is_a(left, Tensor) or is_a(right, Tensor) or is_a(plain(left), (str, bytes)):
+            return False
+        scalars = (is_a(left, np.generic) and is_late(right)) or (is_late(left) and is_a(right, np.generic))
+        return scalars or self.is_array(left) or self.is_array(right)
+
+    def is_fixed(self, value: Any) -> bool:
+        return id(value) in self._fixed
+
+    def let_go_of(self, array: Any) -> bool:
+        """A tensor of the program takes the memory of a fixed array: from now on nobody knows what that holds.  False for other arrays."""
+        known = self.is_fixed(array) and array.base is None
+        self._fixed.discard(id(array))
+        return known
+
+    def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
+        """from_numpy, as_tensor or tensor of an array from outside: that of each call, whose memory is an input of the program."""
+        source, kind = self.sources[id(array)], self.constant(array.dtype)
+        self.miss_if(source.get("dtype").is_not(kind).otherwise(Not(source.get("flags").get("writeable"))))
+        made: Any = self.unwatched(lambda: from_numpy(array))
+        self.outside_tensor(made, self.constant(from_numpy).call(source))
+        if dtype is not None and made.dtype is not as_dtype(dtype, function.__name__):
+            made = made.contiguous().to(dtype)  # a copy in row-major order
+        elif function is tensor:
+            made = made.clone()
+        return made.requires_grad_() if requires_grad else made
+
+    def _is_open(self, value: Any) -> bool:
+        """Whether each call computes it, or something in it, for itself."""
+        if type(value) in (tuple, list):
+            return any(map(self._is_open, value))
+        if type(value) is slice:
+            return any(map(self._is_open, (value.start, value.stop, value.step)))
+        return type(value) is SymbolicNumber or id(value) in self.left
+
+    def _leaves(self, value: Any) -> bool:
+        """Whether it is known only after the program, or something in it."""
+        if type(value) in (tuple, list):
+            return any(map(self._leaves, value))
+        return is_late(value) or type(value) is slice or id(value) in self.left
+
+    # -- what is computed
+    def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
+        """A function of NumPy, an operator, or a method of an array (with the array before its arguments)."""
+        keywords = keywords or {}
+        if self.stopped:
+            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+        if any(map(_holds_tensors, (*arguments, *keywords.values()))):
+            if function not in _CONVERTING and not (is_a(function, type) and issubclass(function, np.generic)):
+                return self._of_tensors(function, arguments, keywords)
+            arguments, keywords = _as_arrays(arguments), {k: _as_arrays(v) for k, v in keywords.items()}
+        values = (*arguments, *keywords.values())
+        if not any(map(self._is_open, values)):
+            for value in values:
+                self.read_content(value, deep=True)
+            return self._fixed_result(self.numpy_computes(function, arguments, keywords))
+        name = getattr(function, "__name__", "")
+        if not self._is_calm(function, name, arguments, keywords) and not any(map(self._leaves, values)):
+            settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+            return self.array_call(function, *settled)
+        if not self._is_calm(function, name, arguments, keywords) or "out" in keywords:
+            self.stop("tensor_contents", f"NumPy's {name}() of them")
+        parts: list[Any] = []
+        given = [self.argument_expression(v, parts) for v in arguments]
+        named = {k: self.argument_expression(v, parts) for k, v in keywords.items()}
+        plain_values = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
+        result = self._computed_late(function, *plain_values)
+        if self.stopped:
+            return result
+        called = self.placed_function(function)
+        return self._result(self.constant(called).call(*given, **named), tuple(parts), result, warns=called is not function)
+
+    def placed_function(self, function: Any) -> Any:
+        """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""
+        if _is_silent(function):
+            return function
+        frame = calling_frame()
+        key = function, frame.f_code, frame.f_lineno
+        if key not in self._of_lines:
+            self._of_lines[key] = placed(function, frame)
+            allow(self._of_lines[key].__code__, lasting=False)
+        return self._of_lines[key]
+
+    def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
+        """What NumPy comes to, given constants.  Where it warns, each call has to."""
+        call = self.placed_function(function)
+        compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
+        if call is function:
+            return self.native(compute)
+        try:
+            return self.native(lambda: _without_warnings(compute))
+        except FloatingPointError:
+            self.stop("impure_call", "a warning of NumPy")
+        return compute()
+
+    def _computed_late(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+        """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
+        call = self.placed_function(function)
+        if call is not function and self.unwatched(lambda: is_protected(True)):
+            raises = _warnings_raise()
+            self.miss_if(self.constant(_warnings_raise).call().is_not(raises))
+            if raises:
+                self.stop("impure_call", "NumPy, whose warnings may be errors that the program handles")
+        return self.native(lambda: call(*arguments, **keywords))
+
+    def _of_tensors(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """NumPy asks tensors, which may do it by operations of their own."""
+        self.inspect_all(arguments)
+        settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+        for value in (*settled[0], *settled[1].values()):
+            self.read_content(value, deep=True)
+        result = self.native(lambda: function(*settled[0], **settled[1]))
+        if not is_a(result, Tensor):
+            self.stop("tensor_contents", f"NumPy's {function.__name__}() of them")
+        return result
+
+    def _is_calm(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        """Whether it raises nothing for other contents, and makes arrays of the same shapes."""
+        options = (*arguments[1:], *keywords.values())
+        if any(is_a(bare(v), np.ndarray) and bare(v).dtype.kind not in "biuf" for v in arguments):
+            return False
+        if function is operator.getitem and not _is_plain_index(arguments[1]):
+            return False
+        if function in _POWERS and not _is_floating(bare(arguments[0])):
+            return False
+        if isinstance(function, np.ufunc):
+            return function not in _RAISING_UFUNCS and len(arguments) <= function.nin
+        if (function is np.where and len(arguments) != 3) or (function is builtins.round and len(arguments) == 1):
+            return False
+        if is_a(function, type) and function not in _CALM_BUILTINS:
+            return issubclass(function, np.floating)
+        if function in OPERATORS or function in OF_SEVERAL:
+            return True
+        if any(map(self._is_open, options)):
+            return False
+        return name in CALM_METHODS if is_a(function, MethodDescriptorType) else function in CALM
+
+    def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
+        """The expression of an argument."""
+        number = value if type(value) is SymbolicNumber else self.left.get(id(value))
+        if number is not None:
+            parts.append(number)
+            return number._name
+        if type(value) in (int, float):
+            return self.number_expression(value)
+        if type(value) in PRIMITIVE_TYPES or value is Ellipsis or is_a(value, (np.generic, np.dtype, type)):
+            return self.constant(value)
+        if type(value) in (tuple, list):
+            self.read_content(value)
+            elements = tuple([self.argument_expression(v, parts) for v in value])
+            return TupleOf(elements) if type(value) is tuple else ListOf(elements)
+        if type(value) is slice:
+            ends = [self.argument_expression(v, parts) for v in (value.start, value.stop, value.step)]
+            return self.constant(slice).call(*ends)
+        if id(value) in self._fixed:
+            copy = value.copy(order="K")
+            copy.flags.writeable = False
+            return self.constant(copy)
+        self.stop("unknown_call", f"a function of NumPy, given a {type(value).__name__}")
+        return Constant(None)
+
+    def _result(self, expression: Expr, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
+        """What a call has come to."""
+        late = Late(expression, parts, bits=63, position=len(self.program.nodes), warns=warns)
+        if type(value) is np.ndarray:
+            return self._left(late, value)
+        if is_a(value, np.generic) or type(value) in (int, float, bool, str):
+            return self._defined(late, value)
+        if type(value) in (tuple, list):
+            whole = self._defined(late, value)
+            return self.made(type(value)([self._result(whole._name.at(i), (whole,), v) for i, v in enumerate(value)]))
+        if value is not None:
+            self.stop("tensor_contents", f"a {type(value).__name__} made of them")
+        return value
+
+    def _fixed_result(self, value: Any) -> Any:
+        if type(value) is np.ndarray:
+            if value.dtype.hasobject:
+                self.stop("unbuildable", "array of objects")
+            self._made[id(value)] = value
+            self._fixed.add(id(value))
+            self.keep.append(value)
+        elif type(value) in (tuple, list):
+            for part in value:
+                self._fixed_result(part)
+        return self.made(value)
+
+    # -- how Python uses them
+    def array_attribute(self, array: Any, name: str) -> Any:
+        value = bare(array)
+        if name == "__class__":
+            return self.fixed(type(value))
+        if not hasattr(type(value), name):
+            return getattr(value, name)  # it raises what is to be raised
+        if name in _STATIC or (self.is_fixed(value) and not callable(getattr(type(value), name))):
+            return self._fixed_result(self.native(lambda: getattr(value, name)))
+        if name in _SHARING:
+            return getattr(value, name) if self.stopped else self._part(array, name)
+        method = getattr(type(value), name)
+        if not callable(method):
+            self.stop("tensor_contents", f".{name} of an array of them")
+            return getattr(value, name)
+        return self.made(MethodType(method, array))
+
+    def _part(self, array: Any, name: str) -> Any:
+        parts: list[Any] = []
+        whole = self.argument_expression(array, parts)
+        return self._result(whole.get(name), tuple(parts), getattr(bare(array), name))
+
+    def array_elements(self, array: Any) -> Any:
+        """The elements, or rows, of an array."""
+        if not array.ndim or len(array) > MOST_ELEMENTS:
+            self.stop("tensor_contents", f"shape {list(array.shape)}")
+            return array
+        return [self.array_call(operator.getitem, (array, i)) for i in range(len(array))]
+
+    def array_is_used(self, array: Any) -> None:
+        """Something may look at the contents of an array."""
+        if not self.is_fixed(array):
+            self.stop("tensor_contents", f"an array of shape {list(array.shape)} that is used by other than NumPy")
+
+
+def _without_warnings(compute: Callable[[], Any]) -> Any:
+    """What NumPy comes to.  Raises FloatingPointError where it would warn."""
+    with np.errstate(all="raise"):
+        return compute()
+
+
+def _warnings_raise() -> bool:
+    """Whether a warning of NumPy raises."""
+    return may_be_error(RuntimeWarning) or not {"raise", "call"}.isdisjoint(np.geterr().values())
+
+
+def _is_silent(function: Any) -> bool:
+    """Whether no numbers make it warn."""
+    return function in _SILENT or (is_a(function, MethodDescriptorType) and function.__name__ in _SILENT_METHODS)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(map(_holds_tensors, value)) if type(value) in (tuple, list) else is_a(value, Tensor)
+
+
+def _as_arrays(value: Any) -> Any:
+    """What NumPy makes of tensors, or of sequences of them."""
+    if type(value) in (tuple, list):
+        return type(value)(map(_as_arrays, value))
+    return value.numpy() if is_a(value, Tensor) else value
+
+
+def _is_floating(value: Any) -> bool:
+    return is_a(value, float) or (is_a(value, (np.ndarray, np.generic)) and value.dtype.kind == "f")
+
+
+def _is_plain_index(index: Any) -> bool:
+    """Whether an index takes the same elements, whatever the contents."""
+    parts = index if type(index) is tuple else (index,)
+    kinds = (int, SymbolicNumber, type(None), type(Ellipsis))  # a number that changes has been compared with the size
+    return all(type(part) in kinds or (type(part) is slice and _is_whole(part)) for part in parts)
+
+
+def _is_whole(part: slice) -> bool:
+    return all(type(v) in (int, type(None)) for v in (part.start, part.stop, part.step))

@@ -1,0 +1,501 @@
+"""Reading and changing attributes: Python's protocol, followed step by step.
+
+Where Python would find an attribute decides what is guarded: the classes along the MRO that define it or do not, the instance's
+dictionary, properties and other descriptors (whose Python code is called through the recorder).  An instance's dictionary is an
+outside container like any other, so `o.x` and `o.__dict__["x"]` are one place.  Objects of C code are asked by Python itself, once
+what Python code of the program could have to say in it has been dealt with.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tracejit.capture.handlers.effects import AttributeStore, EffectHandlers
+from tracejit.capture.handlers.recorder import ABSENT
+from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic, stored
+from tracejit.capture.policies import (
+    C_CALLABLES,
+    KEEPING_NAMES,
+    PRIMITIVE_TYPES,
+    builtin_base,
+    instance_dictionary,
+    is_a,
+    is_changeable,
+    is_empty,
+    is_heap_type,
+    is_library_module,
+    is_name,
+    storing_base,
+)
+from tracejit.replay.ir import Expr, Name, Not
+from tracejit.tensor import Tensor
+
+__all__ = ["AttributeHandlers"]
+
+_TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
+_STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
+"""What is found in a class and compared by its identity: whatever else it may hold is read when it is used."""
+_SHARED: tuple[type, ...] = (type, types.ModuleType)
+_STORED = Name("stored")
+"""Stands for the expression of an attribute of a class that this run has set."""
+_ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
+_class_dict = type.__dict__["__dict__"].__get__
+_class_mro = type.__dict__["__mro__"].__get__
+
+
+def _intercepts(cls: type) -> bool:
+    """Whether reading an attribute of an instance runs code of the program; guards must go past it."""
+    return cls.__getattribute__ is not object.__getattribute__ and type(cls.__getattribute__) is types.FunctionType
+
+
+def _attributes_of(cls: type, owner: Expr) -> Expr:
+    return Name("object").method("__getattribute__", owner, "__dict__") if _intercepts(cls) else owner.get("__dict__")
+
+
+def _looks_up_as_usual(cls: type) -> bool:
+    """Whether instances have the attributes that their class and their dictionary say: C code may have other ways."""
+    base = builtin_base(cls)
+    if issubclass(base, (types.MethodType, super, *weakref.ProxyTypes)):
+        return False
+    package = base.__module__.partition(".")[0]
+    return package in sys.stdlib_module_names or package in ("builtins", "numpy")
+
+
+def _stores_as_usual(cls: type) -> bool:
+    """The same of storing attributes."""
+    return not issubclass(cls, (type, types.ModuleType)) and _looks_up_as_usual(cls)
+
+
+def _is_descriptor(value: Any) -> bool:
+    """Whether what is found in a class is asked what it is for an instance."""
+    return any(hasattr(type(value), name) for name in ("__get__", "__set__", "__delete__"))
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    """Whether it comes before what is in an instance's dictionary."""
+    return hasattr(type(found), "__get__") and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
+
+
+class AttributeHandlers(EffectHandlers):
+    """`o.name`, `o.name = v`, `del o.name`, and the class lookups that special methods need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._class_dictionaries: dict[type, Any] = {}  # one proxy object per class, so that guards name it once
+
+    # -- classes
+    def lookup(self, cls: type, name: str) -> tuple[Any, Expr | None]:
+        """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is None where no such class can
+        change, and that of nothing where this run has set it.  Data has still to be read, by whoever needs it."""
+        return self._lookup_in(self.read_mro(cls), name)
+
+    def read_mro(self, cls: type) -> tuple[type, ...]:
+        """The classes that `cls` inherits from, guarded."""
+        mro: tuple[type, ...] = _class_mro(cls)
+        if is_heap_type(cls) and self.first_time("mro", cls):
+            self.miss_if(self.constant(cls).get("__mro__").is_not(self.constant(mro)))
+        return mro
+
+    def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, Expr | None]:
+        for cls in classes:
+            dictionary = self.class_dictionary(cls)
+            changeable = is_changeable(cls)
+            if (id(cls), name) in self.written:
+                return self.stored.get((id(cls), name), dictionary[name]), _STORED
+            if name in dictionary:
+                value = dictionary[name]
+                if not changeable:
+                    return value, None
+                place = self.constant(dictionary).at(name)
+                if is_a(value, _STATELESS):
+                    self.read(value, place, called=f"{cls.__name__}.{name}", by_identity=True)
+                elif value is None or callable(value) or hasattr(type(value), "__get__"):
+                    self.read(value, place, called=f"{cls.__name__}.{name}")
+                return value, place
+            if changeable and self.first_time("no class attribute", cls, name):
+                self.miss_if(self.constant(dictionary).has(name))
+        return ABSENT, None
+
+    def class_dictionary(self, cls: type) -> Any:
+        """What is in a class, by the one object that guards look at."""
+        if cls not in self._class_dictionaries:
+            self._class_dictionaries[cls] = _class_dict(cls)
+        return self._class_dictionaries[cls]
+
+    def method(self, value: Any, name: str) -> Any:
+        """The special method `name` of `value` if it is a Python function of the program; None where C code answers, or nobody."""
+        found, _ = self.lookup(type(value), name)
+        return found if type(found) is types.FunctionType and found.__module__ != "enum" else None
+
+    # -- reading
+    def _is_changed(self, owner: Any, name: str) -> bool:
+        """Whether a call that is put off may have given an object another attribute of this name: its methods stay."""
+        return (
+            id(owner) in self.changed and name not in KEEPING_NAMES and type(getattr(type(owner), name, None)) not in C_CALLABLES
+        )
+
+    def get_attribute(self, owner: Any, name: str) -> Any:
+        cls: Any = type(owner)
+        if type(name) is not str:
+            return getattr(concrete(owner), concrete(name))
+        if cls is SuperProxy:
+            return self._super_attribute(owner, name)
+        if self.is_array(owner) and (not self.is_outside(owner) or self.asks_contents(owner, name)):
+            return self.array_attribute(owner, name)
+        method = self.generator_method(owner, name) or self.early_method(owner, name)
+        if method is not None:
+            return method
+        if self.changed and self._is_changed(owner, name):
+            self.stop("read_after_change", f"a {cls.__name__}")
+        if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
+            return self.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
+        if is_a(owner, Tensor):
+            return self._tensor_attribute(owner, name)
+        if is_a(owner, type):
+            return self._class_attribute(owner, name)
+        if is_a(owner, types.ModuleType) and cls.__getattribute__ is types.ModuleType.__getattribute__:
+            return self._module_attribute(owner, name)
+        if is_a(owner, threading.local):
+            return self._opaque_attribute(owner, name)
+        if cls is types.MethodType and name not in dir(types.MethodType):
+            return self.get_attribute(self.part(owner, "__func__", owner.__func__), name)
+        if type(cls.__getattribute__) is not types.FunctionType:
+            if not _looks_up_as_usual(cls):
+                return self._native_attribute(owner, name)
+        else:
+            found, _ = self.lookup(cls, "__getattribute__")
+            return self._or_fallback(lambda: self.call(found, (owner, name), {}), owner, name)
+        if self.first_time("getattribute", cls):
+            self.lookup(cls, "__getattribute__")
+        return self.instance_attribute(owner, name)
+
+    def referent(self, reference: Any) -> Any:
+        """What a weak reference refers to."""
+        if self.dropped:
+            self.stop("impure_call", "a weak reference, once something was dropped")
+        value, expression = weakref.ref.__call__(reference), self.sources.get(id(reference))
+        return value if expression is None else self.read(value, self.constant(weakref.ref.__call__).call(expression))
+
+    def attributes_of(self, value: Any) -> Any:
+        """vars(value)"""
+        value = concrete(value)
+        if instance_dictionary(value) is None:
+            if hasattr(value, "__dict__"):
+                self.stop("descriptor", f"{type(value).__name__}.__dict__")
+            return vars(value)  # or it raises what is to be raised
+        return self.admitted(self.get_attribute(value, "__dict__"))
+
+    def part(self, owner: Any, name: str, value: Any) -> Any:
+        """`value` is what an object of C code has had as `name` since it was made."""
+        expression = self.sources.get(id(owner))
+        return value if expression is None else self.read(value, expression.get(name), called=self.facts.attribute(owner, name))
+
+    def instance_attribute(self, owner: Any, name: str, *, fallback: bool = True) -> Any:
+        """object.__getattribute__, then `__getattr__` if `fallback`."""
+        return self._or_fallback(lambda: self._found_attribute(owner, name), owner, name if fallback else None)
+
+    def _or_fallback(self, find: Callable[[], Any], owner: Any, name: str | None) -> Any:
+        """What `find()` finds; where there is no such attribute, what `__getattr__` says of `name`."""
+        try:
+            return find()
+        except AttributeError:
+            handler = ABSENT if name is None else self.lookup(type(owner), "__getattr__")[0]
+            if type(handler) is not types.FunctionType:
+                raise
+        return self.call(handler, (owner, name), {})
+
+    def _found_attribute(self, owner: Any, name: str) -> Any:
+        cls = type(owner)
+        found, path = self.lookup(cls, name)
+        if found is not ABSENT and _is_data_descriptor(found):
+            return self._data_descriptor(owner, name, found)
+        instance = instance_dictionary(owner)
+        if instance is not None:
+            key = (id(instance), name)
+            if name in instance:
+                if key in self.stored:
+                    return self.stored[key]
+                expression = self.sources.get(id(owner))
+                if expression is None or key in self.written:
+                    return instance[name]
+                hidden = found is not ABSENT and hasattr(type(found), "__get__")
+                dotted = is_name(name) and not (hidden or _intercepts(cls))
+                place = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
+                self.instance_reads.add(place)
+                return self.read(instance[name], place, called=self.facts.attribute(owner, name), symbolic=True)
+            self._guard_missing(owner, instance, name)
+        if found is not ABSENT:
+            return self._bound(found, name, path, owner, cls)
+        return object.__getattribute__(owner, name)  # it raises what is to be raised
+
+    def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
+        expression = self.sources.get(id(owner))
+        if expression is not None and (id(instance), name) not in self.written and self.first_time("missing", expression, name):
+            self.miss_if(_attributes_of(type(owner), expression).has(name))
+
+    def _data_descriptor(self, owner: Any, name: str, found: Any) -> Any:
+        if type(found) is property:
+            return object.__getattribute__(owner, name) if found.fget is None else self.call(self.fixed(found.fget), (owner,), {})
+        if is_a(owner, enum.Enum) and name in _ENUM_PROPERTIES and type(found).__module__ == "enum":
+            return self._found_attribute(owner, _ENUM_PROPERTIES[name])
+        getter, _ = self.lookup(type(found), "__get__")
+        if type(getter) is types.FunctionType:
+            return self.call(getter, (found, owner, type(owner)), {})
+        key = (id(owner), name)
+        expression = self.sources.get(id(owner))
+        try:
+            value = object.__getattribute__(owner, name)
+        except AttributeError:  # an empty slot; the program may catch it
+            if expression is not None and key not in self.written:
+                self.namespace["is_empty"] = is_empty
+                self.miss_if(Not(Name("is_empty").call(self.constant(found), expression)))
+            raise
+        if key in self.stored:
+            return self.stored[key]
+        if expression is None:
+            if name == "__context__" and is_a(owner, BaseException):
+                self.read_handled()
+            return self.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
+        if name == "__dict__":
+            if not self.is_outside(value):
+                self.register(value, _attributes_of(type(owner), expression))
+                self.facts.call_dictionary(value, owner)
+            return value
+        if key in self.written:
+            return value
+        return self.read(value, expression.get(name), called=self.facts.attribute(owner, name), symbolic=True)
+
+    def _bound(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
+        """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class
+        itself)."""
+        kind = type(found)
+        if path is _STORED:
+            return found
+        if kind is types.FunctionType:
+            return found if owner is None else self.made(types.MethodType(found, owner))
+        if kind is staticmethod:
+            return self.fixed(found.__func__)
+        if kind is classmethod and type(found.__func__) is types.FunctionType:
+            return self.made(types.MethodType(self.fixed(found.__func__), cls))
+        getter, _ = self.lookup(kind, "__get__")
+        if getter is ABSENT:
+            return self.fixed(found) if path is None else self.read(found, path, called=f"{cls.__name__}.{name}", symbolic=True)
+        if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
+            value = self.call(self.fixed(found.func), (owner,), {})
+            self.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
+            return value
+        if type(getter) is types.FunctionType:
+            return self.call(getter, (found, owner, cls), {})
+        value = found.__get__(owner, cls)
+        if value is not found and type(value) not in (*C_CALLABLES, types.MethodType):
+            self.stop("descriptor", f"{cls.__name__}.{getattr(found, '__name__', kind.__name__)}")
+        return value
+
+    def _tensor_attribute(self, tensor: Tensor, name: str) -> Any:
+        if name in _TENSOR_STATE:
+            self.stop("tensor_state", f"reading .{name}")
+            return getattr(tensor, name)
+        found, _ = self.lookup(type(tensor), name)
+        if found is ABSENT:
+            return self.instance_attribute(tensor, name)
+        self.inspect(tensor)
+        if type(found) is types.FunctionType:
+            return self.made(types.MethodType(found, tensor))
+        if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):
+            return self.call(self.fixed(found.fget), (tensor,), {})
+        return self.made(self.native(lambda: getattr(tensor, name)))
+
+    def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
+        names = module.__dict__
+        if name in names:
+            return self.read_global(names, name, names[name])
+        held = self.constant(names)
+        self.miss_if(held.has(name))
+        found, _ = self.lookup(type(module), name)
+        if found is not ABSENT:
+            return self._found_attribute(module, name)
+        if "__getattr__" in names:
+            return self.call(self.read_global(names, "__getattr__", names["__getattr__"]), (name,), {})
+        self.miss_if(held.has("__getattr__"))
+        return getattr(module, name)
+
+    def _class_attribute(self, cls: type, name: str) -> Any:
+        kind = type(cls)
+        if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
+            return self.read(self.native(lambda: getattr(cls, name)), self.constant(cls).get(name))
+        if kind.__getattribute__ is not type.__getattribute__ or name == "__dict__":
+            self.stop("descriptor", f"{cls.__name__}.{name}")
+            return getattr(cls, name)
+        inherited, inherited_path = self.lookup(kind, name)  # from the metaclass
+        if inherited is not ABSENT and _is_data_descriptor(inherited):
+            if type(inherited) is property and inherited.fget is not None:
+                return self.call(self.fixed(inherited.fget), (cls,), {})
+            getter, _ = self.lookup(type(inherited), "__get__")
+            if type(getter) is types.FunctionType:
+                return self.call(getter, (inherited, cls, kind), {})
+            return self.read(getattr(cls, name), self.constant(cls).get(name))
+        found, path = self.lookup(cls, name)
+        if found is not ABSENT:
+            return self._bound(found, name, path, None, cls)
+        if inherited is not ABSENT:
+            return self._bound(inherited, name, inherited_path, cls, kind)
+        fallback, _ = self.lookup(kind, "__getattr__")
+        if type(fallback) is types.FunctionType:
+            return self.call(fallback, (cls, name), {})
+        return getattr(cls, name)  # it raises what is to be raised
+
+    def _opaque_attribute(self, owner: Any, name: str) -> Any:
+        """Attributes of thread-local storage: only getattr reaches them."""
+        place, expression = (id(owner), name), self.sources.get(id(owner))
+        if place in self.stored:
+            return self.stored[place]
+        if place in self.written:
+            expression = None
+        try:
+            value = getattr(owner, name)
+        except AttributeError:
+            if expression is not None:
+                self.miss_if(Name("getattr").call(expression, name, Name("ABSENT")).is_not(Name("ABSENT")))
+            raise
+        if expression is None:
+            return value
+        return self.read(value, expression.get(name), called=self.facts.attribute(owner, name), symbolic=True)
+
+    def _native_attribute(self, owner: Any, name: str) -> Any:
+        """An object of C code with a way of its own to look attributes up."""
+        if type(owner) is types.MethodType:
+            return self.part(owner, name, getattr(owner, name))
+        self.stop("descriptor", f"{type(owner).__name__}.{name}")
+        return getattr(owner, name)
+
+    def _super_attribute(self, proxy: SuperProxy, name: str) -> Any:
+        instance = proxy.instance
+        of_class = is_a(instance, type) and issubclass(instance, proxy.cls)
+        cls = instance if of_class else type(instance)
+        mro = self.read_mro(cls)
+        found: Any = ABSENT
+        path: Expr | None = None
+        if name != "__class__" and proxy.cls in mro:
+            found, path = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
+        if found is ABSENT:
+            return getattr(super(proxy.cls, instance), name)
+        if type(found) is property and found.fget is not None and not of_class:
+            return self.call(self.fixed(found.fget), (instance,), {})
+        if not of_class and type(found) in (types.MemberDescriptorType, types.GetSetDescriptorType):
+            return self._data_descriptor(instance, name, found)
+        return self._bound(found, name, path, None if of_class else instance, cls)
+
+    # -- changing
+    def set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        owner, value = concrete(owner), self.for_place(value)
+        cls = type(owner)
+        store, _ = self.lookup(cls, "__setattr__")
+        if type(store) is types.FunctionType and not is_a(owner, Tensor):
+            self.call(store, (owner, name, value), {})
+        elif _stores_as_usual(cls):
+            self.plain_set_attribute(value, owner, name)
+        elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
+            self.fixed(owner)
+            self.dropping(_class_dict(owner).get(name))
+            setattr(owner, name, stored(value))
+            self.note_store((id(owner), name), AttributeStore(owner, name, value))
+        elif is_a(owner, types.ModuleType) and not _is_data_descriptor(self.lookup(cls, name)[0]):
+            owner.__dict__[name] = self.write_global(owner.__dict__, name, value)
+        else:
+            self._stop_storing(owner, name)
+            setattr(owner, name, stored(value))
+
+    def _is_plain_in_class(self, cls: type, name: str, value: Any) -> bool:
+        """Whether to store an attribute of a class changes nothing but what is found there: no method or other descriptor comes or goes."""
+        if self.is_made(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
+            return False
+        kind = type(cls)
+        if self.lookup(kind, "__setattr__")[0] is not type.__setattr__ or kind.__getattribute__ is not type.__getattribute__:
+            return False
+        return self.lookup(kind, name)[0] is ABSENT and not any(map(_is_descriptor, (_class_dict(cls).get(name), value)))
+
+    def _stop_storing(self, owner: Any, name: str) -> None:
+        cls = type(owner)
+        if is_a(owner, _SHARED):
+            self.stop("shared_store", cls.__name__)
+        else:
+            self.stop("descriptor", f"{cls.__name__}.{name}")
+
+    def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        """object.__setattr__."""
+        if is_a(owner, types.FunctionType) and self.is_made(owner):
+            setattr(owner, name, self.settled(value))
+            return
+        if is_a(owner, _SHARED) or type(name) is not str:
+            self._stop_storing(owner, name)
+            setattr(owner, name, stored(value))
+            return
+        found, _ = self.lookup(type(owner), name)
+        if type(found) is property:
+            if found.fset is None:
+                object.__setattr__(owner, name, stored(value))  # it raises what is to be raised
+            else:
+                self.call(self.fixed(found.fset), (owner, value), {})
+            return
+        if found is not ABSENT and hasattr(type(found), "__set__") and type(found) is not types.MemberDescriptorType:
+            setter, _ = self.lookup(type(found), "__set__")
+            if type(setter) is types.FunctionType:
+                self.call(setter, (found, owner, value), {})
+                return
+            self.stop("descriptor", f"{type(owner).__name__}.{name}")
+            setattr(owner, name, stored(value))
+            return
+        self._note_instance(owner, name, found)
+        storing_base(owner).__setattr__(owner, name, stored(value))
+        self.note_attribute(owner, name, value)
+
+    def delete_attribute(self, owner: Any, name: str) -> None:
+        owner = concrete(owner)
+        cls = type(owner)
+        delete, _ = self.lookup(cls, "__delattr__")
+        if type(delete) is types.FunctionType:
+            self.call(delete, (owner, name), {})
+        elif _stores_as_usual(cls) and type(name) is str:
+            self.plain_delete_attribute(owner, name)
+        else:
+            self._stop_storing(owner, name)
+            delattr(owner, name)
+
+    def plain_delete_attribute(self, owner: Any, name: str) -> None:
+        """object.__delattr__."""
+        found, _ = self.lookup(type(owner), name)
+        instance = instance_dictionary(owner) or {}
+        if type(found) is property and found.fdel is not None:
+            self.call(self.fixed(found.fdel), (owner,), {})
+            return
+        if found is not ABSENT and hasattr(type(found), "__delete__"):
+            deleter, _ = self.lookup(type(found), "__delete__")
+            if type(deleter) is types.FunctionType:
+                self.call(deleter, (found, owner), {})
+                return
+            self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
+        elif self.is_outside(owner) and is_a(owner, threading.local):
+            self._opaque_attribute(owner, name)
+        elif self.is_outside(owner) and name in instance:
+            self.instance_attribute(owner, name, fallback=False)
+        self._note_instance(owner, name, found)
+        storing_base(owner).__delattr__(owner, name)
+        self.note_attribute(owner, name, ABSENT)
+
+    def _note_instance(self, owner: Any, name: str, found: Any) -> None:
+        """The attribute `name` of `owner` is about to be changed."""
+        if not self.is_outside(owner):
+            return
+        instance = instance_dictionary(owner)
+        if instance is not None:
+            self.dropping(instance.get(name))
+            self.note_change(instance)
+        elif is_a(found, types.MemberDescriptorType) and not is_empty(found, owner):
+            self.dropping(found.__get__(owner))

@@ -1,0 +1,129 @@
+"""The methods that a dataclass has been given: they have no source text, but what they do is known from the fields.
+
+Each is done step by step through the recorder, as its text would be: `__init__` stores the fields and calls `__post_init__`, comparisons
+compare the fields.  Whatever else was made from a text in a string has no source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from tracejit.capture.handlers.recorder import Recorder
+from tracejit.core.interrupts import is_foreign
+
+__all__ = ["dataclass_method"]
+
+Method = Callable[[Recorder, FunctionType, tuple[Any, ...], dict[str, Any]], Any]
+_SYMBOLS = {"__eq__": "==", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+_ASSIGNING = frozenset({"object", "__setattr__", "__dataclass_builtins_object__", "__post_init__"})
+_FIELD_BY_FIELD = sys.version_info >= (3, 13)  # before, __eq__ compared tuples of the fields
+
+
+def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Method | None:
+    """How to do what `function`, called with these arguments, would do; None for what is no generated method of a dataclass."""
+    code, name = function.__code__, function.__name__
+    if code.co_filename != "<string>" or not arguments or (name not in ("__init__", "__hash__") and name not in _SYMBOLS):
+        return None
+    cls = next((cls for cls in type(arguments[0]).__mro__ if vars(cls).get(name) is function), None)
+    if cls is None or "__dataclass_fields__" not in vars(cls):
+        return None
+    names = {field.name for field in _fields(cls)}
+    known = names | {"__init__": _ASSIGNING, "__hash__": {"hash"}}.get(name, {"__class__", "NotImplemented"})
+    if not known.issuperset(code.co_names):
+        return None
+    if name == "__hash__":
+        return _Hash(cls)
+    return _Initialise(cls) if name == "__init__" else _Compare(cls, _SYMBOLS[name])
+
+
+def _fields(cls: Any) -> list[Any]:
+    """Fields and the pseudo-fields that are only arguments."""
+    return [f for f in cls.__dataclass_fields__.values() if f._field_type is not dataclasses._FIELD_CLASSVAR]  # type: ignore[attr-defined]
+
+
+def _bound(function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Parameters and what a call gives them.  Raises TypeError where it cannot be made."""
+    bound = inspect.Signature.from_callable(function, follow_wrapped=False).bind(*arguments, **keywords)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+class _Initialise:
+    """`__init__`."""
+
+    def __init__(self, cls: Any) -> None:
+        self._cls = cls
+
+    def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        try:
+            bound = recorder.unwatched(lambda: _bound(function, arguments, keywords))
+        except TypeError as error:
+            if is_foreign(error):
+                raise
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        instance = arguments[0]
+        passed = []
+        for field in _fields(self._cls):
+            variables = function.__code__.co_freevars
+            if not field.init and field.default_factory is dataclasses.MISSING:
+                if not {f"_dflt_{field.name}", f"__dataclass_dflt_{field.name}__"} & {*variables}:
+                    continue
+                value = recorder.fixed(field.default)
+            elif not field.init or type(bound[field.name]) is dataclasses._HAS_DEFAULT_FACTORY_CLASS:  # type: ignore[attr-defined]
+                value = recorder.call(recorder.fixed(field.default_factory), (), {})
+            else:
+                value = bound[field.name]
+            if field._field_type is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
+                passed.append(value)
+            elif self._cls.__dataclass_params__.frozen:
+                recorder.plain_set_attribute(value, instance, field.name)
+            else:
+                recorder.set_attribute(value, instance, field.name)
+        if "__post_init__" in function.__code__.co_names:
+            recorder.call(recorder.get_attribute(instance, "__post_init__"), tuple(passed), {})
+        return None
+
+
+class _Compare:
+    """A comparison of all fields."""
+
+    def __init__(self, cls: Any, symbol: str) -> None:
+        self._names = [field.name for field in _fields(cls) if field.compare and field._field_type is dataclasses._FIELD]  # type: ignore[attr-defined]
+        self._symbol = symbol
+
+    def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if len(arguments) != 2 or keywords:
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        left, right = arguments
+        if self._symbol == "==" and _FIELD_BY_FIELD and left is right:
+            return True
+        if recorder.get_attribute(right, "__class__") is not recorder.get_attribute(left, "__class__"):
+            return NotImplemented
+        if self._symbol == "==" and _FIELD_BY_FIELD:
+            result: Any = True
+            for name in self._names:
+                result = recorder.binary("==", recorder.get_attribute(left, name), recorder.get_attribute(right, name))
+                if not recorder.truth(result):
+                    break
+            return result
+        sides = [recorder.made(tuple([recorder.get_attribute(side, name) for name in self._names])) for side in arguments]
+        return recorder.binary(self._symbol, *sides)
+
+
+class _Hash:
+    """The hash of the fields that are compared, or said to be hashed."""
+
+    def __init__(self, cls: Any) -> None:
+        fields = [field for field in _fields(cls) if field._field_type is dataclasses._FIELD]  # type: ignore[attr-defined]
+        self._names = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
+
+    def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if len(arguments) != 1 or keywords:
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        parts = recorder.made(tuple([recorder.get_attribute(arguments[0], name) for name in self._names]))
+        return recorder.call(hash, (parts,), {})

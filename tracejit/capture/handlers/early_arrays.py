@@ -1,0 +1,162 @@
+"""What NumPy computes from arrays and numbers from outside: `data[i : i + 8].astype("i8")`, `np.interp(n, xs, ys)`.
+
+It is computed before the program, by each call, and what comes out is from outside as well: an array that a tensor can be made of,
+whose shape and dtype are guarded where something looks at them, or a number of the prologue.  What raises there misses.
+
+Invariant: an array is read there only while the call has written to no memory from outside: what it holds later on is not what it holds
+before the program.
+"""
+
+from __future__ import annotations
+
+import operator
+from types import MethodDescriptorType, MethodType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.arrays import CALM, CALM_METHODS, KINDS, OF_SEVERAL, OPERATORS, ArrayHandlers
+from tracejit.capture.handlers.attempts import FAILED, attempt_without_warnings
+from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
+from tracejit.capture.handlers.symbols import SymbolicNumber, bare, is_symbolic
+from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.replay.ir import Expr, ListOf, TupleOf
+from tracejit.tensor import Tensor
+
+__all__ = ["EarlyArrayHandlers"]
+
+_METHODS = CALM_METHODS | {"searchsorted", "take", "nonzero", "compress"}
+_FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
+    operator.getitem, np.searchsorted, np.take, np.nonzero, np.unique, np.argwhere, np.bincount, np.digitize, np.flatnonzero,
+}  # fmt: skip
+"""Functions that change none of their arguments."""
+
+
+class EarlyArrayHandlers(ArrayHandlers):
+    """Calls of NumPy before the program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads_late = False  # whether NumPy reads arrays from outside after the program
+
+    def asks_array(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether the first argument is an array of this run, or one from outside."""
+        return super().asks_array(arguments) or (bool(arguments) and self.is_outside_array(arguments[0]))
+
+    def is_outside_array(self, value: Any) -> bool:
+        return type(value) in KINDS and self.is_outside(value)
+
+    def early_method(self, owner: Any, name: str) -> Any:
+        """A method of an array from outside, or None: they are functions of a kind of their own."""
+        if self.is_outside_array(owner) and name in _METHODS:
+            return self.made(MethodType(self.fixed(getattr(np.ndarray, name)), owner))
+        return None
+
+    def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
+        keywords = keywords or {}
+        values = (*arguments, *keywords.values())
+        if self.stopped or not self._computes_early(function, keywords) or not any(map(self._varies, values)):
+            return super().array_call(function, arguments, keywords)
+        if any(map(_holds_tensors, values)):
+            self.stop("tensor_contents", "a place in an array from outside that a tensor tells")
+        elif not all(map(self._is_early, values)):
+            return super().array_call(function, arguments, keywords)
+        elif any(map(self._holds_array, values)) and self.memory_is_written():
+            self.stop("read_after_change", "the memory that an array has")
+        if self.stopped:
+            return function(*map(bare, arguments), **{k: bare(v) for k, v in keywords.items()})
+        called = [self.constant(function), *map(self._early_argument, arguments)]
+        named = {k: self._early_argument(v) for k, v in keywords.items()}
+        given = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
+        result = self.unwatched(lambda: attempt_without_warnings(function, *given[0], **given[1]))
+        if result is FAILED:
+            self.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
+            return self.placed_function(function)(*given[0], **given[1])
+        return self._early_result(self.constant(attempt_without_warnings).call(*called, **named), result)
+
+    def memory_is_written(self) -> bool:
+        """Whether the call has written to memory from outside so far."""
+        return self.program.writes_outside()
+
+    @staticmethod
+    def _computes_early(function: Any, keywords: dict[str, Any]) -> bool:
+        if "out" in keywords:
+            return False
+        if is_a(function, MethodDescriptorType):
+            return function.__name__ in _METHODS and issubclass(function.__objclass__, np.ndarray)
+        return (
+            isinstance(function, np.ufunc) or function in _FUNCTIONS or (is_a(function, type) and issubclass(function, np.number))
+        )
+
+    def _varies(self, value: Any) -> bool:
+        """Whether an argument may be another one in each call."""
+        if type(value) in (tuple, list):
+            return any(map(self._varies, value))
+        return self.is_outside_array(value) or is_symbolic(value)
+
+    def _holds_array(self, value: Any) -> bool:
+        return any(map(self._holds_array, value)) if type(value) in (tuple, list) else self.is_outside_array(value)
+
+    def _is_early(self, value: Any) -> bool:
+        """Whether it is known before the program."""
+        if type(value) in (tuple, list):
+            return all(map(self._is_early, value))
+        if type(value) is slice:
+            return all(map(self._is_early, (value.start, value.stop, value.step)))
+        if is_late(value):
+            return not value._late.of_program and not value._late.readings
+        if type(value) in KINDS:
+            return value.dtype.kind in "biuf" and (self.is_outside_array(value) or self.is_fixed(value))
+        return is_symbolic(value) or type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type))
+
+    def _early_argument(self, value: Any) -> Expr:
+        """The expression of an argument in the prologue."""
+        if type(value) in (tuple, list):
+            if self.is_outside(value):
+                self.read_content(value, deep=True)
+            elements = tuple(map(self._early_argument, value))
+            return TupleOf(elements) if type(value) is tuple else ListOf(elements)
+        if type(value) is slice:
+            return self.constant(slice).call(*map(self._early_argument, (value.start, value.stop, value.step)))
+        if self.is_outside_array(value):
+            source = self.sources[id(value)]
+            self.miss_if(source.get("dtype").is_not(self.constant(value.dtype)))  # of one of objects anything may happen
+            return source
+        return self.argument_expression(self.early(value) if is_late(value) else value, [])
+
+    def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
+        """The same of one that NumPy gets after the program."""
+        if not self.is_outside_array(value) or value.dtype.kind not in "biuf":
+            return super().argument_expression(value, parts)
+        source = self.sources[id(value)]
+        self.miss_if(source.get("shape").differs(value.shape).otherwise(source.get("dtype").is_not(self.constant(value.dtype))))
+        self.reads_late = True
+        return source
+
+    def _early_result(self, expression: Expr, value: Any) -> Any:
+        """What a call has come to."""
+        variable = self.define(expression)
+        if type(value) in PRIMITIVE_TYPES and type(value) not in (int, float):
+            self.guard_value(value, variable)
+            return value
+        self.miss_if(variable.type().is_not(self.constant(type(value))))
+        if type(value) in (int, float):
+            return SymbolicNumber(self, variable, value)
+        if type(value) in KINDS:
+            self.register(value, variable)
+            return value
+        if is_a(value, np.generic):
+            number = SymbolicNumber(self, variable, value, Late(None, bits=63, placed=True))
+            self.late.append(number)
+            return number
+        if type(value) in (tuple, list) and len(value) <= MOST_ELEMENTS:
+            self.miss_if(variable.length().differs(len(value)))
+            return self.made(type(value)([self._early_result(variable.at(i), v) for i, v in enumerate(value)]))
+        self.stop("tensor_contents", f"a {type(value).__name__} made of an array from outside")
+        return value
+
+
+def _holds_tensors(value: Any) -> bool:
+    if type(value) is slice:
+        return any(map(_holds_tensors, (value.start, value.stop, value.step)))
+    return any(map(_holds_tensors, value)) if type(value) in (tuple, list) else is_a(value, Tensor)

@@ -1,0 +1,347 @@
+"""Changes that the run makes outside, remembered so that the epilogue of the entry can make them again.
+
+The run itself makes every change for real.  A *place* is an entry of an outside dictionary (instance dictionaries and module globals
+included), a slot, a closure cell or a gradient; what counts is the last value stored in it.  Other changes of containers are
+method calls, repeated in order.  A symbolic number is stored as a plain one, and `stored` remembers what later reads of the place
+in this run must see.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from types import CellType
+from typing import Any, Protocol
+
+from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
+from tracejit.capture.handlers.lifetimes import end_shows, leads_to, may_be_referred_to
+from tracejit.capture.handlers.recorder import ABSENT
+from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, released, stored
+from tracejit.capture.places import user_line
+from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
+from tracejit.capture.reasons import Reason, make
+from tracejit.replay.ir import Define, DeleteItem, Evaluate, Expr, Name, SetAttribute, SetItem, Statement
+
+__all__ = [
+    "AttributeStore",
+    "CellStore",
+    "DataStore",
+    "Effect",
+    "EffectHandlers",
+    "FunctionCall",
+    "GradStore",
+    "ItemStore",
+    "MethodCall",
+    "Place",
+    "Values",
+]
+
+Place = tuple[int, Hashable]
+_EMPTY_CELL = CellType()
+
+
+class Values(Protocol):
+    """How the epilogue gets at values (recipes.Recipes)."""
+
+    def expression(self, value: Any) -> Expr: ...
+    def source(self, value: Any) -> Expr: ...
+
+
+class Effect(Protocol):
+    """One statement of the epilogue."""
+
+    value: Any
+
+    def statement(self, values: Values) -> Statement: ...
+
+
+@dataclass(slots=True)
+class AttributeStore:
+    """owner.name = value, or del owner.name for ABSENT, past any `__setattr__`: that one's code has been recorded itself.  Classes, whose
+    attributes are not deleted, have none but type's."""
+
+    owner: Any
+    name: str
+    value: Any
+
+    def statement(self, values: Values) -> Statement:
+        owner = values.source(self.owner)
+        base = type if is_a(self.owner, type) else storing_base(self.owner)
+        kind = Name("object") if base is object else values.expression(base)
+        if self.value is ABSENT:
+            return Evaluate(kind.method("__delattr__", owner, self.name))
+        value = values.expression(self.value)
+        if type(self.owner).__setattr__ is base.__setattr__ and is_name(self.name):
+            return SetAttribute(owner, self.name, value)
+        return Evaluate(kind.method("__setattr__", owner, self.name, value))
+
+
+@dataclass(slots=True)
+class ItemStore:
+    """container[key] = value, or del container[key] for ABSENT."""
+
+    container: Any
+    key: Any
+    value: Any
+
+    def statement(self, values: Values) -> Statement:
+        owner, key = values.source(self.container), values.expression(self.key)
+        cls = type(self.container)
+        stored = [] if self.value is ABSENT else [values.expression(self.value)]
+        if is_python_class(cls):  # past the methods of a subclass: their code has been recorded itself
+            method = "__setitem__" if stored else "__delitem__"
+            return Evaluate(Name(builtin_base(cls).__name__).method(method, owner, key, *stored))
+        return SetItem(owner, key, *stored) if stored else DeleteItem(owner, key)
+
+
+@dataclass(slots=True)
+class CellStore:
+    """A nonlocal variable gets a value."""
+
+    cell: Expr
+    value: Any
+
+    def statement(self, values: Values) -> Statement:
+        return SetAttribute(self.cell, "cell_contents", values.expression(self.value))
+
+
+@dataclass(slots=True)
+class GradStore:
+    """tensor.grad gets its final state."""
+
+    tensor: Any
+    value: Any
+
+    def statement(self, values: Values) -> Statement:
+        return SetAttribute(values.source(self.tensor), "_grad", values.expression(self.value))
+
+
+@dataclass(slots=True)
+class DataStore:
+    """tensor.data is assigned: it is bound to the memory of another tensor."""
+
+    tensor: Any
+    value: Any
+
+    def statement(self, values: Values) -> Statement:
+        return Evaluate(Name("share").call(values.source(self.tensor), values.expression(self.value)))
+
+
+@dataclass(slots=True)
+class MethodCall:
+    """A container method that changes its container."""
+
+    container: Any
+    method: str
+    arguments: tuple[Any, ...]
+    value: Any = None
+
+    def statement(self, values: Values) -> Statement:
+        owner = values.source(self.container)
+        arguments = [values.expression(a) for a in self.arguments]
+        cls = type(self.container)
+        if is_python_class(cls):  # past the methods of a subclass: their code has been recorded itself
+            return Evaluate(Name(builtin_base(cls).__name__).method(self.method, owner, *arguments))
+        return Evaluate(owner.method(self.method, *arguments))
+
+
+@dataclass(slots=True)
+class FunctionCall:
+    """A function is called for what it does outside.  answer: stands for what it says."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    value: Any = None
+    answer: Any = None
+
+    def statement(self, values: Values) -> Statement:
+        arguments = [values.expression(a) for a in self.arguments]
+        keywords = {name: values.expression(value) for name, value in self.keywords.items()}
+        method = self.function if type(self.function) is MethodOf else None
+        function = values.expression(self.function) if method is None else values.expression(method.owner).get(method.name)
+        call = function.call(*arguments, **keywords)
+        return Evaluate(call) if self.answer is None else Define(self.answer._name.name, call)
+
+
+class EffectHandlers(ArrayStoreHandlers):
+    """Notes stores; reads and writes of globals and closure cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.effects: list[Effect] = []
+        self.outside: list[Reason] = []  # calls that are made when the program has run
+        self.written: set[Place] = set()
+        self.stored: dict[Place, Any] = {}
+        self.numbered: dict[int, dict[Place, None]] = {}  # the places in `stored`, by what they are in
+        self.content_known: set[int] = set()  # containers whose whole content is guarded
+        self.originals: dict[
+            int, Any
+        ] = {}  # what was in containers that were changed while their content was not: lists or dictionaries
+        self.cells: dict[int, Expr] = {}  # outside closure cells
+        self._latest: dict[Place, int] = {}
+        self.changed: dict[int, Any] = {}  # objects of C code, and queues, that calls which are put off change
+        self.handles_in_blocks = False  # whether a context manager of the program has been entered
+        self.dropped = False  # whether something that weak references may refer to has lost a place
+
+    # -- what is asked of the handlers of calls that are put off (outside_calls.py)
+    def is_moment(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
+        raise NotImplementedError
+
+    def late_attribute(self, owner: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def entered(self, manager: Any) -> Any:
+        raise NotImplementedError
+
+    # -- changes
+    def note_store(self, place: Place, effect: Effect) -> None:
+        """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
+        self.written.add(place)
+        self._remember(place, effect.value)
+        if self.stopped:
+            return
+        position = self._latest.get(place)
+        if position is not None and self.effects[position].value is not ABSENT and effect.value is not ABSENT:
+            self.effects[position] = effect
+        else:
+            self._latest[place] = len(self.effects)
+            self.effects.append(effect)
+        self.keep.append(effect)
+
+    def note_method(self, effect: MethodCall) -> None:
+        """A method changed an outside container: stores before it stay before it."""
+        if self.stopped:
+            return
+        self.effects.append(effect)
+        self.keep.append(effect)
+        for place in [p for p in self._latest if p[0] == id(effect.container)]:
+            del self._latest[place]
+
+    def settle_effects(self) -> None:
+        """What this run has made and put outside is for anybody from now on."""
+        for effect in self.effects:
+            for value in effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,):
+                released(value, self.is_outside)
+
+    def release(self) -> None:
+        """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
+        self.settle_effects()
+        for held in (self.keep, self.effects, self.originals, self.stored, self.numbered, self.namespace):
+            held.clear()
+
+    def note_call(self, effect: Effect, name: str) -> None:
+        """A function was called for what it does: stores before it stay before it.  name: what the program called."""
+        if not self.stopped:
+            self.outside.append(make("outside_call", f"{name}()", user_line()))
+            self.effects.append(effect)
+            self.keep.append(effect)
+            self._latest.clear()
+
+    def last_call(self) -> Any:
+        return next((effect for effect in reversed(self.effects) if type(effect) is FunctionCall), None)
+
+    def note_hit(self, effect: FunctionCall) -> None:
+        """A function is called when the program has run that changes nothing which has to be looked up again: it counts a hit of a cache,
+        or puts a list in order."""
+        if not self.stopped:
+            self.effects.append(effect)
+            self.keep.append(effect)
+
+    def given_to_calls(self, array: Any) -> bool:
+        calls = [effect for effect in self.effects if isinstance(effect, FunctionCall)]
+        return any(leads_to([call.function, call.arguments, call.keywords], array) for call in calls)
+
+    def note_change(self, container: Any) -> None:
+        """An outside container is about to be changed: guards look at what is in it now."""
+        if not (self.stopped or id(container) in self.content_known or id(container) in self.originals):
+            base = builtin_base(type(container))
+            self.originals[id(container)] = (
+                dict(base.items(container)) if issubclass(base, dict) else list(base.__iter__(container))
+            )
+            self.keep.append(container)
+
+    def dropping(self, *values: Any) -> None:
+        """Values are about to lose a place outside.  Where their end shows, or a weak reference is asked later on, it matters that the
+        recording would keep them alive."""
+        self.dropped = self.dropped or any(map(may_be_referred_to, values))
+        for value in () if self.stopped else values:
+            if end_shows(value):
+                self.stop("implicit_python", f"the end of a {type(value).__name__}")
+
+    def _remember(self, place: Place, value: Any) -> None:
+        if holds_numbers(value):
+            self.stored[place] = value
+            self.numbered.setdefault(place[0], {})[place] = None
+        elif place in self.stored:
+            del self.stored[place], self.numbered[place[0]][place]
+
+    # -- attributes
+    def note_attribute(self, owner: Any, name: str, value: Any) -> None:
+        instance = None if is_a(owner, threading.local) else instance_dictionary(owner)
+        slot = instance is None or (name not in instance and value is not ABSENT)
+        place: Place = (id(owner) if slot else id(instance), name)
+        if self.is_outside(owner):
+            self.note_store(place, AttributeStore(owner, name, value))
+        else:
+            self._remember(place, value)
+            self.keep.append(owner)
+
+    # -- globals and cells
+    def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
+        """A module's global was read."""
+        place: Place = (id(names), name)
+        if place in self.stored:
+            return self.stored[place]
+        return value if place in self.written else self.read(value, self.constant(names).at(name), called=name, symbolic=True)
+
+    def read_builtin(self, names: dict[str, Any], name: str, value: Any) -> Any:
+        """A name was not found among the globals, but among the builtins."""
+        if self.first_time("builtin", id(names), name):
+            if not self.is_outside(value):
+                self.register(value, self.constant(value))
+            other = Name("builtin_names").at(name).is_not(self.constant(value))
+            self.miss_if(self.constant(names).has(name).otherwise(other))
+        return value
+
+    def read_missing_global(self, names: dict[str, Any], name: str) -> None:
+        """A name was found neither among the globals nor among the builtins."""
+        if (id(names), name) not in self.written:
+            self.miss_if(self.constant(names).has(name).otherwise(Name("builtin_names").has(name)))
+
+    def write_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
+        """A global is about to be stored; returns what to store."""
+        if not self.is_outside(names):
+            self.register(names, self.constant(names))
+        value = self.for_place(value)
+        self.dropping(names.get(name))
+        self.note_store((id(names), name), ItemStore(names, name, value))
+        return stored(value)
+
+    def read_cell(self, cell: Any, value: Any) -> Any:
+        expression = self.cells.get(id(cell))
+        place: Place = (id(cell), "cell")
+        if place in self.stored:
+            return self.stored[place]
+        if expression is None or place in self.written:
+            return value
+        return self.read(value, expression.get("cell_contents"), called=self.facts.name(cell), symbolic=True)
+
+    def read_empty_cell(self, cell: Any) -> None:
+        """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""
+        expression = self.cells.get(id(cell))
+        if expression is not None and (id(cell), "cell") not in self.written:
+            self.miss_if(expression.differs(self.constant(_EMPTY_CELL)))
+
+    def write_cell(self, cell: Any, value: Any) -> Any:
+        expression = self.cells.get(id(cell))
+        if expression is None:
+            return value
+        value = self.for_place(value)
+        self.dropping(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
+        self.note_store((id(cell), "cell"), CellStore(expression, value))
+        return stored(value)

@@ -1,0 +1,150 @@
+"""Random numbers that Python and NumPy draw: `random.random()`, `np.random.rand()`, `rng.normal(size=3)`.
+
+Such a call is made before the program, in the order of the run: what is drawn is a number of the prologue, or an array from outside.  An
+entry that does not serve the call after all - what was drawn has decided otherwise, or the program takes an exit - puts the generators
+back to where they were, so that whoever serves the call draws the same.  A generator is one that the entry knows: each call that asks
+another one misses.  Threads that draw from one generator at the same time may see draws of each other again.
+Seeding one is such a call, too.  One that the call makes, each call makes before the program.
+"""
+
+from __future__ import annotations
+
+import random
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.attempts import attempt
+from tracejit.capture.handlers.locking import LockHandlers
+from tracejit.capture.handlers.recorder import ABSENT
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.replay.ir import Constant, Expr, Name, tuple_of
+
+__all__ = ["GeneratorHandlers", "draws"]
+
+_GENERATORS: tuple[type, ...] = (random.Random, np.random.Generator, np.random.RandomState)
+_DRAWS = frozenset(
+    {
+        "random", "uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate",
+        "betavariate", "paretovariate", "weibullvariate", "binomialvariate", "randint", "randrange", "getrandbits", "_randbelow",
+        "_randbelow_with_getrandbits", "rand", "randn", "random_sample", "ranf", "sample", "random_integers", "integers", "normal",
+        "standard_normal", "standard_exponential", "standard_gamma", "standard_cauchy", "standard_t", "beta", "binomial", "chisquare",
+        "dirichlet", "exponential", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace", "logistic", "lognormal", "logseries",
+        "multinomial", "multivariate_normal", "negative_binomial", "pareto", "poisson", "power", "rayleigh", "vonmises", "wald", "weibull",
+        "zipf", "permutation", "choice", "seed",
+    }
+)  # fmt: skip
+"""Methods that return what they draw, and change nothing but the generator."""
+_OF_NUMPY: frozenset[Any] = frozenset({np.random.seed, np.random.ranf, np.random.sample})
+"""Functions that stand for a method of NumPy's own generator."""
+_MAKING: tuple[Any, ...] = (random.Random, np.random.RandomState, np.random.default_rng)
+_OF_SEQUENCES = frozenset({"choice", "sample", "permutation"})
+"""Those that may be given a sequence, which random.Random picks from in Python code: that is followed as any other."""
+
+
+def draws(function: Any) -> bool:
+    """Whether it is a method of random.Random, in Python, that draws."""
+    return function.__name__ in _DRAWS and vars(random.Random).get(function.__name__) is function
+
+
+class GeneratorHandlers(LockHandlers):
+    """Calls of methods of generators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generators: dict[int, Any] = {}  # those that were drawn from
+        self._begun: set[int] = set()  # those that each call makes
+
+    def generator_method(self, owner: Any, name: str) -> Any:
+        """A method of a generator of NumPy, or None: they are functions of a kind of their own."""
+        method = getattr(type(owner), name, None) if type(owner) in _GENERATORS[1:] and name in _DRAWS else None
+        return None if method is None else self.made(MethodType(self.fixed(method), owner))
+
+    def drawing(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+        """(generator, the other arguments) where `function` draws from one; None for other functions."""
+        if getattr(function, "__name__", "") not in _DRAWS:
+            return None
+        if type(function) is type(np.random.seed) and function in _OF_NUMPY:
+            return self.fixed(np.random.mtrand._rand), arguments
+        owner = getattr(function, "__self__", None)
+        if type(owner) in _GENERATORS and type(function) is not MethodType:
+            return owner, arguments
+        if (
+            not arguments
+            or type(arguments[0]) not in _GENERATORS
+            or function is not getattr(type(arguments[0]), function.__name__, None)
+        ):
+            return None
+        return arguments[0], arguments[1:]
+
+    def drawn_by(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What `function` draws, or the generator that it makes; ABSENT where it does nothing of the kind."""
+        if any(function is making for making in _MAKING):
+            return self._begin(function, arguments, keywords)
+        found = self.drawing(function, arguments)
+        return ABSENT if found is None else self.draw_from(function, found[0], found[1], keywords)
+
+    def draw_from(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A call that draws; ABSENT where Python code of the standard library has to be followed."""
+        name = function.__name__
+        if type(owner) is random.Random and name in _OF_SEQUENCES:
+            return ABSENT
+        known: Any = self.sources.get(id(owner))
+        if id(owner) not in self._begun and (known is None or known != self.constant(owner)):
+            self.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
+        expression, value = self._called(known.get(name), getattr(owner, name), arguments, keywords)
+        if self.stopped:
+            return value
+        if id(owner) not in self._begun:
+            self.generators[id(owner)] = owner
+        return self._drawn(expression, value)
+
+    def _begin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A generator is made: the prologue makes one in each call."""
+        expression, made = self._called(self.constant(function), function, arguments, keywords)
+        if not self.stopped:
+            variable = self.define(expression)
+            self.miss_if(variable.type().is_not(self.constant(type(made))))
+            self.register(made, variable)
+            self._begun.add(id(made))
+        return made
+
+    def _called(self, called: Expr, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Expr, Any]:
+        """The expression of a call, and what it comes to now."""
+        named = {k: self._to_draw(v) for k, v in keywords.items()}
+        expression = self.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
+        given = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+        value = self.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
+        return expression, value
+
+    def _to_draw(self, value: Any) -> Expr:
+        """The expression of an argument."""
+        if is_symbolic(value) and value._late is None:
+            return value._name
+        value = concrete(value)
+        if type(value) in (int, float):
+            return self.number_expression(value)
+        if type(value) not in PRIMITIVE_TYPES and not is_a(value, (type, np.dtype)):
+            if type(value) not in (tuple, list) or not all(type(plain(v)) in (int, float) for v in value):
+                self.stop("impure_call", f"drawing with a {type(value).__name__}")
+                return Constant(None)
+            if self.is_outside(value):
+                self.read_content(value, deep=True)
+            return tuple_of(*map(self._to_draw, value))
+        return self.constant(value)
+
+    def _drawn(self, expression: Expr, value: Any) -> Any:
+        variable = self.define(expression)
+        if type(value) in (int, float):
+            self.miss_if(variable.type().is_not(Name(type(value).__name__)))
+            return SymbolicNumber(self, variable, value)
+        if type(value) is np.ndarray:
+            self.miss_if(variable.type().is_not(self.constant(np.ndarray)))
+            self.register(value, variable)
+        elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
+            self.guard_value(value, variable)
+        else:
+            self.stop("impure_call", f"drawing a {type(value).__name__}")
+        return value

@@ -1,0 +1,210 @@
+"""What the program computes of numbers that leave it, where they decide or tensors are computed with them: the same that Python computes.
+
+Additions, products, roots and choices come to Python's bits, in Python's order; powers are elementary functions.  None stands for what
+the program cannot compute.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+import sys
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.late import Program, is_late
+from tracejit.capture.handlers.recorder import Recorder
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.core.array_constant import ArrayConstant
+from tracejit.core.dtypes import FROM_NUMPY, float64, int64
+from tracejit.core.op import REGISTRY
+from tracejit.tensor import Tensor
+
+__all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "InProgramHandlers"]
+
+_OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+WORD = 62
+"""Integers of so many bits, and a sign, are computed by the program without overflow."""
+CHOOSING = (builtins.min, builtins.max)
+_MOST = 64
+"""The sum of so many numbers is computed by the program."""
+_CARRIES = sys.version_info >= (3, 12)
+TO_INTEGERS: dict[Any, str] = {
+    builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
+}  # fmt: skip
+"""Functions that make integers of floats, and the operation that finds them."""
+_UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
+
+
+class InProgramHandlers(Recorder):
+    """Tensors for numbers that are late."""
+
+    program: Program
+    """The interpreter of the recording: it sets itself here."""
+
+    def element_in_program(self, tensor: Tensor, index: int) -> Tensor:
+        """One element of a tensor, by its place in memory order."""
+        flat = self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
+        element: Tensor = self.program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
+        return element
+
+    def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
+        """Numbers that were taken from one tensor, as a tensor float64 or int64 again; None for others."""
+        places = [number._late.element if is_late(number) else None for number in numbers]
+        if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
+            return None
+        source, bind = places[0][0], self.program.bind
+        at = [place[1] for place in places if place is not None]
+        flat = bind(REGISTRY["reshape"], (source,), {"shape": (source._array.size,)})
+        if at == list(range(at[0], at[0] + len(at))):
+            part = bind(REGISTRY["slice"], (flat,), {"dim": 0, "start": at[0], "stop": at[0] + len(at), "step": 1})
+            return bind(REGISTRY["clone"], (part,), {})  # type: ignore[no-any-return]
+        index = bind(REGISTRY["constant"], (), {"array": ArrayConstant(np.array(at, np.int64))})
+        return bind(REGISTRY["index_select"], (flat, index), {"dim": 0})  # type: ignore[no-any-return]
+
+    def item_in_program(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
+        """The same in the program, of numbers that it can hold."""
+        index = self._operand(place)
+        if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > WORD for v in items):
+            return None
+        bind, ops = self.program.bind, REGISTRY
+        numbers = np.asarray(items, np.float64 if type(items[0]) is float else np.int64)
+        table = bind(ops["constant"], (), {"array": ArrayConstant(numbers)})
+        index = bind(ops["reshape"], (index,), {"shape": (1,)})
+        if place._value < 0:
+            index = bind(ops["add"], (index, len(items)), {})
+        item = bind(ops["index_select"], (table, index), {"dim": 0})
+        return bind(ops["reshape"], (item,), {"shape": ()})
+
+    def comparable(self, left: Any, right: Any) -> tuple[Any, Any] | None:
+        """Operands for which a comparison in the program is Python's, which compares exact values; None where there are none."""
+        kinds = type(plain(left)), type(plain(right))
+        if kinds[0] is kinds[1] is float or kinds[0] is kinds[1] is int:
+            a, b = self._operand(left), self._operand(right)
+            if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
+                return None
+        elif is_late(left) and not is_late(right):
+            a, b = self._operand(left), _as_like(left, right)
+        elif is_late(right) and not is_late(left):
+            a, b = _as_like(right, left), self._operand(right)
+        else:
+            return None
+        return None if a is None or b is None else (a, b)
+
+    def _operand(self, number: Any) -> Any:
+        """A tensor for a late number; another one as it is."""
+        return number._late.in_program() if is_late(number) else number
+
+    def arithmetic_in_program(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
+        a, b = self._operand(left), self._operand(right)
+        if symbol not in _OPERATIONS or a is None or b is None:
+            return None
+        if type(value) is int:
+            return None if bits > WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
+        return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
+
+    def power_in_program(self, left: Any, right: Any, value: Any) -> Any:
+        """left ** right of floats."""
+        a, b = self._operand(left), self._operand(right)
+        if a is None or b is None or type(value) is not float:
+            return None
+        a = self._as_float(a)
+        if right == 2 and not is_symbolic(right):
+            return self._computed("mul", a, a)
+        if right == 0.5 and not is_symbolic(right):
+            return self._computed("sqrt", a)
+        return self._computed("pow", a, self._as_float(b))
+
+    def total_in_program(self, numbers: list[Any], bits: int) -> Any:
+        """sum() of floats, or of ints, in Python's order: additions of floats carry their errors along since Python 3.12."""
+        start, *rest = numbers
+        operands = list(map(self._operand, rest))
+        kinds = {type(plain(number)) for number in rest}
+        if (
+            len(kinds) != 1
+            or type(start) is not int
+            or start
+            or len(rest) > _MOST
+            or any(operand is None for operand in operands)
+        ):
+            return None
+        if kinds == {int}:
+            return None if bits > WORD else functools.reduce(partial(self._computed, "add"), operands)
+        total, error = self._computed("add", self._as_float(operands[0]), 0.0), None
+        for x in operands[1:]:
+            before, total = total, self._computed("add", total, x)
+            if _CARRIES:
+                larger = self._computed("ge", self._computed("abs", before), self._magnitude(x))
+                lost = [self._computed("add", self._computed("sub", a, total), b) for a, b in ((before, x), (x, before))]
+                lost_here = self._computed("where", larger, *lost)
+                error = lost_here if error is None else self._computed("add", error, lost_here)
+        if error is None:
+            return total
+        counts = self._computed("isfinite", error)
+        return self._computed("where", counts, self._computed("add", total, error), total)
+
+    def _magnitude(self, number: Any) -> Any:
+        return self._computed("abs", number) if isinstance(number, Tensor) else abs(number)
+
+    def function_in_program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        if len(arguments) == 1:
+            return self._conversion(function, arguments[0])
+        operands = list(map(self._operand, arguments))
+        if function not in CHOOSING or any(operand is None for operand in operands) or type(plain(arguments[0])) is not float:
+            return None
+        best, symbol = operands[0], "lt" if function is builtins.min else "gt"
+        for operand in operands[1:]:  # the first of equal ones, as in Python
+            if isinstance(operand, Tensor) or isinstance(best, Tensor):
+                best = self._computed("where", self._computed(symbol, operand, best), operand, best)
+            elif is_symbolic(operand) or is_symbolic(best):
+                return None
+            else:
+                best = function(best, operand)
+        return best
+
+    def _conversion(self, function: Any, number: Any) -> Any:
+        tensor = self._operand(number)
+        if tensor is None or not isinstance(tensor, Tensor):
+            return None
+        if type(plain(number)) is float and function in _UNARY:
+            return self._computed(_UNARY[function], tensor)
+        if function is math.sqrt:
+            return self._computed("sqrt", self._as_float(tensor))
+        if function in TO_INTEGERS and number._late is not None and type(plain(number)) is float:
+            if abs(plain(number)) >= 2.0**WORD:
+                return None
+            whole = self._computed(TO_INTEGERS[function], tensor)
+            return self.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
+        return self._as_float(tensor) if function is builtins.float else None
+
+    def _as_float(self, x: Any) -> Any:
+        """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
+        if isinstance(x, Tensor):
+            return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
+        return float(x) if type(x) is int else x
+
+    def _computed(self, name: str, *operands: Any) -> Any:
+        return self.program.bind(REGISTRY[name], operands, {})
+
+    def as_operand(self, number: Any, dtype: Any) -> Any:
+        """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
+        guarded, where the program cannot compute it."""
+        tensor = number._late.in_program()
+        if tensor is None:
+            return concrete(number)
+        tensor = self._as_float(tensor)
+        if dtype is not float64:
+            tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
+        return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+
+
+def _as_like(late: Any, other: Any) -> Any:
+    """A number with which a late one of another type can be compared in the program; None where there is none."""
+    number = plain(other)
+    if type(plain(late)) is float:
+        return float(number) if type(other) is int and abs(number) <= 2**53 else None
+    return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None

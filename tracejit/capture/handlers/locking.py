@@ -1,0 +1,127 @@
+"""Locks from outside that the program takes and gives back: `with lock: total += loss.item()`.
+
+An entry takes a lock where the program does, between the guards before and those after it, and gives it back in the order of the
+effects; or as soon as it does not serve the call, or something is raised.  Between the program's reads and its stores nobody else comes,
+as in the program; it is only held longer.  So a lock that is taken when another one, or the same, has been given back already is no part
+of a recording: the entry would hold both at once, which the program never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tracejit.capture.handlers.effects import FunctionCall, Values
+from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
+from tracejit.capture.handlers.symbols import plain
+from tracejit.capture.policies import LOCKS, bound_to, is_a
+from tracejit.replay.ir import Evaluate, Every, Name, Statement
+
+__all__ = ["LockHandlers", "release"]
+
+_TAKING = frozenset({"acquire", "__enter__"})
+_GIVING = frozenset({"release", "__exit__"})
+
+
+def release(held: list[Any], lock: Any) -> None:
+    """Give back one of the locks that an entry holds."""
+    held.remove(lock)
+    lock.release()
+
+
+@dataclass(slots=True)
+class Release:
+    """A lock is given back."""
+
+    lock: Any
+    value: Any = None
+
+    def statement(self, values: Values) -> Statement:
+        return Evaluate(Name("release").call(Name("held"), values.source(self.lock)))
+
+
+class LockHandlers(OutsideCallHandlers):
+    """What becomes of locks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[Any] = []  # locks that the entry takes, once for each time
+        self._given_back = False
+
+    def standard_call(self, function: Any) -> Callable[..., Any] | None:
+        if is_a(bound_to(function), LOCKS) and function.__name__ in (*_TAKING, *_GIVING):
+            return LockHandlers._of_lock
+        return super().standard_call(function)
+
+    def _of_lock(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a lock."""
+        lock, name = bound_to(function), function.__name__
+        if name in _TAKING and (arguments or keywords):
+            self.stop("impure_call", f"{name}() of a lock, with arguments,")
+        if self.stopped or not self._is_known_lock(lock):
+            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+        return self.take(lock) if name in _TAKING else self.give_back(lock)
+
+    def _is_known_lock(self, lock: Any) -> bool:
+        if not self.is_outside(lock):
+            self.stop("impure_call", "a lock that the call has made")
+        return not self.stopped
+
+    def take(self, lock: Any) -> bool:
+        """lock.acquire(), which may wait."""
+        if self._given_back:
+            self.stop("impure_call", "a lock, taken after one has been given back,")
+        if self.content_known or self.ends:
+            self.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
+        if any(type(effect) is FunctionCall for effect in self.effects):
+            self.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
+        taken: bool = lock.acquire()
+        if not self.stopped:
+            self.taken.append(lock)
+            source = self.sources[id(lock)]
+            self.prologue.append(Evaluate(Name("held").method("append", Every((source.method("acquire"), source)))))
+            self.read_again()
+        return taken
+
+    def give_back(self, lock: Any) -> None:
+        """lock.release(), which raises where it is not taken."""
+        if sum(held is lock for held in self.taken) <= sum(
+            type(effect) is Release and effect.lock is lock for effect in self.effects
+        ):
+            self.stop("impure_call", "a lock, given back that was taken outside,")
+        lock.release()
+        self._given_back = True
+        self.note_call(Release(lock), "Lock.release")
+
+    def entered(self, manager: Any) -> Any:
+        if is_a(manager, LOCKS) and self._is_known_lock(manager):
+            return _EnteredLock(self, manager)
+        return super().entered(manager)
+
+    def check_locks(self) -> None:
+        """What the entry takes it has to give back."""
+        if len(self.taken) != sum(type(effect) is Release for effect in self.effects):
+            self.stop("impure_call", "a lock that is held when the call is over")
+
+
+class _EnteredLock:
+    """A with statement about a lock."""
+
+    __slots__ = ("_lock", "_recorder")
+
+    def __init__(self, recorder: LockHandlers, lock: Any) -> None:
+        self._recorder = recorder
+        self._lock = lock
+
+    def __enter__(self) -> bool:
+        recorder = self._recorder
+        return bool(self._lock.acquire()) if recorder.stopped else recorder.take(self._lock)
+
+    def __exit__(self, *exception: Any) -> None:
+        recorder = self._recorder
+        recorder.caught(exception[1])
+        if recorder.stopped:
+            self._lock.release()
+        else:
+            recorder.give_back(self._lock)

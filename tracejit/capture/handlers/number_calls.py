@@ -1,0 +1,204 @@
+"""Functions of numbers that later calls compute again: `math`, `sum`, `max`, `divmod`, and tensors made of such numbers.
+
+Nothing here looks at a value: what such a function comes to is another symbolic number, and what it answers is a guard on the answer.
+"""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import itertools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.generators import GeneratorHandlers
+from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
+from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
+from tracejit.core.dtypes import FROM_NUMPY, as_dtype, default_dtype, int64
+from tracejit.core.interrupts import is_foreign
+from tracejit.core.op import REGISTRY
+from tracejit.replay.ir import Name, tuple_of
+from tracejit.tensor.construction import as_tensor, tensor
+
+__all__ = ["NumberCallHandlers"]
+
+_AS_OPERATORS: dict[Any, tuple[str, ...]] = {builtins.pow: ("**",), operator.pow: ("**",), builtins.divmod: ("//", "%")}
+"""Functions of two numbers that operators compute."""
+_LARGE = 1e300
+_MOST = 64
+"""A tensor of so many numbers is put together one by one."""
+
+
+def _is_number(value: Any) -> bool:
+    return is_symbolic(value) or type(value) in (int, float, bool)
+
+
+class NumberCallHandlers(GeneratorHandlers):
+    """`math.cos(t)`, `divmod(t, 3)`, `sum(xs)`, `max(xs)`, `tensor([a, b])`."""
+
+    def _computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        """A function of numbers, left to the prologue; None where it is not."""
+        try:
+            known = function in COMPUTED_NUMBERS
+            if (
+                len(arguments) == 1
+                and is_late(arguments[0])
+                and (answer := self.late_predicate(function, arguments[0])) is not None
+            ):
+                return answer
+        except TypeError as error:
+            if is_foreign(error):
+                raise
+            return None
+        if not known or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
+            return None
+        try:
+            result = function(*map(plain, arguments))
+        except (
+            ArithmeticError,
+            ValueError,
+            TypeError,
+        ) as error:  # the program may catch it: the numbers have decided where it goes on
+            if not self.raises_again(function, arguments, error):
+                for argument in arguments:
+                    concrete(argument)
+            raise
+        if function in _AS_OPERATORS and len(arguments) == 2:
+            found = tuple([self.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
+            return found[0] if len(found) == 1 else self.made(found)
+        if any(map(is_late, arguments)):
+            return self.late_function(function, arguments, result)
+        expression = self.constant(function).call(*[a._name if is_symbolic(a) else self.number_expression(a) for a in arguments])
+        if type(result) is bool:
+            self.guard_outcome(expression, result)
+            return result
+        if type(result) not in (int, float) or result != result:
+            return None
+        return self.define_number(expression, result, check_type=True)
+
+    def _extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """max and min: keys and comparisons come in Python's order, between the elements."""
+        if len(arguments) > 1 and "default" in keywords:
+            return function(*arguments, **keywords)  # it raises what is to be raised
+        values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
+        key = keywords.get("key")
+        if key is None and is_a(arguments[0], (list, tuple, collections.deque, array.array)) and not is_a(values, (list, tuple)):
+            values = list(values)
+        if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
+            return function(values, **keywords)
+        several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
+        if several and any(map(is_late, values)) and all(map(_is_number, values)):
+            late = self.late_function(function, tuple(values), function(map(plain, values)))
+            if late is not None:
+                return late
+        symbol = ">" if function is builtins.max else "<"
+        found = False
+        best = best_key = None
+        for value in values:
+            value_key = value if key is None else self.call(key, (value,), {})
+            if not found or self.truth(self.binary(symbol, value_key, best_key)):
+                found, best, best_key = True, value, value_key
+        if not found:
+            return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
+        return best
+
+    def _sum(self, values: Any, start: Any = 0) -> Any:
+        if is_a(start, (str, bytes, bytearray)):
+            return sum(values, start)  # it raises what is to be raised
+        elements = iter(self.iterate(values))
+        numbers, rest = [], []
+        if _is_number(start):
+            for value in elements:
+                if not _is_number(value):
+                    rest.append(value)
+                    break
+                numbers.append(value)
+        total = self._sum_of_numbers(numbers, start) if numbers else start
+        for value in itertools.chain(rest, elements):
+            total = self.binary("+", total, value)
+        return total
+
+    def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
+        """Not one addition after the other: Python may carry the errors of floating-point additions along."""
+        result = sum(map(plain, numbers), plain(start))
+        if not any(map(is_symbolic, (start, *numbers))):
+            return result
+        if any(map(is_late, (start, *numbers))):
+            return self.late_sum([start, *numbers], result)
+        if type(result) not in (int, float) or result != result:
+            return sum(map(concrete, numbers), concrete(start))
+        first, *others = [n._name if is_symbolic(n) else self.number_expression(n) for n in (start, *numbers)]
+        return self.define_number(Name("sum").call(tuple_of(*others), first), result, check_type=True)
+
+    def _precise_sum(self, values: Any) -> Any:
+        """math.fsum of numbers, none of which is so large that it raises."""
+        numbers = list(self.iterate(values))
+        usual = 0 < len(numbers) <= _MOST and any(map(is_symbolic, numbers)) and all(type(plain(n)) is float for n in numbers)
+        if not usual or not all(abs(plain(n)) < _LARGE for n in numbers):
+            known = list(map(concrete, numbers))
+            self.read_content(known, deep=True)
+            return self.native(lambda: math.fsum(known))
+        for number in filter(is_symbolic, numbers):
+            self.late_outcome("<", number, _LARGE, True)
+            self.late_outcome(">", number, -_LARGE, True)
+        return self.late_fsum(numbers, math.fsum(map(plain, numbers)))
+
+    # -- tensors
+    def tensor_of_numbers(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None for others."""
+        if function not in (tensor, as_tensor) or len(arguments) != 1 or not keywords.keys() <= {"dtype", "requires_grad"}:
+            return None
+        (given,) = arguments
+        scalar: Any = plain(given) if is_late(given) and not given._late.of_program else None
+        if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
+            keywords = {**keywords, "dtype": keywords.get("dtype") or FROM_NUMPY[scalar.dtype]}
+            given = self.before(given)
+        numbers: list[Any] = []
+        shape = self._shape_of(given, numbers)
+        if shape is None or not any(map(is_symbolic, numbers)):
+            return None
+        whole = self.elements_as_tensor(numbers)
+        if whole is None and len(numbers) > _MOST:
+            return None
+        if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
+            return None  # it raises what is to be raised
+        floating = any(type(plain(n)) is float for n in numbers)
+        dtype = keywords.get("dtype") or (default_dtype() if floating else int64)
+        dtype = as_dtype(dtype, function.__name__)
+        if not dtype.is_floating_point and (floating or dtype is not int64):
+            return None
+        bind, full = self.program.bind, REGISTRY["full"]
+        if whole is not None:
+            out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
+            out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
+        elif not shape:
+            out = bind(full, (numbers[0],), {"shape": (), "dtype": dtype})
+        else:
+            parts = [bind(full, (n,), {"shape": (1,), "dtype": dtype}) for n in numbers]
+            out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0})
+            out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
+        return out.requires_grad_() if self.truth(keywords.get("requires_grad", False)) else out
+
+    def index_of(self, key: Any) -> Any:
+        """A list of positions, of which some are symbolic, as the tensor that indexes as it does; None for other keys."""
+        if type(key) is not list or self.is_outside(key) or any(type(plain(n)) is not int for n in key):
+            return None
+        return self.tensor_of_numbers(tensor, (key,), {})
+
+    def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
+        """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""
+        if type(plain(value)) in (int, float):
+            numbers.append(value)
+            return ()
+        if type(value) not in (list, tuple) or not value:
+            return None
+        if self.is_outside(value) and len(value) > _MOST:
+            return None
+        shapes = [self._shape_of(item, numbers) for item in self.elements(value)]
+        first = shapes[0]
+        return None if first is None or any(shape != first for shape in shapes) else (len(shapes), *first)

@@ -1,0 +1,138 @@
+"""Where objects are from: what an expression of the prologue reaches again, and what this run has made.
+
+An object in `sources` is outside: its expression, evaluated in the prologue, reaches it again.  An object in `_made` is the run's own.
+What is neither, and has a state, comes from somewhere that no guard knows of: it is not `admitted` into instrumented code, the
+recording stops.  So no handler can forget where an object is from.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import enum
+import re
+from collections.abc import Mapping
+from types import CodeType, GeneratorType, MethodType, ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber, completed
+from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
+from tracejit.core.dtypes import DType
+from tracejit.replay.ir import Expr, Name
+from tracejit.tensor import Tensor
+
+__all__ = ["CONTAINER_TYPES", "Origins"]
+
+CONTAINER_TYPES: tuple[type, ...] = (
+    list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
+)  # fmt: skip
+_STATELESS = frozenset(
+    {
+        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, range, CodeType, DType, decimal.Decimal,
+        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
+    }
+)  # fmt: skip
+"""Types of values that cannot change, and lead nowhere."""
+_PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
+"""Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
+
+
+def _is_shared(value: Any) -> bool:
+    """Whether Python has one such object, whoever makes one."""
+    return (type(value) is tuple or type(value) is frozenset) and not value
+
+
+class Origins:
+    """Which objects are known, and how."""
+
+    stopped: bool
+    values: Mapping[int, int]  # the interpreter's: ids of the tensors of the program
+    tensors: Mapping[int, Any]
+
+    def __init__(self) -> None:
+        self.sources: dict[int, Expr] = {}
+        self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
+        self._made: dict[int, Any] = {}
+
+    def is_outside(self, value: Any) -> bool:
+        return id(value) in self.sources
+
+    def register(self, value: Any, expression: Expr) -> None:
+        """`value` is an outside object that `expression` reaches; no guard is added."""
+        self.sources[id(value)] = expression
+        self.keep.append(value)
+
+    def fixed(self, value: Any) -> Any:
+        """`value` is the very object that every call finds for which the guards so far hold; returns it."""
+        if type(value) not in _STATELESS and not self.is_outside(value):
+            self.register(value, self.constant(value))
+        return value
+
+    def made(self, value: Any) -> Any:
+        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it.  Containers may hold
+        symbolic numbers, until something that is no code of the program looks into them, or the recording is over."""
+        if self.stopped:
+            return completed(value)
+        cls = type(value)
+        if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
+            return value
+        if _is_shared(value):
+            return value
+        self._made[id(value)] = value
+        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
+            for element in builtin_base(cls).__iter__(value):
+                if is_a(element, CONTAINER_TYPES):
+                    self.made(element)
+        elif is_a(value, dict):
+            for element in dict.values(value):
+                if is_a(element, CONTAINER_TYPES):
+                    self.made(element)
+        return value
+
+    def is_made(self, value: Any) -> bool:
+        """Whether this run made `value`."""
+        return id(value) in self._made or (id(value) in self.values and id(value) not in self.tensors)
+
+    def _is_known(self, value: Any) -> bool:
+        return id(value) in self.sources or id(value) in self._made
+
+    @staticmethod
+    def _is_iterator(cls: type) -> bool:
+        """Whether instances are iterators of C code, which are used up where they were made."""
+        return hasattr(cls, "__next__") and not has_plain_state(cls)
+
+    def admitted(self, value: Any) -> Any:
+        """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
+        if self.stopped or self._explains(value):
+            return value
+        if is_a(value, Tensor):
+            self.stop("tensor_origin", f"shape {list(value._array.shape)}")
+        else:
+            self.stop("unknown_origin", f"a {type(value).__module__}.{type(value).__qualname__}")
+        return value
+
+    def _explains(self, value: Any) -> bool:
+        return type(value) in _STATELESS or self._is_known(value) or id(value) in self.values or self._explains_itself(value)
+
+    def _explains_itself(self, value: Any) -> bool:
+        cls: Any = type(value)
+        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls) or _is_shared(value):
+            return True
+        if is_a(value, (enum.Enum, type, ModuleType)):  # of which there is one, whatever leads to it
+            self.fixed(value)
+            return True
+        if cls is MethodType:
+            return self._explains(value.__func__) and self._explains(value.__self__)
+        if cls is slice:
+            return all(map(self._explains, (value.start, value.stop, value.step)))
+        return is_a(value, IDENTITY_TYPES) and self._explains(bound_to(value))
+
+    # -- what it asks of the rest of the recorder
+    def stop(self, code: str, detail: str) -> None:
+        raise NotImplementedError
+
+    def constant(self, value: Any) -> Name:
+        raise NotImplementedError

@@ -1,0 +1,496 @@
+"""The recording being made: what is known of outside values, and the statements of the prologue that check and compute them.
+
+`Recorder` is the base of the handlers (attributes.py, calls.py ...), which are mixed into one object in session.py.  Invariants:
+
+* Every expression is guarded once, where it is first read; statements are in the order of the run, so an expression only uses
+  variables defined above it.
+* After `stop` the run goes on eagerly: handlers still do what Python does, and what they add to the recording is not used.
+
+It must not know how values are used: that is the handlers' business.
+"""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import functools
+import math
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Iterable
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    SimpleNamespace,
+)
+from typing import Any
+
+import numpy as np
+
+from tracejit.autograd.tape import edge_of
+from tracejit.capture import reasons
+from tracejit.capture.handlers.origins import CONTAINER_TYPES, Origins
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, released, settle_closure
+from tracejit.capture.places import user_line
+from tracejit.capture.policies import (
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    bound_to,
+    builtin_base,
+    has_plain_state,
+    is_a,
+)
+from tracejit.capture.reasons import Reason
+from tracejit.capture.recording.entry import MISS
+from tracejit.capture.recording.facts import Facts, shown
+from tracejit.core.dtypes import default_dtype
+from tracejit.core.interpreter import state
+from tracejit.replay.ir import Constant, Define, Expr, Miss, Name, Not, Statement, Unary
+from tracejit.tensor import Tensor
+from tracejit.tensor.base import share
+
+__all__ = ["ABSENT", "Recorder", "Said", "TensorSource"]
+
+ABSENT: Any = object()
+"""Stands for "there is no such attribute"."""
+_PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace, array.array)
+_BITS = 2048
+"""Integers with more are not written down: Python limits the length of numbers in texts."""
+
+
+class Said:
+    """Something whose special method has been called: Python makes of what it `said` what it makes of any answer, errors included."""
+
+    __slots__ = ("said",)
+
+    def __init__(self, said: Any) -> None:
+        self.said = concrete(said)
+
+    def _say(self, *_: Any) -> Any:
+        return self.said
+
+    __len__ = __hash__ = __str__ = __repr__ = __format__ = __iter__ = _say
+
+    @staticmethod
+    def by(name: str, said: Any) -> Said:
+        """What has said it by the method `name`, and has no other."""
+        cls: Any = type("Said", (Said,), {"__slots__": (), name: Said._say})
+        made: Said = cls(said)
+        return made
+
+
+class TensorSource:
+    """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
+
+    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call; `place`:
+    where its gradient goes, before the call writes to it."""
+
+    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "place", "requires_grad", "tensor", "used", "variable")
+
+    def __init__(self, tensor: Tensor, variable: Name, argument: bool) -> None:
+        self.tensor = tensor
+        self.variable = variable
+        self.argument = argument
+        self.used = False
+        self.inspected = False
+        self.is_view = tensor._base is not None
+        self.requires_grad = tensor.requires_grad
+        self.is_leaf = tensor.is_leaf
+        self.place = edge_of(tensor)
+
+
+class Recorder(Origins):
+    """Values from outside, guards, and the state shared by all handlers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped = False
+        self.closing = False  # the call has returned; what still runs is not in its place
+        self._functions: list[weakref.ref[FunctionType]] = []  # made by it: what they find may be in the result
+        self.reason: Reason | None = None
+        self.native_depth = 0
+        self.handled = sys.exception()  # around the call
+        self.namespace: dict[str, Any] = {
+            "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
+            "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
+            "defaultdict": collections.defaultdict, "deque": collections.deque, "share": share,
+        }  # fmt: skip
+        self.prologue: list[Statement | TensorSource] = []
+        self.facts = Facts()
+        self.tensors: dict[int, TensorSource] = {}
+        self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
+        self.compiled: set[str] = set()  # names of constants that are the compiled function itself
+        self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
+        self.values = {}
+        self._constants: dict[int, Name] = {}
+        self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was
+        self._symbolic: dict[Expr, SymbolicNumber] = {}
+        self._variables_of: dict[Expr, Name] = {}  # of computed numbers
+        self._once: set[Hashable] = set()
+        self._variables = 0
+
+    # -- stopping
+    def stop(self, code: str, detail: str) -> None:
+        """Give up: the run goes on eagerly, and the recording has a reason."""
+        if not self.stopped:
+            self.stopped = True
+            self.reason = reasons.make(code, detail, user_line())
+            self.settle_made()
+
+    def settle_made(self) -> None:
+        """From now on what this run made is for anybody."""
+        self.settle_closures()
+        for value in self._made.values():
+            released(value, self.is_outside)
+
+    def settle_closures(self) -> None:
+        """From now on functions that this run made may run as they are."""
+        for value in (*self._made.values(), *[function() for function in self._functions]):
+            settle_closure(value)
+
+    def let_go(self) -> None:
+        """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
+        recording, since it would have run earlier: a generator that was not used up, in a local list."""
+        self._functions = [weakref.ref(value) for value in self._made.values() if type(value) is FunctionType]
+        self.closing = True
+        self._made = dict.fromkeys(self._made)
+        self.closing = False
+
+    # -- names and statements
+    def constant(self, value: Any) -> Name:
+        """The name of an object that the entry holds."""
+        name = self._constants.get(id(value))
+        if name is None:
+            name = self._constants[id(value)] = Name(f"c{len(self._constants)}")
+            self.namespace[name.name] = value
+            self.keep.append(value)
+        return name
+
+    def variable(self) -> Name:
+        """A new one, which somebody defines."""
+        self._variables += 1
+        return Name(f"v{self._variables}")
+
+    def define(self, expression: Expr) -> Name:
+        """A new variable, defined at this point of the prologue."""
+        variable = self.variable()
+        self.prologue.append(Define(variable.name, expression))
+        return variable
+
+    def first_time(self, *key: Hashable) -> bool:
+        """True the first time it is asked about `key`."""
+        asked = len(self._once)
+        self._once.add(key)
+        return len(self._once) > asked
+
+    def miss_if(self, condition: Expr) -> None:
+        """A guard: the entry misses where `condition` holds."""
+        if self.first_time("guard", condition):
+            self.prologue.append(Miss(condition))
+
+    def read_again(self) -> None:
+        """What has been read so far may be something else from here on: another read of it is one of its own."""
+        for known in (self._expressions, self._symbolic, self._once, self._variables_of):
+            known.clear()
+
+    # -- symbolic numbers (the Prologue protocol)
+    def define_number(self, expression: Expr, value: int | float, *, check_type: bool) -> SymbolicNumber:
+        variable = self._variables_of.get(expression)
+        if variable is None:
+            variable = self._variables_of[expression] = self.define(expression)
+        if check_type:
+            self.miss_if(variable.type().is_not(Name(type(value).__name__)))
+        return SymbolicNumber(self, variable, value)  # an object of its own: the program may ask whether it is another one
+
+    def guard_outcome(self, condition: Expr, outcome: bool) -> None:
+        if self.first_time("guard", missing := Not(condition) if outcome else condition):
+            self.prologue.append(Miss(missing))
+            self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
+
+    def guard_number(self, number: SymbolicNumber) -> None:
+        value = number._value
+        if self.first_time("number", number._name):
+            self.prologue.append(Miss(self._differs(number._name, value)))
+            self.facts.note("value", self.facts.numbers.get(number._name, "a number"), shown(value), user_line())
+
+    def number_expression(self, value: int | float) -> Expr:
+        written = math.isfinite(value) if isinstance(value, float) else value.bit_length() <= _BITS
+        return Constant(value) if written else self.constant(value)
+
+    def _differs(self, found: Expr, value: Any) -> Expr:
+        """A condition that holds where `found`, known to be of the type of `value`, is another value."""
+        if is_a(value, float):
+            if value != value:
+                return found.compared("==", found)
+            if value == 0:
+                sign = Name("copysign").call(1.0, found)
+                return found.differs(0.0).otherwise(sign.differs(math.copysign(1.0, value)))
+            if math.isinf(value):
+                return found.differs(Name("inf") if value > 0 else Unary("-", Name("inf")))
+            return found.differs(value)
+        if is_a(value, complex):
+            return Name("repr").call(found).differs(repr(value))
+        return found.differs(self.number_expression(value) if is_a(value, int) else value)
+
+    # -- reading outside values
+    def read_handled(self) -> None:
+        """The program asks what is being handled: the exception around the call is part of the answer."""
+        if self.handled is not None:
+            self.stop("impure_call", "asking for the exception that is handled around the call")
+        self.namespace["handled"] = sys.exception
+        self.miss_if(Name("handled").call().is_not(None))
+
+    def raising(self, error: Any) -> Any:
+        """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
+        if is_a(error, type) and issubclass(error, BaseException):
+            return self.call(error, (), {})
+        if self.is_outside(error) and is_a(error, BaseException):
+            self.stop("raised_again", type(error).__qualname__)
+        return error
+
+    def read(
+        self,
+        value: Any,
+        expression: Expr,
+        *,
+        called: str = "",
+        symbolic: bool = False,
+        by_identity: bool = False,
+        argument: bool = False,
+    ) -> Any:
+        """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it.  called: what the program
+        calls it."""
+        if self.stopped:
+            return value
+        if expression in self._expressions:
+            number = self._symbolic.get(expression)
+            if type(value) is tuple and not self.is_outside(value):  # which C code makes anew whenever it is asked
+                value = self._expressions[expression]
+            if number is None:
+                return value if symbolic else self._looked_through(value)
+            return number if symbolic else concrete(number)
+        self._expressions[expression] = value if type(value) is tuple else None
+        cls = type(value)
+        if symbolic and (cls is int or cls is float) and value == value:
+            return self._read_number(value, expression, called)
+        if cls in PRIMITIVE_TYPES or is_a(value, np.generic):
+            self.guard_value(value, expression)
+            self.facts.note("value", called or cls.__name__, shown(value), user_line())
+            return value
+        known = self.sources.get(id(value))
+        if known is not None:
+            if known != expression:
+                self.miss_if(expression.is_not(known))
+            return value if symbolic else self._looked_through(value)
+        if self.is_made(value):  # a place was written to in a way that nobody noticed
+            self.stop("read_after_change", str(expression))
+            return value
+        self.keep.append(value)
+        if called:
+            self.facts.call(value, called)
+        if by_identity or not self._has_path(value):
+            name = self.constant(value)
+            self.sources[id(value)] = name
+            self.miss_if(expression.is_not(name))
+            self.facts.note("object", called or cls.__name__, shown(value))
+            return value
+        self.facts.note("type", called or cls.__name__, cls.__qualname__)
+        variable = self.sources[id(value)] = self.define(expression)
+        if is_a(value, Tensor):
+            source = self.tensors[id(value)] = TensorSource(value, variable, argument)
+            self.prologue.append(source)
+        elif cls is FunctionType:
+            other = variable.get("__code__").is_not(self.constant(value.__code__))
+            self.miss_if(variable.type().is_not(self.constant(cls)).otherwise(other))
+            self.miss_if(variable.get("__globals__").is_not(self.constant(value.__globals__)))
+            self.paths.append(variable)
+        elif cls in (BuiltinFunctionType, MethodWrapperType):
+            other = variable.get("__name__").differs(value.__name__)
+            self.miss_if(variable.type().is_not(self.constant(cls)).otherwise(other))
+        else:
+            self.miss_if(variable.type().is_not(self.constant(cls)))
+            if cls not in (tuple, frozenset, slice, MethodType, functools.partial):
+                self.paths.append(variable)
+        if symbolic and is_a(value, tuple):
+            self.read_elements(value)
+            return value
+        return self._looked_through(value)
+
+    def _looked_through(self, value: Any) -> Any:
+        """`value`, which something may look at that no handler sees."""
+        if is_a(value, (tuple, frozenset)):
+            self.read_content(value)
+        return value
+
+    def _read_number(self, value: int | float, expression: Expr, called: str) -> SymbolicNumber:
+        variable = self.define(expression)
+        self.facts.numbers[variable] = called or "a number"
+        self.facts.note("type", called or "a number", type(value).__name__)
+        self.miss_if(variable.type().is_not(Name(type(value).__name__)))
+        number = self._symbolic[expression] = SymbolicNumber(self, variable, value)
+        return number
+
+    def _has_path(self, value: Any) -> bool:
+        """Whether an equal fresh object at the same place would do."""
+        cls: Any = type(value)
+        if is_a(value, Tensor):
+            return True
+        if cls is frozenset and not all(type(element) in PRIMITIVE_TYPES and element == element for element in value):
+            return False
+        if cls is FunctionType:  # made anew by each call of whoever has its definition
+            return "<" in value.__qualname__
+        if cls is np.ndarray:
+            return True
+        if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
+            return bound_to(value) is not None
+        if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
+            return False
+        return cls in _PATHS or has_plain_state(cls) or builtin_base(cls) in CONTAINER_TYPES
+
+    def guard_value(self, value: Any, expression: Expr) -> None:
+        """A guard that `expression` is this simple value, by type and bits."""
+        if value is None or is_a(value, bool) or value is Ellipsis or value is NotImplemented:
+            self.miss_if(expression.is_not(value))
+            return
+        variable = self.define(expression)
+        if is_a(value, np.generic):
+            cls, other = self.constant(type(value)), Name("repr").call(variable).differs(repr(value))
+        else:
+            cls, other = Name(type(value).__name__), self._differs(variable, value)
+        self.miss_if(variable.type().is_not(cls).otherwise(other))
+
+    # -- tensors
+    def outside_tensor(self, tensor: Tensor, expression: Expr) -> None:
+        """A tensor that each call makes by `expression`, before the program, of something from outside."""
+        variable = self.define(expression)
+        self.register(tensor, variable)
+        source = self.tensors[id(tensor)] = TensorSource(tensor, variable, False)
+        self.prologue.append(source)
+
+    def inspect(self, tensor: Any) -> None:
+        """Python may have looked at the metadata of `tensor`."""
+        source = self.tensors.get(id(tensor))
+        if source is not None:
+            source.inspected = True
+
+    def inspect_all(self, values: Iterable[Any]) -> None:
+        """The same for every tensor in nested local containers."""
+        for value in values:
+            if is_a(value, Tensor):
+                self.inspect(value)
+            elif is_a(value, (list, tuple)):
+                self.inspect_all(value)
+            elif is_a(value, dict):
+                self.inspect_all(value.values())
+
+    # -- what handlers call of each other
+    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
+        raise NotImplementedError
+
+    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+        raise NotImplementedError
+
+    def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
+        raise NotImplementedError
+
+    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
+        raise NotImplementedError
+
+    def index_of(self, key: Any) -> Any:
+        raise NotImplementedError
+
+    def generator_method(self, owner: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
+        raise NotImplementedError
+
+    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
+        raise NotImplementedError
+
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def get_attribute(self, owner: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
+    def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
+    def delete_attribute(self, owner: Any, name: str) -> None:
+        raise NotImplementedError
+
+    def get_item(self, owner: Any, key: Any) -> Any:
+        raise NotImplementedError
+
+    def set_item(self, value: Any, owner: Any, key: Any) -> None:
+        raise NotImplementedError
+
+    def delete_item(self, owner: Any, key: Any) -> None:
+        raise NotImplementedError
+
+    def contains(self, element: Any, container: Any) -> bool:
+        raise NotImplementedError
+
+    def truth(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def length(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def iterate(self, value: Any, depth: int = 0) -> Any:
+        raise NotImplementedError
+
+    def iterator(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def mapping(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
+        raise NotImplementedError
+
+    def formatted(self, value: Any, conversion: int, specification: str) -> str:
+        raise NotImplementedError
+
+    def warned(self, message: str) -> None:
+        raise NotImplementedError
+
+    def read_content(self, value: Any, *, deep: bool = False) -> None:
+        raise NotImplementedError
+
+    def read_elements(self, value: Any) -> None:
+        raise NotImplementedError
+
+    def for_place(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def settled(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def guarded_callback(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def passed_on(self, value: Any) -> Any:
+        raise NotImplementedError
+
+    def unwatched(self, action: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+    def caught(self, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+    def native(self, action: Callable[[], Any]) -> Any:
+        raise NotImplementedError

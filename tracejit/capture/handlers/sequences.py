@@ -1,0 +1,252 @@
+"""Lists and deques from outside whose content the run does not know: their lengths are numbers from outside, items are read at fixed places
+from an end, and what the run puts at an end or takes from there is kept apart (ends.py).
+
+Where something depends on how long such a list is (an item that may be an old or a new one), its whole content is guarded, and it is a list
+like any other (contents.py).  One that grows with each call is not, since no call would be like the one before: the recording stops.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+from typing import Any
+
+from tracejit.capture.handlers.contents import ContentHandlers, item_of, length_of, membership
+from tracejit.capture.handlers.effects import ItemStore, MethodCall
+from tracejit.capture.handlers.ends import Ends, fixed_places
+from tracejit.capture.handlers.recorder import ABSENT
+from tracejit.capture.handlers.symbols import plain, stored
+from tracejit.capture.policies import builtin_base, is_a
+from tracejit.replay.ir import Compare, Expr, Name, Not
+
+__all__ = ["ENDS", "SEQUENCES", "SequenceHandlers"]
+
+SEQUENCES: tuple[type, ...] = (list, collections.deque, array.array)
+ENDS: dict[str, bool] = {"append": False, "extend": False, "appendleft": True, "pop": False, "popleft": True}
+"""Methods that put something at an end, or take it from there, and whether that is the left one."""
+
+
+class SequenceHandlers(ContentHandlers):
+    """`losses.append(v)`, `losses[-1]`, `losses[-3:]`, `len(losses)`, `window.popleft()`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lengths: dict[Name, int] = {}  # variables of lengths, and the ids of what has them
+
+    def open_ends(self, owner: Any, items: bool = True) -> Ends | None:
+        """What is known of a list or deque from outside whose content is not guarded; None for anything else.  A deque that has pushed out
+        items is guarded now.  items: these are looked at, not only their number."""
+        if items:
+            self.check_reordered(owner)
+        if self.stopped or id(owner) in self.content_known or not (self.is_outside(owner) and is_a(owner, SEQUENCES)):
+            return None
+        ends = self.ends_of(owner)
+        if is_a(owner, collections.deque):
+            self.miss_if(self.sources[id(owner)].get("maxlen").differs(ends.most))
+        elif is_a(owner, array.array):
+            self.miss_if(self.sources[id(owner)].get("typecode").differs(owner.typecode))
+        if ends.most is not None:
+            if ends.overflowed:
+                self.read_elements(owner)
+                return None
+            if ends.front or ends.back:
+                self._at_most(owner, ends.most - ends.added)
+        return ends
+
+    def ends_of(self, owner: Any) -> Ends:
+        ends = self.ends.get(id(owner))
+        if ends is None:
+            length = builtin_base(type(owner)).__len__(owner)
+            ends = self.ends[id(owner)] = Ends(length, owner.maxlen if is_a(owner, collections.deque) else None)
+            self.keep.append(owner)
+        return ends
+
+    def _length_before(self, owner: Any) -> Expr:
+        return length_of(type(owner), self.sources[id(owner)])
+
+    # -- guards on the length before the call
+    def at_least(self, owner: Any, length: int) -> None:
+        if length > 0:
+            self.miss_if(self._length_before(owner).compared("<", length))
+
+    def _at_most(self, owner: Any, length: int) -> None:
+        self.miss_if(self._length_before(owner).compared(">", length))
+
+    def outside_length(self, owner: Any) -> Any:
+        """len() of a list, deque, dictionary or set from outside: a number of each call, as long as its content is not known."""
+        base = builtin_base(type(owner))
+        if is_a(owner, SEQUENCES):
+            ends = self.open_ends(owner, items=False)
+            if ends is None:
+                return base.__len__(owner)
+            before, now = ends.length, ends.length + ends.added
+        else:
+            now = base.__len__(owner)
+            before = now - self._grown_by(owner)
+        if id(owner) in self.content_known or self.stopped:
+            return now
+        number = self.define_number(self._length_before(owner), before, check_type=False)
+        self.facts.numbers.setdefault(number._name, f"len({self.facts.name(owner)})")
+        length = number if now == before else number + (now - before)
+        self._lengths[length._name] = id(owner)
+        return length
+
+    def guard_outcome(self, condition: Expr, outcome: bool) -> None:
+        if isinstance(condition, Compare) and isinstance(condition.left, Name) and condition.left in self._lengths:
+            self.limited.add(self._lengths[condition.left])
+        super().guard_outcome(condition, outcome)
+
+    def _grown_by(self, owner: Any) -> int:
+        """By how many keys or members a dictionary or set has grown, in each call."""
+        if id(owner) not in self.originals:
+            return 0
+        before = self.originals[id(owner)]
+        keys = [key for container, key in self.written if container == id(owner)] if is_a(owner, dict) else self._members(owner)
+        places = [self._key_expression(key) for key in keys]
+        if None in places:
+            self.read_content(owner)
+        for key, place in zip(keys, places, strict=True):
+            if place is not None:
+                there = membership(type(owner), self.sources[id(owner)], place)
+                self.miss_if(Not(there) if key in before else there)
+        return int(builtin_base(type(owner)).__len__(owner)) - len(before)
+
+    def _members(self, owner: Any) -> list[Any]:
+        """What this run has put into a set."""
+        calls = [effect for effect in self.effects if type(effect) is MethodCall and effect.container is owner]
+        return [item for call in calls for a in call.arguments for item in (a if call.method == "update" else (a,))]
+
+    # -- items
+    def end_item(self, owner: Any, key: int) -> Any:
+        """owner[key] at a place that is fixed from an end; ABSENT where the content has to be known first."""
+        ends = self.open_ends(owner)
+        if ends is None:
+            return ABSENT
+        length = ends.length + ends.added
+        if not -length <= key < length:
+            self._at_most(owner, (key if key >= 0 else -key - 1) - ends.added)
+            return builtin_base(type(owner)).__getitem__(owner, key)  # it raises what is to be raised
+        if key < 0:
+            if -key <= len(ends.back):
+                return ends.back[key]
+            return self._old_from_end(owner, ends, -key - len(ends.back) + ends.last)
+        if key < len(ends.front):
+            return ends.front[key]
+        return self._old_from_start(owner, ends, key - len(ends.front) + ends.first)
+
+    def _old_from_end(self, owner: Any, ends: Ends, place: int) -> Any:
+        if place > ends.length - ends.first or not self._is_apart(owner, ends, (), (place,)):
+            return ABSENT
+        if ends.first or place in ends.changed:  # else the guard that reads it misses where there is none
+            self.at_least(owner, ends.first + place)
+        if place in ends.changed:
+            return ends.changed[place]
+        value = self.originals.get(id(owner), owner)[-place]
+        return self._old(owner, value, -place)
+
+    def _old_from_start(self, owner: Any, ends: Ends, place: int) -> Any:
+        if place >= ends.length - ends.last or not self._is_apart(owner, ends, (place,), ()):
+            return ABSENT
+        if ends.last:
+            self.at_least(owner, place + ends.last + 1)
+        known = id(owner), place
+        if known in self.stored:
+            return self.stored[known]
+        value = self.originals.get(id(owner), owner)[place]
+        return builtin_base(type(owner)).__getitem__(owner, place) if known in self.written else self._old(owner, value, place)
+
+    def _old(self, owner: Any, value: Any, place: int) -> Any:
+        expression = item_of(type(owner), self.sources[id(owner)], place)
+        return self.read(value, expression, called=self.facts.item(owner, place), symbolic=True)
+
+    def _is_apart(self, owner: Any, ends: Ends, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
+        """Whether places of the original that are counted from one end are others than those that were written to from the other end:
+        guarded if so."""
+        written = [key for container, key in self.written if container == id(owner) and type(key) is int]
+        from_start = (*from_start, *(written if from_end else ()))
+        from_end = (*from_end, *(ends.changed if from_start else ()))
+        if from_start and from_end:
+            least = max(from_start) + max(from_end) + 1
+            if ends.length < least:
+                return False
+            self.at_least(owner, least)
+        return True
+
+    def set_end_item(self, owner: Any, key: int, value: Any) -> bool:
+        """owner[key] = value at a place that is fixed from an end; False where the content has to be known first."""
+        ends = self.open_ends(owner)
+        if ends is None or not -ends.length - ends.added <= key < ends.length + ends.added:
+            return False
+        if key < 0:
+            place = -key - len(ends.back) + ends.last
+            if -key <= len(ends.back):
+                ends.back[key] = value
+            elif place > ends.length - ends.first or not self._is_apart(owner, ends, (), (place,)):
+                return False
+            else:
+                self.at_least(owner, ends.first + place)
+                ends.changed[place] = value
+        elif key < len(ends.front):
+            ends.front[key] = value
+        elif ends.moved or key >= ends.length - ends.last or not self._is_apart(owner, ends, (key,), ()):
+            return False
+        else:
+            self.at_least(owner, key + ends.last + 1)
+            self.dropping(owner[key])
+            builtin_base(type(owner)).__setitem__(owner, key, stored(value))
+            self.note_store((id(owner), key), ItemStore(owner, key, value))
+            return True
+        self.note_change(owner)
+        self.dropping(owner[key])
+        builtin_base(type(owner)).__setitem__(owner, key, stored(value))
+        self.note_method(MethodCall(owner, "__setitem__", (key, value)))
+        return True
+
+    def end_slice(self, owner: Any, key: slice) -> Any:
+        """owner[key] of a list, for a slice at one end; ABSENT where the content has to be known first."""
+        ends = self.open_ends(owner)
+        if ends is None or not is_a(owner, list) or not {type(p) for p in (key.start, key.stop, key.step)} <= {int, type(None)}:
+            return ABSENT
+        length = ends.length + ends.added
+        found = fixed_places(key, length)
+        if found is not None:
+            least, places = found
+            self.at_least(owner, least - ends.added)
+        elif fixed_places(key, 1 << 62) is not None:  # it is too short: from some length on it will not be
+            self.miss_if(self._length_before(owner).differs(ends.length))
+            places = [place - length for place in range(*key.indices(length))]
+        else:
+            return ABSENT
+        items = [self.end_item(owner, place) for place in places]
+        return ABSENT if any(item is ABSENT for item in items) else items
+
+    # -- changes
+    def takes(self, owner: Any, values: Any) -> bool:
+        """Whether what is put into a list, deque or array is there as it is: others arrays convert, or refuse."""
+        if not is_a(owner, array.array):
+            return True
+        self.miss_if(self.sources[id(owner)].get("typecode").differs(owner.typecode))
+        return bool(owner.typecode == "d" and all(type(plain(value)) is float for value in values))
+
+    def end_place(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> bool | None:
+        """Whether a method that takes an item from an end, or puts one there, does so at the left one; None for anything else."""
+        if name == "insert":
+            return True if type(arguments[0]) is int and arguments[0] == 0 else None
+        if name in ("pop", "__delitem__") and arguments:
+            return {0: True, -1: False}.get(arguments[0]) if type(arguments[0]) is int else None
+        return ENDS.get(name)
+
+    def takes_from_end(self, owner: Any, left: bool) -> Any:
+        """The item that is about to be taken from an end; ABSENT where the content has to be known first."""
+        ends = self.open_ends(owner)
+        if ends is None or ends.length + ends.added == 0 or (left and self.is_written(owner)):
+            return ABSENT
+        if not ends.takes_old(left):
+            return (ends.front if left else ends.back)[0 if left else -1]
+        if ends.rest == 0:
+            return ABSENT
+        return self._old_from_start(owner, ends, ends.first) if left else self._old_from_end(owner, ends, ends.last + 1)
+
+    def is_written(self, owner: Any) -> bool:
+        """Whether this run has written to a place that is counted from the start."""
+        return any(container == id(owner) for container, _ in self.written)

@@ -1,0 +1,480 @@
+"""What stands for Python's values during a recording: above all symbolic numbers, numbers from outside whose arithmetic is recorded.
+
+A `SymbolicNumber` stands for a number that the prologue of the entry computes again at each call.  Arithmetic on it yields another one
+and a line of the prologue; comparing it, or asking for its value, yields a plain value and a guard.  It is deliberately no subclass
+of int or float: C code cannot reach the value behind its back, it has to ask (`__float__`, `__index__` ...), and asking guards.
+`isinstance` sees a number nevertheless, through `__class__`.  After the recording has ended it is a plain number in all it does.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracejit.core.numbers import RecordedNumber
+from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
+
+__all__ = [
+    "COMPARISONS",
+    "IMMUTABLE_HOLDERS",
+    "STAND_INS",
+    "MethodOf",
+    "ObjectIdentity",
+    "SuperProxy",
+    "SymbolicNumber",
+    "completed",
+    "concrete",
+    "holds_numbers",
+    "is_symbolic",
+    "plain",
+    "released",
+    "settle_closure",
+    "stored",
+]  # fmt: skip
+
+
+class Prologue(Protocol):
+    """What symbolic numbers need of the recorder."""
+
+    stopped: bool
+
+    def stop(self, code: str, detail: str) -> None: ...
+
+    def define_number(self, expression: Expr, value: int | float, *, check_type: bool) -> SymbolicNumber: ...
+    def guard_outcome(self, condition: Expr, outcome: bool) -> None: ...
+    def guard_number(self, number: SymbolicNumber) -> None: ...
+    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any: ...
+    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any: ...
+    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None: ...
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool: ...
+    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any: ...
+    def number_expression(self, value: int | float) -> Expr: ...
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def is_symbolic(value: object) -> bool:
+    """Whether `value` is a symbolic number."""
+    return type(value) is SymbolicNumber
+
+
+def plain(value: Any) -> Any:
+    """The number behind a symbolic one, or behind an `id()`, without a guard; anything else as it is."""
+    if type(value) is SymbolicNumber:
+        return value._value
+    if type(value) is MethodOf:
+        return getattr(value.owner._value, value.name)
+    return int(value) if type(value) is ObjectIdentity else value
+
+
+def stored(value: Any) -> Any:
+    """What a place outside really gets for `value`: a plain number, tuples of them.  Lists and dictionaries are settled when the
+    recording is over."""
+    if type(value) is tuple:
+        new = tuple(map(stored, value))
+        return value if all(map(operator.is_, new, value)) else new
+    return plain(value)
+
+
+def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False) -> Any:
+    """`value` as C code gets it now, without a guard: containers and slices that hold stand-ins are copied without them.
+    kept: of which it is known that they have none."""
+    cls = type(value)
+    if cls not in (list, tuple, dict, set, frozenset, slice) or kept(value):
+        return plain(value)
+    parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
+    new = [tuple([bare(part, kept) for part in group]) for group in parts]
+    if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
+        return value
+    return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
+
+
+def holds_numbers(value: Any) -> bool:
+    """Whether a value is a symbolic number, or a tuple with some."""
+    return type(value) in STAND_INS or (type(value) is tuple and any(map(holds_numbers, value)))
+
+
+def released(value: Any, kept: Callable[[Any], bool] | None = None) -> Any:
+    """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries, sets and deques are changed in place,
+    tuples made anew.  kept: of which values it is known that they have none; where it is given, attributes are looked at, too."""
+    return _Release(kept).run(value)
+
+
+def completed(value: Any) -> Any:
+    """`value`, which was being made when the recording stopped: of what went into it before then there may be stand-ins among its
+    elements.  Containers in it were made before, and have none."""
+    cls = type(value)
+    if cls is list or cls is deque:
+        for index, item in enumerate(value):
+            if type(item) in IMMUTABLE_HOLDERS and (other := stored(item)) is not item:
+                value[index] = other
+    elif cls is dict:
+        if any(type(part) in IMMUTABLE_HOLDERS for pair in value.items() for part in pair):
+            items = [(stored(key), stored(item)) for key, item in value.items()]
+            value.clear()
+            value.update(items)
+    elif cls is set or cls is frozenset:
+        if any(type(item) in IMMUTABLE_HOLDERS for item in value):
+            return cls(map(stored, value))
+    elif cls in IMMUTABLE_HOLDERS:
+        return stored(value)
+    return value
+
+
+def settle_closure(function: Any) -> None:
+    """Take the stand-ins of numbers out of the variables that a function finds around it, and out of its defaults: from now on it may
+    run as it is."""
+    if type(function) is not FunctionType:
+        return
+    if (defaults := released(function.__defaults__)) is not function.__defaults__:
+        function.__defaults__ = defaults
+    released(function.__kwdefaults__)
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+        if (other := released(value)) is not value:
+            cell.cell_contents = other
+
+
+class _Release:
+    """One walk through what a value leads to: containers in turn, whatever their number, so that no depth of nesting is too much.  Objects
+    of the library, tensors and nodes of the tape, are not looked into: they hold plain numbers."""
+
+    def __init__(self, kept: Callable[[Any], bool] | None) -> None:
+        self._kept = kept
+        self._seen: set[int] = set()
+        self._found: list[Any] = []
+
+    def run(self, value: Any) -> Any:
+        result = self._clean(value)
+        while self._found:
+            self._enter(self._found.pop())
+        return result
+
+    def _clean(self, value: Any) -> Any:
+        """What stands in the place of a value; what may have stand-ins in it is looked into later."""
+        cls = type(value)
+        if cls in STAND_INS:
+            return plain(value)
+        if cls in _PLAIN or id(value) in self._seen or (self._kept is not None and self._kept(value)):
+            return value
+        if cls is tuple:
+            new = tuple(map(self._clean, value))
+            return value if all(map(operator.is_, new, value)) else new
+        self._seen.add(id(value))
+        self._found.append(value)
+        return value
+
+    def _enter(self, value: Any) -> None:
+        cls = type(value)
+        if issubclass(cls, (list, deque)):
+            base: Any = list if issubclass(cls, list) else deque
+            for index, item in enumerate(base.__iter__(value)):
+                if (other := self._clean(item)) is not item:
+                    base.__setitem__(value, index, other)
+        elif issubclass(cls, dict):
+            self._enter_dictionary(value, OrderedDict if issubclass(cls, OrderedDict) else dict)
+        elif issubclass(cls, tuple):  # of another class, whose constructor got no stand-ins, but maybe lists that did
+            for item in tuple.__iter__(value):
+                self._clean(item)
+        elif cls is set and any(type(v) in STAND_INS for v in value):
+            members = [plain(v) for v in value]
+            value.clear()
+            value.update(members)
+        if self._kept is not None and cls.__flags__ & _HEAP_TYPE:
+            self._enter_object(value, cls)
+
+    def _enter_dictionary(self, value: Any, base: Any) -> None:
+        for key, item in base.items(value):
+            if (other := self._clean(item)) is not item:
+                base.__setitem__(value, key, other)
+        if any(type(key) in (*STAND_INS, tuple) and self._clean(key) is not key for key in base.__iter__(value)):
+            items = [(self._clean(key), item) for key, item in base.items(value)]
+            base.clear(value)
+            for key, item in items:
+                base.__setitem__(value, key, item)
+
+    def _enter_object(self, value: Any, cls: type) -> None:
+        """The attributes of an object of the program, past any method of it."""
+        own = [base for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE and not base.__module__.startswith(_LIBRARY)]
+        if not own:
+            return
+        try:
+            instance = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            instance = None
+        if type(instance) is dict:
+            self._clean(instance)
+        for slot in [slot for base in own for slot in vars(base).values() if type(slot) is MemberDescriptorType]:
+            try:
+                item = slot.__get__(value)
+            except AttributeError:  # nothing is in it
+                continue
+            if (other := self._clean(item)) is not item:
+                slot.__set__(value, other)
+
+
+def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    compute = ARITHMETIC[symbol]
+
+    def method(self: SymbolicNumber, other: Any) -> Any:
+        if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
+            return NotImplemented
+        left, right = (other, self) if swapped else (self, other)
+        try:
+            result = compute(plain(left), plain(right))
+        except (ArithmeticError, ValueError) as error:  # the program may catch it: the numbers have decided where it goes on
+            if self._recorder.stopped or not self._recorder.raises_again(symbol, (left, right), error):
+                concrete(left), concrete(right)
+            raise
+        recorder = self._recorder
+        if recorder.stopped:
+            return result
+        if _is_late(left) or _is_late(right):
+            return recorder.late_binary(symbol, left, right, result)
+        if type(result) not in (int, float) or result != result:
+            left, right = concrete(left), concrete(right)
+            return result
+        computed = Arithmetic(symbol, _expression(recorder, left), _expression(recorder, right))
+        return recorder.define_number(computed, result, check_type=symbol == "**")
+
+    return method
+
+
+def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
+    compute = COMPARISONS[symbol]
+
+    def method(self: SymbolicNumber, other: Any) -> Any:
+        if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
+            return NotImplemented
+        result = compute(self._value, plain(other))
+        recorder = self._recorder
+        if recorder.stopped:
+            return result
+        if _is_late(self) or _is_late(other):
+            return recorder.late_comparison(symbol, self, other, result)
+        recorder.guard_outcome(Compare(symbol, self._name, _expression(recorder, other)), result)
+        return result
+
+    return method
+
+
+def _unary(symbol: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+
+    def method(self: SymbolicNumber) -> Any:
+        result = compute(self._value)
+        if self._recorder.stopped:
+            return result
+        if self._late is not None:
+            late = self._recorder.late_function(compute, (self,), result)
+            if late is None:
+                concrete(self)
+            return result if late is None else late
+        expression = Name("abs").call(self._name) if symbol == "abs" else Unary(symbol, self._name)
+        return self._recorder.define_number(expression, result, check_type=False)
+
+    return method
+
+
+def _is_late(value: Any) -> bool:
+    return type(value) is SymbolicNumber and value._late is not None
+
+
+def _asking(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that needs the value: it guards it."""
+
+    def method(self: SymbolicNumber, *arguments: Any) -> Any:
+        return compute(concrete(self), *map(concrete, arguments))
+
+    return method
+
+
+def concrete(value: Any) -> Any:
+    """The number behind a symbolic one, guarded; anything else as it is."""
+    if type(value) is not SymbolicNumber:
+        return value
+    if not value._recorder.stopped:
+        value._recorder.guard_number(value)
+    return value._value
+
+
+def _expression(recorder: Prologue, value: Any) -> Expr:
+    return value._name if type(value) is SymbolicNumber else recorder.number_expression(value)
+
+
+class SymbolicNumber(RecordedNumber):
+    """A number that later calls compute again.  `_name` is the entry's variable, `_value` the number of this run.  `_late`: how it is
+    computed after the program (leaving.py), None for one that the prologue computes.  One that is late may be a text (texts.py)."""
+
+    __slots__ = ("_late", "_name", "_recorder", "_value")
+
+    def __init__(self, recorder: Prologue, name: Name, value: Any, late: Any = None) -> None:
+        self._late = late
+        self._recorder = recorder
+        self._name = name
+        self._value = value
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._value)
+
+    __add__, __radd__ = _binary("+"), _binary("+", True)
+    __sub__, __rsub__ = _binary("-"), _binary("-", True)
+    __mul__, __rmul__ = _binary("*"), _binary("*", True)
+    __truediv__, __rtruediv__ = _binary("/"), _binary("/", True)
+    __floordiv__, __rfloordiv__ = _binary("//"), _binary("//", True)
+    __mod__, __rmod__ = _binary("%"), _binary("%", True)
+    __lshift__, __rlshift__ = _binary("<<"), _binary("<<", True)
+    __rshift__, __rrshift__ = _binary(">>"), _binary(">>", True)
+    __and__, __rand__ = _binary("&"), _binary("&", True)
+    __or__, __ror__ = _binary("|"), _binary("|", True)
+    __xor__, __rxor__ = _binary("^"), _binary("^", True)
+    __rpow__ = _binary("**", True)
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __neg__ = _unary("-", operator.neg)
+    __pos__ = _unary("+", operator.pos)
+    __invert__ = _unary("~", operator.invert)
+    __abs__ = _unary("abs", abs)
+    __float__, __int__, __hash__ = _asking(float), _asking(int), _asking(hash)
+    __complex__, __index__, __trunc__ = _asking(complex), _asking(operator.index), _asking(int)
+    __round__ = _asking(round)
+    __repr__, __str__, __format__ = _asking(repr), _asking(str), _asking(format)
+    __divmod__, __rdivmod__ = _asking(divmod), _asking(lambda a, b: divmod(b, a))
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            return pow(concrete(self), concrete(other), concrete(modulus))
+        return _power(self, other)
+
+    def __bool__(self) -> bool:
+        result = bool(self._value)
+        if self._late is not None and not self._recorder.stopped:
+            self._recorder.late_outcome("!=", self, 0, result)
+        elif not self._recorder.stopped:
+            self._recorder.guard_outcome(self._name, result)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(type(self._value), name):
+            raise AttributeError(f"{type(self._value).__name__!r} object has no attribute {name!r}")
+        return getattr(concrete(self), name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return concrete(self).__reduce_ex__(protocol)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(concrete(self), dtype)
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(function, method)(*map(concrete, inputs), **options)
+
+
+_power = _binary("**")
+
+
+def _of_identities(name: str) -> Callable[..., Any]:
+    """A method of int that tells something of an address: another call need not come to the same."""
+    compute = getattr(int, name)
+
+    def method(self: ObjectIdentity, *arguments: Any) -> Any:
+        self._recorder.stop("object_identity", "a number computed from an id()")
+        return compute(int(self), *map(plain, arguments))
+
+    return method
+
+
+class ObjectIdentity(int):
+    """id(owner) during a recording: to be compared with others and hashed, since the guards imply which objects are the same; nothing
+    else."""
+
+    owner: Any
+    _recorder: Prologue
+
+    def __new__(cls, owner: Any, recorder: Prologue) -> ObjectIdentity:
+        self = super().__new__(cls, id(owner))
+        self.owner = owner
+        self._recorder = recorder
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not ObjectIdentity and isinstance(other, (int, float)):
+            self._recorder.stop("object_identity", "the comparison of an id() with a number")
+        return int(self) == plain(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
+
+
+for _name in set(vars(int)) & {
+    *(f"__{name}__" for name in ("lt", "le", "gt", "ge", "neg", "pos", "invert", "abs", "bool", "float", "repr", "str", "format")),
+    *(f"__{side}{name}__" for side in ("", "r") for name in (
+        "add", "sub", "mul", "mod", "floordiv", "truediv", "divmod", "pow", "and", "or", "xor", "lshift", "rshift",
+    )),
+}:  # fmt: skip
+    setattr(ObjectIdentity, _name, _of_identities(_name))
+
+
+class MethodOf:
+    """A method of what each call has one of its own of - a text, a moment, what a call outside has answered - to be called."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: SymbolicNumber, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return getattr(concrete(self.owner), self.name)(*arguments, **keywords)
+
+
+STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, MethodOf)
+IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
+"""Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
+"""What each call has a number of its own for."""
+_PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType))
+"""Types of values in which there are none."""
+_HEAP_TYPE = 1 << 9
+_LIBRARY = "tracejit."
+
+
+class SuperProxy:
+    """`super()` during a recording: whose attributes are looked for from where on."""
+
+    __slots__ = ("cls", "instance")
+
+    def __init__(self, cls: type, instance: Any) -> None:
+        self.cls = cls
+        self.instance = instance

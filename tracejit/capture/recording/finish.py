@@ -1,0 +1,437 @@
+"""From a run that went well to a `Recording`: guards in their final form, facts about outputs, what the entry does.
+
+Nothing of the run's tensors survives here except as numbers and names.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from tracejit.autograd.tape import DataStorage, places_behind_freed
+from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.effects import AttributeStore, ItemStore, MethodCall
+from tracejit.capture.handlers.locking import release
+from tracejit.capture.handlers.recorder import ABSENT, TensorSource
+from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
+from tracejit.capture.recording.entry import (
+    Alias,
+    ExitPoint,
+    Recording,
+    ScalarInput,
+    TensorInput,
+    TensorOutput,
+    WrittenInput,
+    distinct_guards,
+)
+from tracejit.capture.recording.facts import Fact, shown
+from tracejit.capture.recording.late_checks import Views, check_arrays, check_calls, check_outside_arrays
+from tracejit.capture.recording.recipes import Recipes
+from tracejit.capture.recording.rewinding import reference
+from tracejit.capture.recording.structure import Structure, split
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import FROM_NUMPY
+from tracejit.core.interpreter import state
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Graph, Literal, Node
+from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
+from tracejit.tensor import Tensor
+from tracejit.tensor.eager import overlaps_itself
+
+__all__ = ["finish"]
+
+
+def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: Any, modes: tuple[bool, Any]) -> Recording:
+    """The recording of a run that returned `result`; `modes`, of grad and autocast, are those it began in."""
+    if recorder.stopped:
+        return Recording(recorder.reason)
+    recipes = Recipes(recorder, interpreter)
+    for effect in list(recorder.effects):
+        recipes.make(effect)
+    for tensor, _, _ in interpreter.switched.values():
+        if tensor._requires_grad != recorder.tensors[id(tensor)].requires_grad:
+            recipes.statements.append(Evaluate(recipes.source(tensor).method("requires_grad_", tensor._requires_grad)))
+    answer = recipes.expression(result)
+    recipes.define_late()
+    grad_enabled, autocast = modes
+    if state.grad_enabled != grad_enabled:
+        recipes.statements.append(SetAttribute(Name("state"), "grad_enabled", Constant(state.grad_enabled)))
+    if state.autocast is not autocast:
+        recipes.statements.append(SetAttribute(Name("state"), "autocast", recorder.constant(state.autocast)))
+    views = Views(interpreter.nodes)
+    inputs = list(interpreter.inputs)
+    written = _written_inputs(recorder, interpreter, views, inputs)
+    _check_overlap(recorder, interpreter, inputs, written)
+    _check_targets(recorder, interpreter, views)
+    check_arrays(recorder, interpreter, views)
+    check_calls(recorder, interpreter, views, inputs)
+    check_outside_arrays(recorder, interpreter, inputs, written)
+    outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
+    for out in outputs:
+        if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
+            recorder.stop(
+                "differentiable_write", f"a detached tensor of shape {list(out.shape)}, whose memory another tensor shares"
+            )
+    if any(type(tensor._storage) is DataStorage for tensor in recipes.outputs):
+        recorder.stop("tensor_state", "a tensor from .data that leaves the call")
+    goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
+    goes_on = goes_on or any(fact.placed and fact.consumed is None for fact in written)
+    _check_storages(recorder, interpreter, views, inputs, goes_on)
+    _check_data(recorder, interpreter, inputs, written, goes_on)
+    for _, _, value in interpreter.switched.values() if goes_on else ():
+        if value in interpreter.requires_grad and value not in inputs:
+            recorder.stop("tensor_state", "requires_grad_() of an outside tensor, before a backward pass that follows the call,")
+    if goes_on:
+        for fact in written:
+            tensor = interpreter.inputs[inputs[fact.index]]
+            if fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
+                recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
+    if goes_on and interpreter.own_backward:
+        recorder.stop("own_backward", interpreter.own_backward)
+    if goes_on and interpreter.hooked:
+        recorder.stop("tensor_state", "a hook on a tensor of the call, which a backward pass that follows would run,")
+    hooks = _places_of_hooks(recorder, interpreter)
+    if recorder.stopped:
+        return Recording(recorder.reason)
+    guards = _guards(recorder, hooks)
+    distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
+    variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
+    weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _is_passing(name, value, recorder)}
+    graph = Graph(
+        inputs=(*inputs, *interpreter.scalars.values()),
+        avals=interpreter.avals,
+        nodes=tuple(interpreter.nodes),
+        outputs=tuple(o.value for o in outputs),
+        requires_grad=frozenset(interpreter.requires_grad),
+    )
+    return Recording(
+        reason=None,
+        graph=graph,
+        tensor_inputs=_tensor_inputs(recorder, interpreter, inputs, variables),
+        scalar_inputs=tuple(ScalarInput(value, name) for name, value in interpreter.scalars.items()),
+        outputs=outputs,
+        written_inputs=tuple(written),
+        exits=tuple(
+            ExitPoint(i, node.line, _expected(node)) for i, node in enumerate(interpreter.nodes) if node.op.kind is Kind.GUARD
+        ),
+        guards=(*guards, *distinct_guards(distinct)),
+        epilogue=tuple(recipes.statements),
+        result=answer,
+        namespace={**recorder.namespace, **weak, "release": release},
+        weak=tuple(weak),
+        structure=None if recorder.taken else _structure(recorder, guards, distinct),  # what is read under a lock is read there
+        locks=bool(recorder.taken),
+        generators=tuple(map(reference, recorder.generators.values())),
+        outside=tuple(recorder.outside),
+        facts=(
+            *_facts_of_tensors(recorder, True),
+            *recorder.facts.found,
+            *_facts_of_tensors(recorder, False),
+            *_inside(interpreter),
+        ),
+    )
+
+
+def _facts_of_tensors(recorder: CallHandlers, arguments: bool) -> list[Fact]:
+    """What tensors from outside are like: those that are arguments, or the others."""
+    found: list[Fact] = []
+    for source in recorder.tensors.values():
+        if source.argument is arguments and (source.used or source.inspected):
+            name, array = recorder.facts.name(source.tensor), source.tensor._array
+            facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
+            facts += [(f"shape[{d}]", str(size)) for d, size in enumerate(array.shape)]
+            facts += [("stride()", str(_strides(array))), ("requires_grad", str(source.requires_grad))]
+            facts.append(("is_leaf", str(source.is_leaf)))
+            found += [
+                Fact("shape" if what.startswith("shape") else "tensor", f"{name}.{what}", "", value) for what, value in facts
+            ]
+    return found
+
+
+def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
+    """What the program itself makes sure of."""
+    found = []
+    for node in interpreter.nodes:
+        if node.op.kind is Kind.GUARD:
+            found.append(Fact("exit", "a value", node.line, shown(_expected(node).value)))
+        elif "dynamic shape" in node.op.traits:
+            sizes = [list(aval.shape) for v in node.outputs if isinstance(aval := interpreter.avals[v], Aval)]
+            found.append(Fact("exit", f"the shape that {node.op.name}() finds", node.line, ", ".join(map(str, sizes))))
+    return found
+
+
+def _is_passing(name: str, value: Any, recorder: CallHandlers) -> bool:
+    """Whether a constant is an object that an entry must not keep alive: one that leads to others, and is no definition."""
+    return (
+        gc.is_tracked(value)
+        and not (type(value) is frozenset and not any(map(gc.is_tracked, value)))
+        and type(value).__weakrefoffset__ != 0
+        and name not in recorder.compiled
+        and not is_a(value, (*IDENTITY_TYPES, FunctionType, MethodType))
+        and not is_library_module(type(value).__module__)
+    )
+
+
+def _expected(node: Node) -> Literal:
+    expected = node.attrs["expected"]
+    assert isinstance(expected, Literal)
+    return expected
+
+
+# -- guards
+def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) -> dict[int, Expr]:
+    """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
+    found: dict[int, Expr] = {}
+    for source in recorder.tensors.values():
+        requires = source.requires_grad or id(source.tensor) in interpreter.switched
+        if not (interpreter.backward_ran and source.used and requires):
+            continue
+        if id(source.tensor) in interpreter.hooks_read:
+            continue
+        if source.is_leaf:
+            found[id(source)], hooks = source.variable.get("_hooks"), source.tensor._hooks
+        elif source.place[0] in interpreter.reached:
+            place = source.variable.get("_node").method("place", source.variable.get("_index"))
+            found[id(source)] = place.at(0).get("hooks")
+            hooks = source.place[0].hooks
+        else:
+            continue
+        if hooks:
+            recorder.stop("tensor_state", f"a hook on a tensor of shape {list(source.tensor.shape)}, in a backward pass inside,")
+    return found
+
+
+def _guards(recorder: CallHandlers, hooks: Mapping[int, Expr]) -> list[Statement]:
+    statements: list[Statement] = []
+    for line in recorder.prologue:
+        if isinstance(line, Statement):
+            statements.append(line)
+        else:
+            conditions = _tensor_conditions(recorder, line)
+            if id(line) in hooks:
+                conditions.append(hooks[id(line)])
+            statements.append(Miss(Either(tuple(conditions)) if len(conditions) > 1 else conditions[0]))
+    return statements
+
+
+def _structure(recorder: CallHandlers, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
+    reached = [(recorder.sources.get(id(value)), value) for value in recorder.keep]
+    objects = {source.name: value for source, value in reached if isinstance(source, Name)}
+    changed: set[int] = set()
+    stored: dict[int, set[str]] = {}
+    for effect in recorder.effects:
+        if isinstance(effect, AttributeStore):
+            changed.add(id(effect.owner))
+            if is_a(effect.owner, type):
+                changed.add(id(recorder.class_dictionary(effect.owner)))
+        elif (
+            isinstance(effect, ItemStore)
+            and type(effect.container) is dict
+            and type(effect.key) is str
+            and effect.value is not ABSENT
+        ):
+            stored.setdefault(id(effect.container), set()).add(effect.key)
+        elif isinstance(effect, (ItemStore, MethodCall)):
+            changed.add(id(effect.container))
+    return split(guards, distinct, objects, recorder.namespace, recorder.instance_reads, changed, stored)
+
+
+def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[Expr]:
+    """What must not hold of a tensor; contents and, for inputs of the program, strides are the program's own business."""
+    x, array = source.variable, source.tensor._array
+    conditions: list[Expr] = [x.type().is_not(recorder.constant(type(source.tensor)))]
+    if not (source.used or source.inspected):
+        return conditions
+    if source.is_view:
+        conditions.append(x.get("requires_grad").is_not(source.requires_grad))
+        conditions.append(x.get("is_leaf").is_not(source.is_leaf))
+    else:
+        conditions.append(x.get("_base").is_not(None))
+        conditions.append(x.get("_requires_grad").is_not(source.requires_grad))
+        if source.requires_grad:  # only such tensors have a node
+            node = x.get("_node")
+            conditions.append(node.is_not(None) if source.is_leaf else node.is_same(None))
+    if not source.used:  # the program checks its own inputs
+        memory = x.get("_array")
+        conditions.append(memory.get("shape").differs(array.shape))
+        conditions.append(memory.get("dtype").is_not(recorder.constant(array.dtype)))
+        conditions.append(memory.get("strides").differs(array.strides))
+    return conditions
+
+
+# -- inputs
+def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def _tensor_inputs(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], variables: list[Name]
+) -> tuple[TensorInput, ...]:
+    made = []
+    for value, variable in zip(inputs, variables, strict=True):
+        tensor = interpreter.inputs[value]
+        source = recorder.tensors[id(tensor)]
+        array = tensor._array
+        dtype = FROM_NUMPY[array.dtype]
+        made.append(TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf))
+    return tuple(made)
+
+
+def _written_inputs(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int]
+) -> list[WrittenInput]:
+    roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
+    writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
+    counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
+    placed = set()  # a differentiable write gives its target a new place on the tape, and what that is a view of
+    for value in writes:
+        root, chain = views.root(value)
+        if value in interpreter.requires_grad and all(view.op.name != "detach" for view in chain):
+            placed.add(root)
+    written = []
+    for index, value in enumerate(inputs):
+        if value in roots:
+            tensor = interpreter.inputs[value]
+            source = recorder.tensors[id(tensor)]
+            version = interpreter.values[id(tensor)]
+            switched = id(tensor) in interpreter.switched
+            requires = source.requires_grad if switched else tensor.requires_grad
+            if value in placed and source.is_view:
+                recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
+            elif value in placed and switched:
+                recorder.stop("tensor_state", "requires_grad_() of an outside tensor that is changed in place")
+            consumed = _consumed(recorder, interpreter, tensor, inputs) if value in placed else None
+            written.append(WrittenInput(index, version, requires, tensor.is_leaf, value in counted, value in placed, consumed))
+    return written
+
+
+def _check_data(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput], goes_on: bool
+) -> None:
+    """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was."""
+    if goes_on and interpreter.uncounted:
+        recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
+    for tensor in interpreter.rebound:
+        if (goes_on and tensor.requires_grad) or any(interpreter.inputs[inputs[fact.index]] is tensor for fact in written):
+            recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
+
+
+def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views) -> None:
+    """A program writes through views whose elements are all different ones of their base."""
+    for node in interpreter.nodes:
+        for view in views.root(node.outputs[0])[1] if node.op.kind is Kind.WRITE else ():
+            source = view.operands[0]
+            assert type(source) is int
+            if view.op.name == "unfold" or (
+                view.op.name == "expand" and interpreter.avals[source] != interpreter.avals[view.outputs[0]]
+            ):
+                recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
+
+
+def _check_overlap(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
+) -> None:
+    """One sweep over the arrays in order of address: memory that is written must not be that of another input, nor twice in one."""
+    arrays = [interpreter.inputs[value]._array for value in inputs]
+    changed = {fact.index for fact in written}
+    for index in changed:
+        if arrays[index].size and overlaps_itself(arrays[index]):
+            shape, strides = list(arrays[index].shape), list(_strides(arrays[index]))
+            recorder.stop("overlapping_write", f"an input of shape {shape} and strides {strides}")
+    spans = sorted((*byte_bounds(array), index) for index, array in enumerate(arrays) if array.size) if changed else []
+    furthest, furthest_written = (0, -1), (0, -1)  # end, index
+    for low, high, index in spans:
+        end, other = furthest if index in changed else furthest_written
+        if low < end:
+            recorder.stop("overlapping_inputs", f"shapes {list(arrays[index].shape)} and {list(arrays[other].shape)}")
+        furthest = max(furthest, (high, index))
+        if index in changed:
+            furthest_written = max(furthest_written, (high, index))
+
+
+def _check_storages(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int], goes_on: bool
+) -> None:
+    """Where a backward pass follows a write, inside the run or after it (`goes_on`), eager mode minds that the written tensor has its
+    storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
+
+    Later calls check it of arguments and of views: others would have to be given each other's storage (`.data = ...`) in between."""
+    considered = interpreter.nodes if goes_on else interpreter.nodes[: interpreter.last_backward]
+    written = {views.root(node.outputs[0])[0] for node in considered if node.op.kind is Kind.WRITE}
+    tensors = {value: interpreter.inputs[value] for value in inputs}
+    for target in inputs:
+        if target not in written:
+            continue
+        for other, tensor in tensors.items():
+            if other == target or (other in written and other < target):
+                continue
+            if tensor._storage is not None and tensor._storage is tensors[target]._storage:
+                shapes = f"shapes {list(tensors[target].shape)} and {list(tensor.shape)}"
+                recorder.stop("shared_storage", shapes)
+                return
+            a, b = recorder.tensors[id(tensors[target])], recorder.tensors[id(tensor)]
+            if (a.argument and b.argument) or a.is_view or b.is_view:
+                storage = a.variable.get("_storage")
+                recorder.miss_if(Every((storage.is_not(None), storage.is_same(b.variable.get("_storage")))))
+
+
+# -- outputs
+def _outputs(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views, inputs: list[int]
+) -> tuple[TensorOutput, ...]:
+    """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
+    as its root does once it is written to: those come last, for `call` alone."""
+    values = [interpreter.values[id(t)] for t in tensors]
+    roots = [views.root(value) for value in values]
+    positions = {root: i for i, (root, chain) in enumerate(roots) if not chain}
+    hidden: list[int] = []
+    for tensor, (root, chain) in zip(tensors, roots, strict=True):
+        shared = sum(other == root for other, _ in roots) > 1
+        follows = not tensor.requires_grad and root in interpreter.requires_grad and all(n.op.name != "detach" for n in chain)
+        if chain and (shared or follows) and root not in positions and root not in inputs:
+            positions[root] = len(values) + len(hidden)
+            hidden.append(root)
+    made = []
+    for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
+        alias = _alias(position, root, chain, positions, inputs)
+        made.append(_output(recorder, interpreter, tensor, alias, inputs))
+    for root in hidden:
+        owner = interpreter.defined[root]
+        made.append(_output(recorder, interpreter, owner, None, inputs))
+    return tuple(made)
+
+
+def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[int, int], inputs: list[int]) -> Alias | None:
+    steps = tuple((node.op, node.operands[1:], node.attrs) for node in chain)
+    if root in inputs:
+        return Alias("input", inputs.index(root), steps)
+    owner = positions.get(root)
+    return None if owner is None or owner == position else Alias("output", owner, steps)
+
+
+def _consumed(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]
+) -> tuple[int, ...] | None:
+    """Positions of the inputs that the graph of `tensor` leads to, where a backward pass inside the run has used that up."""
+    places = places_behind_freed(tensor, interpreter.first_sequence)
+    if places is None:
+        return None
+    outside = [recorder.tensors[id(interpreter.inputs[value])] for value in inputs]
+    found = [(i, s.place) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
+    return tuple([i for i, (target, index) in found if (id(target), index) in places])
+
+
+def _output(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]
+) -> TensorOutput:
+    consumed = _consumed(recorder, interpreter, tensor, inputs)
+    value, array = interpreter.values[id(tensor)], tensor._array
+    dtype = FROM_NUMPY[array.dtype]
+    return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, consumed)

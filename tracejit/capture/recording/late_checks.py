@@ -1,0 +1,89 @@
+"""What is computed, read and called when the program has run must find what the function found: memory that is not written meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.late import is_late
+from tracejit.capture.recording.entry import WrittenInput
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Node
+from tracejit.replay.ir import tuple_of
+from tracejit.tensor import Tensor
+from tracejit.tensor.sharing import is_shared
+
+__all__ = ["Views", "check_arrays", "check_calls", "check_outside_arrays"]
+
+
+class Views:
+    """From a value back to the memory that it is a view of."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._producers = {value: node for node in nodes for value in node.outputs}
+
+    def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
+        """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
+        chain: list[Node] = []
+        while True:
+            node = self._producers.get(value)
+            if node is None or node.op.kind not in (Kind.VIEW, Kind.WRITE):
+                return value, tuple(reversed(chain))
+            if node.op.kind is Kind.VIEW:
+                chain.append(node)
+            source = node.operands[0]
+            assert isinstance(source, int)
+            value = source
+
+
+def check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views) -> None:
+    """NumPy computes after the program, from arrays whose memory must be then what it was."""
+    written = [
+        (position, views.root(node.outputs[0])[0])
+        for position, node in enumerate(interpreter.nodes)
+        if node.op.kind is Kind.WRITE
+    ]
+    if recorder.reads_late and interpreter.writes_outside():
+        recorder.stop("read_after_change", "the memory that an array has")
+    looked_at = [(number._late.position, number) for number in recorder.late if number._late.position >= 0]
+    for position, number in (*looked_at, *recorder.arrays_given) if written else ():
+        for tensor in _sources(number):
+            value = interpreter.value_of(tensor)
+            if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
+                recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
+
+
+def check_calls(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> None:
+    """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
+    recorder.check_given()
+    recorder.check_locks()
+    nodes = interpreter.nodes
+    for position, code, detail in recorder.looking:
+        if any(node.op.kind is Kind.WRITE for node in nodes[position:]):
+            recorder.stop(code, f"{detail} of tensors that are changed afterwards")
+    for position, code, detail in recorder.may_raise:
+        if any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] in inputs for node in nodes[position:]):
+            recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
+
+
+def check_outside_arrays(
+    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
+) -> None:
+    """Arrays from outside are read and written when the program has run: it must not write to their memory, nor read what is written."""
+    tensors = [interpreter.inputs[value] for value in inputs]
+    changed = tensors if recorder.array_stores else [tensors[fact.index] for fact in written]
+    for array in recorder.outside_arrays if changed else ():
+        if is_shared(array, changed):
+            recorder.stop("overlapping_inputs", f"an ndarray of shape {list(array.shape)} and a tensor")
+            return
+        variables = tuple_of(*[recorder.tensors[id(tensor)].variable for tensor in changed])
+        recorder.miss_if(recorder.constant(is_shared).call(recorder.sources[id(array)], variables))
+
+
+def _sources(number: Any) -> list[Tensor]:
+    """The tensors whose memory NumPy reads for a number."""
+    late = number._late
+    if late.shared:
+        return [late.source]
+    return [source for part in late.parts if is_late(part) for source in _sources(part)]

@@ -1,0 +1,291 @@
+"""How the epilogue gets the values that a call returns or stores.
+
+Outside objects are reached by their expression again, tensors come out of the program, numbers and constants are written down, and new
+tuples, lists, dicts, sets and plain objects are built anew.  What cannot be built stops the recording.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.effects import Effect, EffectHandlers, FunctionCall
+from tracejit.capture.handlers.late import Late, definitions, is_late
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, is_symbolic
+from tracejit.capture.policies import (
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    bound_to,
+    builtin_base,
+    has_plain_state,
+    instance_dictionary,
+    is_a,
+    is_empty,
+    is_python_class,
+)
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.replay.ir import (
+    Constant,
+    Define,
+    Dictionary,
+    Evaluate,
+    Expr,
+    Identity,
+    ListOf,
+    Name,
+    SetAttribute,
+    SetItem,
+    Statement,
+    tuple_of,
+)
+from tracejit.tensor import Size, Tensor
+
+__all__ = ["Recipes"]
+
+_OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
+_CONSTANT_TYPES: tuple[type, ...] = (
+    range,
+    decimal.Decimal,
+    datetime.datetime,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+)
+
+
+class Recipes:
+    """Expressions for values; `statements` must run before them, in order; `outputs` are the tensors the program returns."""
+
+    def __init__(self, recorder: EffectHandlers, interpreter: RecordingInterpreter) -> None:
+        self.recorder = recorder
+        self.interpreter = interpreter
+        self.statements: list[Statement] = []
+        self.outputs: list[Tensor] = []
+        self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
+        self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that leave
+        self._made: dict[int, int] = {}  # effects, by their ids, and how many statements there were then
+        self._answered: dict[Late, int] = {}  # what calls have answered, and how many statements there were then
+        self._expressions: dict[int, Expr] = {}
+
+    def define_late(self) -> None:
+        """Put the definitions of numbers that are computed after the program before all that uses them."""
+
+        def tensor(late: Late) -> Expr:
+            if late.shared and self.recorder.is_outside(late.source):
+                return self.source(late.source)
+            known = [i for i, output in enumerate(self.outputs) if output is late.source]
+            if not known:
+                known = [len(self.outputs)]
+                self.outputs.append(late.source)
+            return Name(f"out{known[0]}")
+
+        always = [number for number in self.recorder.late if number._late.warns]
+        wanted = [*self.late, *always, *self.recorder.array_stores]
+        places: dict[int, list[Statement]] = {}
+        for late, statement in definitions(self.recorder.late, wanted, tensor):
+            after = max(map(self._place_of, late.readings), default=0)
+            places.setdefault(after, []).append(statement)
+        for place in sorted(places, reverse=True):
+            self.statements[place:place] = places[place]
+
+    def make(self, effect: Effect) -> None:
+        """Append the statement of an effect, behind those that build what it needs."""
+        statement = effect.statement(self)
+        self.statements.append(statement)
+        self._made[id(effect)] = len(self.statements)
+        if isinstance(effect, FunctionCall) and effect.answer is not None:
+            self._answered[effect.answer._late] = len(self.statements)
+
+    def _is_known(self, reading: Late) -> bool:
+        """Whether the call has been made that answers it, or after which a clock is read."""
+        if reading.awaited:
+            return reading in self._answered
+        return reading.placed or reading.behind is None or id(reading.behind) in self._made
+
+    def _place_of(self, reading: Late) -> int:
+        """How many statements come before an answer, or a clock that is read after a call."""
+        return self._answered.get(reading, 0 if reading.behind is None else self._made.get(id(reading.behind), 0))
+
+    def source(self, value: Any) -> Expr:
+        """The expression of an outside object."""
+        return self.recorder.sources[id(value)]
+
+    def expression(self, value: Any) -> Expr:
+        """An expression for a value."""
+        recorder = self.recorder
+        if is_symbolic(value):
+            if is_late(value):
+                self.late.append(value)
+                if not all(map(self._is_known, value._late.readings)):
+                    recorder.stop("impure_call", "what a call has answered, stored in what was handed on before,")
+            return value._name
+        if is_a(value, np.ndarray):
+            return self._array(value)
+        known = recorder.sources.get(id(value)) or self._expressions.get(id(value))
+        if known is not None:
+            return known
+        cls = type(value)
+        if cls in (bool, str, type(None)):
+            return Constant(value)
+        if cls is int:
+            return recorder.number_expression(value)
+        if is_a(value, Tensor):
+            return self._tensor(value)
+        if cls is ObjectIdentity:
+            return Identity(self.expression(value.owner))
+        if cls is types.MethodType:
+            return self._method(value, value.__func__)
+        if bound_to(value) is not None:
+            return self._define(value, self.expression(value.__self__).get(value.__name__))
+        if cls is slice:
+            return self._define(value, Name("slice").call(*map(self.expression, (value.start, value.stop, value.step))))
+        if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
+            return recorder.constant(value)
+        build = self._builder(value, cls)
+        if build is None or not (recorder.is_made(value) or (cls in (tuple, frozenset) and not value)):
+            recorder.stop("unknown_origin" if build else "unbuildable", cls.__name__)
+            return Constant(None)
+        return build(value, cls)
+
+    def _builder(self, value: Any, cls: Any) -> Callable[[Any, Any], Expr] | None:
+        """What writes down how to make such a value anew; None for what cannot be."""
+        if cls in (tuple, Size) or (is_a(value, tuple) and hasattr(cls, "_fields")):
+            return self._tuple
+        if cls in (list, dict, set, collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque):
+            return self._container
+        if cls is frozenset:
+            return self._frozenset
+        if is_python_class(cls) and builtin_base(cls) in _OF_ITEMS:
+            return self._object_with_items
+        return self._object if cls is types.SimpleNamespace or self._is_plain_object(value, cls) else None
+
+    def _frozenset(self, value: frozenset[Any], cls: type) -> Expr:
+        return self._define(value, self.recorder.constant(cls).call(tuple_of(*map(self.expression, value))))
+
+    def _array(self, value: np.ndarray[Any, Any]) -> Expr:
+        recorder = self.recorder
+        known = recorder.sources.get(id(value)) or self._expressions.get(id(value))
+        number = recorder.left.get(id(value))
+        if known is not None:
+            return known
+        if number is not None:
+            return self.expression(number)
+        shared = any(np.shares_memory(value, v) for v in self.fixed)
+        copy = value.copy(order="K")
+        if not recorder.is_fixed(value) or not value.flags.writeable or shared or copy.strides != value.strides:
+            recorder.stop("unbuildable", f"array of shape {list(value.shape)}")
+        self.fixed.append(value)
+        return self._define(value, recorder.constant(copy).get("copy").call(order="K"))
+
+    def _method(self, value: types.MethodType, function: Any) -> Expr:
+        if not self.recorder.is_outside(function):
+            self.recorder.stop("unbuildable", f"method {function.__qualname__}")
+            return Constant(None)
+        make = self.recorder.constant(types.MethodType)
+        return self._define(value, make.call(self.source(function), self.expression(value.__self__)))
+
+    def _define(self, value: Any, expression: Expr) -> Name:
+        variable = self.recorder.variable()
+        self.statements.append(Define(variable.name, expression))
+        self._expressions[id(value)] = variable
+        self.recorder.keep.append(value)
+        return variable
+
+    def _tensor(self, tensor: Tensor) -> Expr:
+        if self.interpreter.value_of(tensor) is None:
+            self.recorder.stop("tensor_origin", "it is returned or stored")
+            return Constant(None)
+        cls = type(tensor)
+        if tensor._hooks or not (cls is Tensor or self.recorder.is_made(tensor)):
+            self.recorder.stop("unbuildable", f"{cls.__name__} with hooks" if tensor._hooks else cls.__name__)
+            return Constant(None)
+        self.outputs.append(tensor)
+        variable = self._define(tensor, Name(f"out{len(self.outputs) - 1}"))
+        if cls is not Tensor:
+            self.statements.append(SetAttribute(variable, "__class__", self.recorder.constant(cls)))
+        for name, value in tensor.__dict__.items():
+            self._put(variable.get("__dict__"), name, self._stored(tensor.__dict__, name, value))
+        if tensor._grad is not None:
+            self.statements.append(SetAttribute(variable, "_grad", self.expression(tensor._grad)))
+        return variable
+
+    def _put(self, owner: Expr, key: Any, value: Expr) -> None:
+        self.statements.append(SetItem(owner, key if isinstance(key, Expr) else Constant(key), value))
+
+    def _stored(self, container: Any, key: Any, value: Any) -> Expr:
+        """A value in a local container or object: a symbolic one if such was stored there."""
+        return self.expression(self.recorder.stored.get((id(container), key), value))
+
+    def _tuple(self, value: tuple[Any, ...], cls: type) -> Expr:
+        elements = [self._stored(value, index, item) for index, item in enumerate(tuple.__iter__(value))]
+        if cls is tuple:
+            return self._define(value, tuple_of(*elements))
+        maker = self.recorder.constant(cls)
+        return self._define(value, maker.call(tuple_of(*elements)) if cls is Size else maker.call(*elements))
+
+    def _container(self, value: Any, cls: type) -> Expr:
+        variable = self._define(value, self._empty(value, cls))
+        if is_a(value, dict):
+            for key, item in value.items():
+                self._put(variable, self.expression(key), self._stored(value, key, item))
+        else:
+            method = "add" if cls is set else "append"
+            for item in value:
+                self.statements.append(Evaluate(variable.method(method, self.expression(item))))
+        return variable
+
+    def _empty(self, value: Any, cls: type) -> Expr:
+        if cls in (list, dict):
+            return ListOf() if cls is list else Dictionary()
+        maker = self.recorder.constant(cls)
+        if cls is collections.defaultdict:
+            return maker.call(self.expression(value.default_factory))
+        return maker.call(maxlen=value.maxlen) if cls is collections.deque else maker.call()
+
+    @staticmethod
+    def _is_plain_object(value: Any, cls: type) -> bool:
+        return has_plain_state(cls) and cls is not object and not hasattr(cls, "__next__")
+
+    def _object(self, value: Any, cls: type) -> Expr:
+        self.recorder.namespace["new_object"] = object.__new__
+        maker = self.recorder.constant(cls)
+        variable = self._define(value, maker.call() if cls is types.SimpleNamespace else Name("new_object").call(maker))
+        self._give_attributes(variable, value, cls)
+        return variable
+
+    def _object_with_items(self, value: Any, cls: type) -> Expr:
+        """An instance of a class of containers, past its methods: their code has been recorded itself."""
+        base: Any = builtin_base(cls)
+        made_by = self.recorder.constant(base)
+        variable = self._define(value, made_by.method("__new__", self.recorder.constant(cls)))
+        self._give_attributes(variable, value, cls)
+        if issubclass(base, dict):
+            for key, item in base.items(value):
+                place = self.expression(key)
+                self.statements.append(Evaluate(made_by.method("__setitem__", variable, place, self._stored(value, key, item))))
+        else:
+            method = "add" if base is set else "append"
+            for item in base.__iter__(value):
+                self.statements.append(Evaluate(made_by.method(method, variable, self.expression(item))))
+        return variable
+
+    def _give_attributes(self, variable: Name, value: Any, cls: type) -> None:
+        for name, slot in _slots(cls):
+            if not is_empty(slot, value):
+                item = self._stored(value, name, slot.__get__(value))
+                self.statements.append(Evaluate(self.recorder.constant(slot).method("__set__", variable, item)))
+        instance = instance_dictionary(value) or {}
+        for name, item in instance.items():
+            self._put(variable.get("__dict__"), name, self._stored(instance, name, item))
+
+
+def _slots(cls: type) -> list[tuple[str, Any]]:
+    """Names and descriptors of the slots of instances."""
+    classes = [base for base in cls.__mro__ if is_python_class(base)]
+    return [(v.__name__, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]

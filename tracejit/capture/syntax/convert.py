@@ -1,0 +1,134 @@
+"""Source text to instrumented code.
+
+`convert(code)` returns a code object with the same signature, names, lines and free variables (plus one, `__capture__`) in which
+every load of a global, cell, attribute or item, every store, call, operator, truth test and iteration goes through
+`__capture__`, an object with the methods of `frame.Frame`.  Nested functions stay the original code objects: they are converted
+when they are called.  What is rewritten stands in rewrite.py; here a code object is made of it.  No tensors, guards or recordings.
+"""
+
+from __future__ import annotations
+
+import ast
+from types import CodeType
+from typing import Any
+
+from tracejit.capture.syntax.expressions import CAPTURE
+from tracejit.capture.syntax.locate import NotConvertible, locate, nested_codes, source_extent
+from tracejit.capture.syntax.rewrite import CELLS, Rewriter
+from tracejit.core.weak_table import WeakTable
+
+__all__ = ["CAPTURE", "convert", "is_instrumented"]
+
+_ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
+_INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+_instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
+_converted: WeakTable[CodeType | tuple[str, str]] = WeakTable()  # original code -> instrumented code, or why there is none
+
+
+def is_instrumented(code: CodeType) -> bool:
+    """Whether `code` was made by `convert`."""
+    return code in _instrumented
+
+
+def convert(code: CodeType, module_file: str | None = None) -> CodeType:
+    """Instrumented code for `code`.  Raises NotConvertible; the answer is remembered either way."""
+    known = _converted.get(code)
+    if known is None:
+        try:
+            known = _convert(code, module_file)
+        except NotConvertible as error:
+            known = error.code, error.detail
+        except RecursionError:
+            known = "unsupported_syntax", f"the deeply nested source of {code.co_qualname}"
+        _converted[code] = known
+    if isinstance(known, tuple):
+        raise NotConvertible(*known)
+    return known
+
+
+def _without_annotations(arguments: ast.arguments) -> None:
+    """Defaults are bound by the function object that is made later; only their number matters."""
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [ast.Constant(None) if d else None for d in arguments.kw_defaults]
+    variadic = [a for a in (arguments.vararg, arguments.kwarg) if a]
+    for argument in arguments.posonlyargs + arguments.args + arguments.kwonlyargs + variadic:
+        argument.annotation = None
+
+
+def _find(code: CodeType, name: str) -> CodeType | None:
+    for inner in nested_codes(code):
+        if inner.co_name == name:
+            return inner
+        found = _find(inner, name)
+        if found is not None:
+            return found
+    return None
+
+
+def _collect_originals(code: CodeType, into: dict[Any, CodeType]) -> None:
+    for inner in nested_codes(code):
+        if inner.co_name in _INLINE:
+            _collect_originals(inner, into)
+        else:
+            into[source_extent(inner)] = inner
+
+
+def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
+    """`code` with each nested function replaced by the original code object: its identity is visible to programs."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if constant.co_name in _INLINE:
+                constant = _with_originals(constant, originals)
+            elif CELLS not in constant.co_varnames:
+                original = originals.get(source_extent(constant))
+                if original is None or original.co_freevars != constant.co_freevars:
+                    raise NotConvertible("unsupported_syntax", f"the nested definition {constant.co_name}")
+                constant = original
+        constants.append(constant)
+    return code.replace(co_consts=tuple(constants))
+
+
+def _remember(code: CodeType) -> None:
+    _instrumented[code] = True
+    for inner in nested_codes(code):
+        if inner.co_name in _INLINE:
+            _remember(inner)
+
+
+def _convert(code: CodeType, module_file: str | None) -> CodeType:
+    if code.co_flags & _ASYNCHRONOUS:
+        raise NotConvertible("unsupported_syntax", "a coroutine or asynchronous generator")
+    located = locate(code, module_file)
+    node = located.node
+    rewriter = Rewriter(code, located.class_name, node)
+    _without_annotations(node.args)
+    name = "__instrumented__"  # a name of its own: the function's stays a global or free variable
+    inner: ast.stmt
+    if isinstance(node, ast.Lambda):
+        name = "<lambda>"
+        node.body = rewriter.returned(node.body)
+        inner = rewriter.place(ast.Return(node), node)
+    elif isinstance(node, ast.FunctionDef):
+        node.body = rewriter.function_body(node)
+        node.decorator_list, node.returns, node.name = [], None, name
+        node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
+        inner = node
+    else:
+        raise NotConvertible("unsupported_syntax", "a coroutine")
+    free = [ast.arg(variable) for variable in (CAPTURE, *code.co_freevars)]
+    factory: ast.stmt = ast.FunctionDef("__factory__", ast.arguments([], free, None, [], [], None, []), [inner], [], None)
+    if located.class_name is not None:  # private names are mangled by the class around them
+        factory = ast.ClassDef(located.class_name, [], [], [factory], [])
+    module = ast.fix_missing_locations(ast.Module([factory], []))
+    top = compile(module, code.co_filename, "exec", flags=located.flags, dont_inherit=True)
+    made = _find(top, "__factory__")
+    result = _find(made, name) if made is not None else None
+    if result is None:
+        raise NotConvertible("unsupported_syntax", code.co_qualname)
+    originals: dict[Any, CodeType] = {}
+    _collect_originals(code, originals)
+    result = result.replace(co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+    result = _with_originals(result, originals)
+    _remember(result)
+    return result

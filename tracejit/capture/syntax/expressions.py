@@ -1,0 +1,328 @@
+"""The rewriting of expressions: each load, call, operator, truth test and iteration becomes a call of a method of `__capture__`.
+
+The order of evaluation and the number of evaluations stay those of the text.  Pure syntax: it knows nothing of code objects that run.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from inspect import CO_GENERATOR
+from types import CodeType
+from typing import Any
+
+from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
+from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
+
+__all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
+
+CAPTURE = "__capture__"
+"""The free variable through which instrumented code reaches its handlers."""
+SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.MatMult: "@",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+    ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+    ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert",
+}  # fmt: skip
+_ASKS_AGAIN = sys.version_info >= (3, 12)
+"""`(a and b) or c` asks what `a and b` came to again where that was `a`; earlier, Python jumped to where it was going anyway."""
+_FRAME_NAMES = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "__import__", "_getframe", "currentframe"})
+_FRAME_ATTRIBUTES = frozenset({"_getframe", "_getframemodulename", "currentframe"})
+"""What gives functions the frame that they are called from, whose variables may be no plain values: found among the builtins or imported;
+found in a module."""
+_WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
+    ast.Constant, ast.JoinedStr, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Lambda, ast.List, ast.Tuple, ast.Dict, ast.Set,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+"""Expressions that have no stand-in of a number as value once the recording has stopped."""
+
+
+def target_depth(target: ast.expr) -> int:
+    """How many levels of unpacking a target asks for."""
+    if isinstance(target, ast.Tuple | ast.List):
+        return 1 + max((target_depth(e) for e in target.elts), default=0)
+    return target_depth(target.value) if isinstance(target, ast.Starred) else 0
+
+
+class ExpressionRewriter(ast.NodeTransformer):
+    """Rewrites the expressions of one function."""
+
+    def __init__(self, code: CodeType, class_name: str | None, node: FunctionNode) -> None:
+        arguments = node.args.posonlyargs + node.args.args
+        self.class_name = class_name
+        named = {*code.co_varnames, *code.co_cellvars}  # Python 3.12 keeps names of comprehensions there, too
+        self.local = named & set(map(self.mangle, bound_names(node)))
+        self.captured = frozenset(code.co_cellvars)
+        self.is_generator = bool(code.co_flags & CO_GENERATOR)
+        self.free = set(code.co_freevars)
+        self.first_argument = arguments[0].arg if arguments else None
+        self.globals, self.nonlocals = declared_names(node)
+        self.gathered = gathered_names(node)
+        self.comprehension_names: list[set[str]] = []
+        self.temporaries = 0
+
+    # -- small builders
+    def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
+        method = ast.Attribute(ast.Name(CAPTURE, ast.Load()), name, ast.Load())
+        return ast.Call(method, list(arguments), [])
+
+    def mangle(self, name: str) -> str:
+        if self.class_name is not None and name.startswith("__") and not name.endswith("__"):
+            stripped = self.class_name.lstrip("_")
+            return f"_{stripped}{name}" if stripped else name
+        return name
+
+    def name_constant(self, name: str) -> ast.Constant:
+        return ast.Constant(self.mangle(name))
+
+    def temporary(self) -> str:
+        self.temporaries += 1
+        return f"__temporary_{self.temporaries}__"
+
+    @staticmethod
+    def place(new: Any, old: ast.AST) -> Any:
+        """Give `new` and its new parts the position of `old`."""
+        ast.copy_location(new, old)
+        for child in ast.walk(new):
+            if not hasattr(child, "lineno") and "lineno" in child._attributes:
+                ast.copy_location(child, old)
+                if isinstance(child, ast.Attribute | ast.Name):  # else a call is attributed to the last line of its text
+                    child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
+        return new
+
+    def made(self, expression: ast.expr) -> ast.expr:
+        """An expression whose value Python makes there."""
+        return self.place(self.handler("made", expression), expression)
+
+    def statement(self, expression: ast.expr, node: ast.AST) -> ast.stmt:
+        return self.place(ast.Expr(expression), node)
+
+    # -- names
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if not isinstance(node.ctx, ast.Load) or node.id == "__class__":
+            return node
+        name = self.mangle(node.id)
+        if name in self.local or any(name in names for names in self.comprehension_names):
+            return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
+        if name in _FRAME_NAMES:
+            raise NotConvertible("frame_access", name)
+        return self.shared_name(node)
+
+    def shared_name(self, node: ast.Name) -> ast.expr:
+        """The value of a name that is not the function's own."""
+        name = self.mangle(node.id)
+        return self.place(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
+
+    # -- expressions
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        of_builtins = isinstance(node.value, ast.Name) and node.value.id in ("builtins", "__builtins__")
+        if node.attr in _FRAME_ATTRIBUTES or (of_builtins and node.attr in _FRAME_NAMES):
+            raise NotConvertible("frame_access", node.attr)
+        return self.place(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
+
+    def visit_Slice(self, node: ast.Slice) -> ast.expr:
+        bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
+        return self.place(self.handler("slice", *bounds), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        symbol = ast.Constant(SYMBOLS[type(node.op)])
+        return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.op, ast.Not):
+            return self.place(ast.UnaryOp(ast.Not(), self.asked(node.operand)), node)
+        if isinstance(node.operand, ast.Constant):
+            return node
+        return self.place(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
+
+    # -- truth: how often the truth of an operand is asked shows, since the answer may be code of the program
+    def asked(self, expression: ast.expr) -> ast.expr:
+        """Whether the value of an expression is true."""
+        return self.place(self.handler("truth", self.visit(expression)), expression)
+
+    def truth(self, expression: ast.expr) -> ast.expr:
+        """Whether an expression is true, where Python jumps: operands are asked, and not what is made of them."""
+        found: ast.expr
+        if isinstance(expression, ast.BoolOp):
+            found = ast.BoolOp(expression.op, [self.truth(value) for value in expression.values])
+        elif isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+            found = ast.UnaryOp(ast.Not(), self.truth(expression.operand))
+        elif isinstance(expression, ast.IfExp):
+            found = ast.IfExp(self.truth(expression.test), self.truth(expression.body), self.truth(expression.orelse))
+        elif isinstance(expression, ast.Compare) and len(expression.ops) > 1:
+            found = self.chain(expression, lambda last: self.handler("truth", last), "dropped")
+        else:
+            return self.asked(expression)
+        return self.place(found, expression)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        # `a and b` becomes `b if holds(a) else kept()`: the operand is evaluated and tested once
+        *values, last = node.values
+        of_and = isinstance(node.op, ast.And)
+        decisions = [self.decided(value, not of_and) for value in values]
+        holds = ast.BoolOp(node.op, decisions) if len(values) > 1 else decisions[0]
+        kept, rest = self.handler("kept"), self.visit(last)
+        return self.place(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
+
+    def decided(self, expression: ast.expr, keep: bool | None) -> ast.expr:
+        """Whether an operand of `and` and `or` is true; its value is kept if that is `keep`."""
+        if not isinstance(expression, ast.BoolOp) or _ASKS_AGAIN:
+            name = "truth" if keep is None else "holds_and_keep" if keep else "holds_or_keep"
+            return self.place(self.handler(name, self.visit(expression)), expression)
+        *values, last = expression.values
+        earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # else they do not decide so
+        return ast.BoolOp(expression.op, [*(self.decided(value, earlier) for value in values), self.decided(last, keep)])
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        return self.place(self.chain(node, lambda last: last, "kept"), node)
+
+    def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
+        """Comparisons in a row; end: what becomes of the last; broken: the handler that is called if another one does not hold."""
+        symbols = [ast.Constant(SYMBOLS[type(op)]) for op in node.ops]
+        right = [self.visit(c) for c in node.comparators]
+        left = self.visit(node.left)
+
+        def link(i: int, operand: ast.expr) -> ast.expr:
+            if i == len(symbols) - 1:
+                return end(self.handler("compare", symbols[i], operand, right[i]))
+            rest = link(i + 1, self.handler("kept"))
+            return ast.IfExp(self.handler("compare_link", symbols[i], operand, right[i]), rest, self.handler(broken))
+
+        return link(0, left)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        return self.place(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "super" and not node.args and "super" not in self.local:
+            if self.first_argument is None or "__class__" not in self.free:
+                return node  # it raises
+            names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
+            return self.place(self.handler("zero_argument_super", *names), node)
+        arguments = [
+            self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(1)), ast.Load()), a)
+            if isinstance(a, ast.Starred)
+            else self.argument(a)
+            for a in node.args
+        ]
+        keywords = [
+            ast.keyword(k.arg, self.argument(k.value) if k.arg else self.handler("mapping", self.visit(k.value)))
+            for k in node.keywords
+        ]
+        one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
+        if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
+            return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
+        callee = self.place(self.handler("callee", self.visit(function)), function)
+        return self.place(ast.Call(callee, arguments, keywords), node)
+
+    def argument(self, expression: ast.expr) -> ast.expr:
+        if isinstance(expression, ast.Name) and expression.id in self.gathered:
+            return self.element(expression)
+        visited = self.visit(expression)
+        if isinstance(expression, _WITHOUT_NUMBERS):
+            return visited
+        return self.place(self.handler("argument", visited), expression)
+
+    def element(self, expression: ast.expr) -> ast.expr:
+        if isinstance(expression, ast.Constant | ast.Starred):
+            return self.visit(expression)
+        return self.place(self.handler("element", self.visit(expression)), expression)
+
+    def settled(self, expression: ast.expr) -> ast.expr:
+        """An expression whose value nothing but Python itself gets: keys, members of sets, defaults, messages."""
+        if isinstance(expression, ast.Constant | ast.Starred):
+            return self.visit(expression)
+        return self.place(self.handler("settled", self.visit(expression)), expression)
+
+    def display(self, node: Any) -> Any:
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return node
+        node.elts = [self.settled(e) if isinstance(node, ast.Set) else self.element(e) for e in node.elts]
+        return self.made(node)
+
+    visit_List = visit_Tuple = visit_Set = display
+
+    def visit_Starred(self, node: ast.Starred) -> ast.expr:
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        return self.place(ast.Starred(self.handler("unpack", self.visit(node.value), ast.Constant(1)), ast.Load()), node)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.expr:
+        values = [
+            self.element(value) if key else self.handler("mapping", self.visit(value))
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+        return self.made(self.place(ast.Dict([self.settled(key) if key else None for key in node.keys], values), node))
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
+        specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
+        text = self.handler("formatted", self.visit(node.value), ast.Constant(node.conversion), specification)
+        return self.place(ast.FormattedValue(text, -1, None), node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        if not any(isinstance(part, ast.FormattedValue) for part in node.values):
+            return node
+        parts = [self.visit(part).value if isinstance(part, ast.FormattedValue) else part for part in node.values]
+        return self.place(self.handler("joined", self.place(ast.Tuple(parts, ast.Load()), node)), node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        if node.target.id in self.globals | self.nonlocals:
+            raise NotConvertible("unsupported_syntax", "an assignment expression to a global or nonlocal name")
+        node.value = self.visit(node.value)
+        return node
+
+    def returned(self, node: ast.expr) -> ast.expr:
+        """The value of a return statement; that of a generator becomes an attribute of an exception."""
+        return self.element(node) if self.is_generator else self.visit(node)
+
+    def visit_Yield(self, node: ast.Yield) -> ast.expr:
+        node.value = self.element(node.value) if node.value else None
+        return node
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
+        return self.place(ast.YieldFrom(self.handler("iterate", self.visit(node.value), ast.Constant(0))), node)
+
+    def visit_Await(self, node: ast.Await) -> ast.expr:
+        raise NotConvertible("unsupported_syntax", "await")
+
+    # -- comprehensions
+    def comprehension(self, node: Any) -> ast.expr:
+        names: set[str] = set()
+        generators = []
+        for position, generator in enumerate(node.generators):
+            if generator.is_async:
+                raise NotConvertible("unsupported_syntax", "an asynchronous comprehension")
+            target = generator.target
+            if any(isinstance(part, ast.Attribute | ast.Subscript) for part in ast.walk(target)):
+                raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
+            iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
+            if position == 0:
+                self.comprehension_names.append(names)
+            names |= {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+            iterable = self.handler("iterate", iterable, ast.Constant(target_depth(target)))
+            generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
+        node.generators = generators
+        if isinstance(node, ast.DictComp):
+            node.key, node.value = self.settled(node.key), self.element(node.value)
+        else:
+            node.elt = self.settled(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
+        self.comprehension_names.pop()
+        return self.made(self.place(node, node))
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
+
+    # -- definitions: bodies stay as they are
+    def visit_defaults(self, arguments: ast.arguments) -> ast.arguments:
+        arguments.defaults = [self.settled(d) for d in arguments.defaults]
+        arguments.kw_defaults = [self.settled(d) if d else None for d in arguments.kw_defaults]
+        return arguments
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        node.args = self.visit_defaults(node.args)
+        return self.made(node)

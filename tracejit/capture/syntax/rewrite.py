@@ -1,0 +1,278 @@
+"""The rewriting of one function's body: statements, on top of expressions.py.
+
+`Rewriter` turns what statements read and store into calls of methods of `__capture__` (see `frame.Frame`).  The order of evaluation
+and the number of evaluations stay those of the text.  Bodies of nested definitions are left alone.  Pure syntax: it knows nothing of
+code objects that run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
+from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.capture.syntax.matching import MatchRewriter
+
+__all__ = ["CELLS", "Rewriter"]
+
+CELLS = "__cells__"
+"""The argument of functions that are never called, but have the cells around a class body in their closure."""
+
+
+def _no_arguments() -> ast.arguments:
+    """Of the function whose closure shows capture the variables that a class body reads."""
+    return ast.arguments([], [ast.arg(CELLS)], None, [], [], None, [])
+
+
+class Rewriter(MatchRewriter, ast.NodeTransformer):
+    """Rewrites the body of one function."""
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        if node.value is not None:
+            node.value = self.returned(node.value)
+        return node
+
+    # -- definitions: bodies stay as they are
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        self.refuse_shared_names([node.name], "a definition")
+        node.args = self.visit_defaults(node.args)
+        decorators = [self.visit(d) for d in node.decorator_list]
+        made = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "made", ast.Load()), node)
+        node.decorator_list = [*(self.place(self.handler("callee", d), d) for d in decorators), made]
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
+        self.refuse_shared_names([node.name], "a class statement")
+        around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
+        body = self.handler("class_body", ast.Constant(node.name), ast.Lambda(_no_arguments(), around))
+        node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
+        node.bases = [self.settled(base) for base in node.bases]
+        node.keywords = [ast.keyword(k.arg, self.settled(k.value)) for k in node.keywords]
+        return [self.statement(body, node), node]
+
+    def refuse_shared_names(self, names: Iterable[str], what: str) -> None:
+        if any(name in self.globals or name in self.nonlocals for name in names):
+            raise NotConvertible("unsupported_syntax", f"{what} of a global or nonlocal name")
+
+    # -- stores
+    def store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> list[ast.stmt]:
+        """Statements that store `value` (visited already) in `target`."""
+        if isinstance(target, ast.Attribute):
+            return [
+                self.statement(
+                    self.handler("set_attribute", value, self.visit(target.value), self.name_constant(target.attr)), node
+                )
+            ]
+        if isinstance(target, ast.Subscript):
+            return [self.statement(self.handler("set_item", value, self.visit(target.value), self.visit(target.slice)), node)]
+        if isinstance(target, ast.Name):
+            for names, handler in ((self.globals, "store_global"), (self.nonlocals, "store_free")):
+                if target.id in names:
+                    value = self.handler(handler, self.name_constant(target.id), value)
+            if self.mangle(target.id) in self.captured:  # nested functions read it
+                value = self.handler("argument", value)
+            return [self.place(ast.Assign([target], value), node)]
+        simple, after = self.simplified(target, node)
+        unpacked = self.handler("unpack", value, ast.Constant(target_depth(target)))
+        return [self.place(ast.Assign([simple], unpacked), node), *after]
+
+    def simplified(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
+        """The target with temporaries from the first part on that is no local name, and the stores that remain to be done: in order, since
+        one may be what the next depends on (`items[i], i = ...`)."""
+        after: list[ast.stmt] = []
+
+        def visit(part: ast.expr, starred: bool = False) -> ast.expr:
+            if isinstance(part, ast.Tuple | ast.List):
+                part.elts = [visit(e) for e in part.elts]
+                return part
+            if isinstance(part, ast.Starred):
+                part.value = visit(part.value, True)
+                return part
+            shared = part.id in self.globals | self.nonlocals if isinstance(part, ast.Name) else True
+            if isinstance(part, ast.Name) and not (shared or after or (starred and self.mangle(part.id) in self.captured)):
+                return part
+            name = self.temporary()
+            value: ast.expr = ast.Name(name, ast.Load())
+            after.extend(self.store(part, self.handler("gathered", value) if starred else value, node))
+            return self.place(ast.Name(name, ast.Store()), part)
+
+        return visit(target), after
+
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        value = self.visit(node.value)
+        if len(node.targets) == 1:
+            return self.store(node.targets[0], value, node)
+        name = self.temporary()
+        statements: list[ast.stmt] = [self.place(ast.Assign([ast.Name(name, ast.Store())], value), node)]
+        for target in node.targets:
+            statements += self.store(target, ast.Name(name, ast.Load()), node)
+        return statements
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt]:
+        return self.store(node.target, self.visit(node.value), node) if node.value else node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        symbol = ast.Constant(SYMBOLS[type(node.op)])
+        target = node.target
+        if isinstance(target, ast.Name):
+            load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+            return self.store(target, self.handler("in_place", symbol, load, self.visit(node.value)), node)
+        if isinstance(target, ast.Attribute):
+            place = self.handler("attribute_place", self.visit(target.value), self.name_constant(target.attr))
+        else:
+            place = self.handler("item_place", self.visit(target.value), self.visit(target.slice))
+        return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
+
+    def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
+        statements: list[ast.stmt] = []
+        for target in node.targets:
+            if isinstance(target, ast.Attribute):
+                call = self.handler("delete_attribute", self.visit(target.value), self.name_constant(target.attr))
+            elif isinstance(target, ast.Subscript):
+                call = self.handler("delete_item", self.visit(target.value), self.visit(target.slice))
+            elif isinstance(target, ast.Name):
+                self.refuse_shared_names([target.id], "deletion")
+                statements.append(self.place(ast.Delete([target]), node))
+                continue
+            else:
+                raise NotConvertible("unsupported_syntax", "del of a tuple of targets")
+            statements.append(self.statement(call, node))
+        return statements
+
+    # -- statements
+    def function_body(self, node: ast.FunctionDef) -> list[ast.stmt]:
+        """The body of the function, after what makes known the containers of starred arguments that nested functions read."""
+        names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a and self.mangle(a.arg) in self.captured]
+        first = node.body[0]
+        known = [self.statement(self.handler("gathered", ast.Name(name, ast.Load())), first) for name in names]
+        return [*known, *self.body(node.body)]
+
+    def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            visited = self.visit(statement)
+            result.extend(visited if isinstance(visited, list) else [visited])
+        return result
+
+    def generic_visit(self, node: Any) -> Any:
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(node, field, self.body(value))
+            elif isinstance(value, list):
+                setattr(node, field, [self.visit(v) if isinstance(v, ast.AST) else v for v in value])
+            elif isinstance(value, ast.AST):
+                setattr(node, field, self.visit(value))
+        return node
+
+    def bound_target(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
+        """A plain local name for the target of `for` or `with`, and the statements that fill the real target."""
+        if isinstance(target, ast.Name) and target.id not in self.globals | self.nonlocals:
+            return target, []
+        name = self.temporary()
+        return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        iterable = self.visit(node.iter)
+        node.target, stores = self.bound_target(node.target, node)
+        node.iter = self.handler("iterate", iterable, ast.Constant(0))
+        node.body = stores + self.body(node.body)
+        node.orelse = self.body(node.orelse)
+        return self.place(node, node)
+
+    def visit_While(self, node: Any) -> ast.stmt:
+        node.test = self.truth(node.test)
+        node.body = self.body(node.body)
+        node.orelse = self.body(node.orelse)
+        return node
+
+    visit_If = visit_While
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        node.test = self.truth(node.test)
+        node.msg = self.settled(node.msg) if node.msg else None
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        if node.exc is not None:
+            node.exc = self.place(self.handler("raised", self.visit(node.exc)), node.exc)
+            node.cause = self.visit(node.cause) if node.cause else None
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.stmt:
+        stores: list[ast.stmt] = []
+        for item in node.items:
+            item.context_expr = self.place(self.handler("context", self.visit(item.context_expr)), item.context_expr)
+            if item.optional_vars is not None:
+                item.optional_vars, more = self.bound_target(item.optional_vars, node)
+                if more and len(node.items) > 1:  # the store must come before the next manager is entered
+                    raise NotConvertible("unsupported_syntax", "a with statement of several managers and a compound target")
+                stores += more
+        node.body = stores + self.body(node.body)
+        return node
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        self.refuse_shared_names([node.name] if node.name else [], "an exception handler")
+        self.generic_visit(node)
+        node.body.insert(0, self.statement(self.handler("caught"), node.body[0]))
+        return node
+
+    def visit_Try(self, node: Any) -> ast.stmt:
+        leaves = any(isinstance(part, ast.Return | ast.Break | ast.Continue) for end in node.finalbody for part in ast.walk(end))
+        self.generic_visit(node)
+        if leaves:  # what is under way when it begins is handled by that
+            node.finalbody.insert(0, self.statement(self.handler("caught"), node.finalbody[0]))
+        return node
+
+    visit_TryStar = visit_Try
+
+    def visit_asynchronous(self, node: ast.AST) -> ast.AST:
+        raise NotConvertible("unsupported_syntax", "an asynchronous statement")
+
+    visit_AsyncWith = visit_AsyncFor = visit_asynchronous
+
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        names = [
+            getattr(part, "name", None) or getattr(part, "rest", None) for case in node.cases for part in ast.walk(case.pattern)
+        ]
+        self.refuse_shared_names(filter(None, names), "a pattern")
+        value = self.visit(node.subject)
+        subject, conditions = self.match_as_conditions(node)
+        otherwise = [self._forgetting([subject], node)]
+        for case, (condition, used) in reversed(list(zip(node.cases, conditions, strict=True))):
+            body = [self._forgetting([subject, *used], case.pattern), *self.body(case.body)]
+            otherwise = [self.place(ast.If(condition, body, otherwise), case.pattern)]
+        return [self.place(ast.Assign([ast.Name(subject, ast.Store())], value), node), *otherwise]
+
+    def _forgetting(self, names: list[str], node: ast.AST) -> ast.stmt:
+        """Temporaries keep nothing alive any more."""
+        return self.place(ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None)), node)
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        self.refuse_shared_names([(a.asname or a.name).split(".")[0] for a in node.names], "an import")
+        statements: list[ast.stmt] = []
+        for alias in node.names:
+            name = ast.Constant(alias.name)
+            statements += [
+                self.statement(self.handler("importing", name), node),
+                self.place(ast.Import([alias]), node),
+                self.statement(self.handler("imported", name), node),
+            ]
+        return statements
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
+        if node.level or any(a.name == "*" for a in node.names):
+            raise NotConvertible("unsupported_syntax", "a relative import inside a function")
+        self.refuse_shared_names([a.asname or a.name for a in node.names], "an import")
+        module, names = ast.Constant(node.module), [ast.Constant(a.name) for a in node.names]
+        before = [self.statement(self.handler("importing", module, name), node) for name in names]
+        return [*before, node, *(self.statement(self.handler("imported", module, name), node) for name in names)]
+
+    def visit_Global(self, node: ast.stmt) -> ast.stmt:
+        return node
+
+    visit_Nonlocal = visit_Global

@@ -1,0 +1,72 @@
+"""The names of one function's scope, from its syntax: which it declares, which it binds, and for which Python makes a container."""
+
+from __future__ import annotations
+
+import ast
+
+from tracejit.capture.syntax.locate import FunctionNode
+
+__all__ = ["bound_names", "declared_names", "gathered_names"]
+
+
+def declared_names(node: FunctionNode) -> tuple[set[str], set[str]]:
+    """Names that the function itself declares global and nonlocal."""
+    names: tuple[set[str], set[str]] = (set(), set())
+
+    def search(parent: ast.AST) -> None:
+        for child in ast.iter_child_nodes(parent):
+            if isinstance(child, ast.Global):
+                names[0].update(child.names)
+            elif isinstance(child, ast.Nonlocal):
+                names[1].update(child.names)
+            elif not isinstance(child, FunctionNode | ast.ClassDef):
+                search(child)
+
+    search(node)
+    return names
+
+
+def bound_names(node: FunctionNode) -> set[str]:
+    """Names that the function itself binds, its comprehensions' targets apart."""
+    arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+    names = {argument.arg for argument in (*arguments, node.args.vararg, node.args.kwarg) if argument}
+
+    def search(part: ast.AST, inner: bool) -> None:
+        """inner: in a comprehension, where only assignment expressions bind names of the function."""
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(part.name)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store | ast.Del) and not inner:
+            names.add(part.id)
+        elif isinstance(part, ast.NamedExpr):
+            names.add(part.target.id)
+        elif isinstance(part, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and part.name:
+            names.add(part.name)
+        elif isinstance(part, ast.MatchMapping) and part.rest:
+            names.add(part.rest)
+        elif isinstance(part, ast.alias):
+            names.add((part.asname or part.name).partition(".")[0])
+        nested = isinstance(part, FunctionNode | ast.ClassDef)
+        inner = inner or isinstance(part, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        for field, value in ast.iter_fields(part):
+            if nested and field == "body":
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    search(child, inner)
+
+    for statement in node.body if isinstance(node.body, list) else [node.body]:
+        search(statement, False)
+    return names
+
+
+def gathered_names(node: FunctionNode) -> set[str]:
+    """Names for which Python makes a container: `*args`, `**kwargs`, starred targets, the rest in a pattern."""
+    names = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Starred) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):
+            names.add(part.value.id)
+        elif isinstance(part, ast.MatchStar) and part.name:
+            names.add(part.name)
+        elif isinstance(part, ast.MatchMapping) and part.rest:
+            names.add(part.rest)
+    return names

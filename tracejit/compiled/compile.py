@@ -1,0 +1,507 @@
+"""`compile`: from a Python function to recorded, guarded programs.
+
+A CompiledFunction holds entries.  A call tries them in order; an entry either misses (a guard failed), exits (a guard inside the
+program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that
+cannot be recorded runs eagerly with a reason.
+
+Bridges: the entry that misses, or takes exit k, remembers which entry went on from there last time, and hands over to it, which may
+exit and hand over in turn.  Where there is no bridge all entries are asked; once none of them went on from an exit and there is no
+room for another one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an
+entry already stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now
+and then.
+
+A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
+expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
+eager calls have passed as `FIRST_WAIT` for each entry, those that served no call meanwhile are dropped; then twice as many have to pass.
+
+No function settles slower than eager: settling.py keeps account of what its entries gain and what it costs to try them and to record,
+and where that is a loss, or nothing can be recorded, calls go to the function itself for a while, longer each time.
+
+Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/aside.py), and
+put in place by assignments in a row, so there is never half of one.
+
+Threads: entries are replaced as a whole; programs take a frame of their own per call.  One recording runs at a time; a thread that
+finds another one recording runs eagerly.  What threads may lose of each other's work is an increment of a counter and the
+choice of the entry to try first, never a result: every entry checks its own guards.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+
+from tracejit.capture.reasons import Reason, make
+from tracejit.capture.recording.entry import Exit, Recording
+from tracejit.capture.session import declare_inlined, hindrance, record
+from tracejit.capture.tensors import Watch
+from tracejit.capture.tracebacks import without_dispatch
+from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
+from tracejit.compiled.executable import Executable, UnsupportedProgram
+from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
+from tracejit.compiled.settling import Settling
+from tracejit.config import backend_named, config
+from tracejit.core.aside import aside
+from tracejit.core.compiler import installed
+from tracejit.core.interpreter import pushed_anywhere
+from tracejit.core.locks import Ticket, Turn
+from tracejit.cpython.dispatcher import FRONT, UNSERVED, dispatcher
+from tracejit.cpython.functions import Untranslatable
+from tracejit.report.debug import DebugLog, eager_reason, report_defect
+from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.partings import Partings
+from tracejit.report.stats import Stats
+
+__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+
+    class _Partial(functools.partial[R], Generic[P, R]):
+        """A partial without arguments has the signature of its function."""
+
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+else:
+    _Partial = functools.partial
+
+_recording = Turn()
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
+
+
+class CompiledFunction(_Partial[P, R]):
+    """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
+
+    It is a functools.partial without arguments for the sake of its call: C calls the dispatcher (cpython/dispatcher.py) at once, where a
+    `__call__` written in Python costs 0.1 us more and stands in the traceback of what the function raises."""
+
+    def __new__(cls, function: Callable[P, R]) -> CompiledFunction[P, R]:
+        paths: list[Any] = [nothing_recorded, None, None]
+        settling = Settling(function)
+        self = super().__new__(
+            cls,
+            dispatcher(
+                function, paths, pushed_anywhere, Exit, leaving(paths), dispatching(paths), without_dispatch, settling.rest
+            ),
+        )
+        paths[1] = self._go_on
+        self._paths, self._settling = paths, settling
+        return self
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.__wrapped__ = function
+        self._paths: list[Any]
+        self._settling: Settling
+        self._entries: tuple[Entry, ...] = ()
+        self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
+        self._reasons: dict[Reason, int] = {}
+        self._partings = Partings()
+        self._fullgraph = False  # whether a recording that came to nothing is an error
+        self._backend: str | None = None  # of its programs; None: the configuration's
+        self.stats = Stats(self._settling)
+
+    def _put_in_front(self, entry: Entry | None) -> None:
+        paths = self._paths
+        if entry is None:
+            self._front, paths[0], paths[FRONT] = None, nothing_recorded, None
+        else:
+            self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
+
+    def _leave_alone(self, calls: int) -> None:
+        """So many calls go to the function itself."""
+        paths = self._paths
+        self._settling.leave_alone(calls)
+        paths[0], paths[FRONT] = self._left_alone, None
+
+    def _left_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Stands for the entry in front meanwhile, where no machine code does."""
+        if self._settling.takes_call():
+            return UNSERVED
+        self._put_in_front(self._front)
+        return self._paths[0](args, kwargs)
+
+    def _promote(self, entry: Entry) -> None:
+        """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
+        if entry.machine is not None or entry.interpreted_for:
+            return
+        work = aside(entry.translate)
+        error = work.error
+        if error is None:
+            before, paths = entry.run, self._paths
+            entry.become(*work.value)
+            if paths[0] is before:
+                paths[0], paths[FRONT] = entry.run, entry.machine
+        elif isinstance(error, Untranslatable):
+            entry.interpreted_for = f"what cannot be translated is {error}"
+        else:
+            entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
+            report_defect(self._name(), "translate the Python around", error)
+
+    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
+        """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
+        front, entries = self._front, self._entries
+        tried = [front]
+        exited = front if number else None
+        cost = 0 if front is None else front.effort if number else 1
+        last = front
+        while last is not None and (bridge := last.bridges.get(number)) is not None and bridge not in tried:
+            result = bridge.serve(args, kwargs)
+            if result.__class__ is not Exit:
+                return self._went_on(bridge, exited, 0, cost, result)
+            tried.append(bridge)
+            if not result.number:
+                cost += 1
+                break
+            cost += bridge.effort
+            exited = last = bridge
+            number = result.number
+        if exited is not None and exited.is_lost():
+            return self._call_eagerly(args, kwargs, entries, exited, number, cost)
+        for entry in entries:
+            if entry in tried:
+                continue
+            result = entry.serve(args, kwargs)
+            if result.__class__ is not Exit:
+                return self._went_on(entry, exited, number, cost, result)
+            cost += entry.effort if result.number else 1 if entry.machine is not None else 2
+            if exited is None and result.number:
+                exited, number = entry, result.number
+        return self._call_eagerly(args, kwargs, entries, exited, number, cost)
+
+    def _went_on(self, entry: Entry, exited: Entry | None, number: int, cost: int, result: Any) -> Any:
+        """`entry` has served a call that the entry in front did not; number: of the exit of `exited` whose bridge it is from now on."""
+        if exited is not None:
+            if number:
+                exited.bridges[number] = entry
+                exited.lost[1] = 0
+            self.stats.bridges += 1
+        else:
+            if self._front is not None:
+                self._front.bridges[0] = entry
+            self._put_in_front(entry)
+        if self._settling.charge(cost):
+            self._close_account()
+        return result
+
+    def _close_account(self) -> None:
+        """So many calls were not served by the entry in front: whether its entries pay."""
+        ticket = Ticket()
+        try:
+            if not _recording.take(ticket):
+                return
+            settling = self._settling
+            lost = settling.close(self._entries)
+            full = len(self._entries) >= config.max_entries
+            if lost and full and settling.may_drop() and self._drop_unused():
+                settling.dropped()
+            for entry in self._entries:
+                entry.uses_seen = entry.uses
+            if lost and not self._fullgraph and (calls := settling.period()):
+                self._leave_alone(calls)
+        finally:
+            ticket.over = True
+
+    # -- for those who compare calls
+    def entries(self) -> list[Entry]:
+        """The recorded paths, in the order in which they are tried."""
+        front = self._front
+        return sorted(self._entries, key=lambda entry: entry is not front)
+
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, whoever asks, or UNSERVED."""
+        result = self._paths[0](args, kwargs)
+        return result if result.__class__ is not Exit else self._go_on(args, kwargs, result.number)
+
+    def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch) -> tuple[Recording, Any] | None:
+        """An eager call, recorded and not kept, and its result; None where another thread is recording."""
+        ticket = Ticket()
+        try:
+            return record(self.__wrapped__, args, kwargs, watch) if _recording.take(ticket) else None
+        finally:
+            ticket.over = True
+
+    # -- recording
+    def _call_eagerly(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tried: tuple[Entry, ...],
+        exited: Entry | None,
+        number: int,
+        cost: int,
+    ) -> Any:
+        """None of the entries `tried` served the call.  Records it, or answers UNSERVED if there is a reason not to."""
+        stats = self.stats
+        stats.unserved += 1
+        if tried and exited is None:
+            stats.guard_misses += 1
+        if not self._may_record(exited, number):
+            if self._settling.charge(cost) and tried:
+                self._close_account()
+            return UNSERVED
+        ticket = Ticket()
+        try:
+            if not _recording.take(ticket):
+                return UNSERVED
+            stats.traces += 1
+            reason = hindrance(self.__wrapped__)
+            if reason is not None:
+                self._refuse(reason, lasting=reason.code != "profiler_active")
+                return UNSERVED
+            try:
+                recording, result = record(self.__wrapped__, args, kwargs)
+            except Exception as error:
+                self._note(make("raised", type(error).__name__))
+                if not self._fullgraph:
+                    self._pause(self._settling.raised())
+                raise
+            self._install(recording, tried, exited, number)
+        finally:
+            ticket.over = True
+        return result
+
+    def _may_record(self, exited: Entry | None, number: int) -> bool:
+        """Whether the call that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
+        if self._settling.waits() or (exited is not None and exited.stays_eager(number)):
+            return False
+        if not self._fullgraph and (calls := self._settling.waits_for_kin()):
+            self._leave_alone(calls)
+            return False
+        if self._has_room():
+            return True
+        if self._fullgraph:
+            self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+        if exited is not None and not exited.lost[0]:  # all entries were asked
+            exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
+        return False
+
+    def _pause(self, calls: int) -> None:
+        """So many calls are not recorded: where there are no entries nothing else could be done with them."""
+        if calls and not self._entries:
+            self._leave_alone(calls)
+            self._settling.waited()
+
+    def _has_room(self) -> bool:
+        """Whether one more path may be recorded; entries that are not used make room now and then."""
+        if len(self._entries) < config.max_entries:
+            return True
+        if self._settling.is_crowded():
+            return False
+        ticket = Ticket()
+        try:
+            if not _recording.take(ticket):
+                return False
+            self._settling.looked(self._drop_unused())
+        finally:
+            ticket.over = True
+        return len(self._entries) < config.max_entries
+
+    def _drop_unused(self) -> bool:
+        """Let go of the entries that served no call since the last look.  Whether there were any."""
+        before = self._entries
+        kept = tuple([entry for entry in before if entry.uses != entry.uses_seen])
+        for entry in kept:
+            entry.uses_seen = entry.uses
+            entry.bridges = {number: bridge for number, bridge in entry.bridges.items() if bridge in kept}
+            entry.lost = [0, 0]
+        for entry in before:
+            if entry not in kept:
+                self._settling.retired(entry)
+                self.stats.retire(entry.executable)
+        self._entries = kept
+        if self._front not in kept:
+            self._put_in_front(None)
+        return len(kept) < len(before)
+
+    def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
+        if recording.reason is not None:
+            self._refuse(recording.reason)
+            return
+        if self._fullgraph and recording.outside:
+            self._refuse(recording.outside[0])
+        entries = self._entries
+        work = aside(lambda: self._made(recording, entries))
+        error = work.error
+        if error is not None:
+            if isinstance(error, UnsupportedProgram):
+                self._refuse(error.reason)
+                return
+            # The call itself went well, and its effects are made: the result is not given up.
+            self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
+            report_defect(self._name(), "compile", error)
+            return
+        entry, is_new = work.value
+        if not is_new:
+            if entry not in tried:  # another thread recorded it meanwhile
+                return
+            if exited is not None:
+                exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
+            else:
+                self._refuse(make("unstable_guards", self._name()))
+            return
+        self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in entries])
+        stats, paths = self.stats, self._paths
+        self._settling.recorded(entry)
+        stats.executables = [*stats.executables, entry.executable]
+        self._entries = (*self._entries, entry)
+        if exited is not None:
+            exited.bridges[number] = entry
+        else:
+            if self._front is not None:
+                self._front.bridges[0] = entry
+            self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
+        if len(self._entries) >= config.max_entries:
+            self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+
+    def _made(self, recording: Recording, entries: tuple[Entry, ...]) -> tuple[Entry, bool]:
+        """The entry among `entries` that stands for a recording, or a new one; and whether it is new.  Raises UnsupportedProgram."""
+        for entry in entries:
+            if entry.stands_for(recording):
+                return entry, False
+        log = DebugLog(self._name()) if config.debug else None
+        executable = Executable(self._name(), recording, self._backend or config.backend, log)
+        return Entry(recording, executable, log, self._promote), True
+
+    def _refuse(self, reason: Reason, lasting: bool = True) -> None:
+        self._note(reason)
+        if not self._fullgraph:
+            self._pause(self._settling.failed(lasting))
+        if self._fullgraph and reason.code != "raised":
+            raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call is not one program: {reason}")
+
+    def _note(self, reason: Reason) -> None:
+        if len(self._reasons) < 64:
+            self._reasons[reason] = self._reasons.get(reason, 0) + 1
+        eager_reason(self._name(), reason)
+
+    def _name(self) -> str:
+        return getattr(self.__wrapped__, "__qualname__", type(self.__wrapped__).__name__)
+
+    # -- what a user may ask
+    @property
+    def reasons(self) -> dict[Reason, int]:
+        """Why calls ran eagerly, and how often a recording ended so."""
+        return dict(self._reasons)
+
+    def explain(self) -> str:
+        """What happened to the calls of this function, in text: entries, programs, reasons."""
+        parting = self._partings.foremost()
+        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries)
+
+    def graph(self, index: int = -1) -> str:
+        """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
+        return graph_text(self._entry(index).executable)
+
+    def source(self, index: int = -1) -> str:
+        """The programs of a recorded path as a Python module that runs with NumPy and Numba alone: `run`, and `backward0`, `backward1`
+        ... made so far.  Operations that NumPy alone does not compute raise in it.  Raises RuntimeError if there is no path."""
+        return source_text(self._entry(index).executable)
+
+    def clear(self) -> None:
+        """Forget all recorded paths and reasons; statistics start again."""
+        self._entries = ()
+        self._put_in_front(None)
+        self._reasons = {}
+        self._partings.clear()
+        self._settling.clear()
+        self.stats.reset()
+
+    def _entry(self, index: int) -> Entry:
+        entries = self._entries
+        if not entries:
+            why = "; ".join(map(str, self._reasons)) or "it was not called yet"
+            raise RuntimeError(f"{self._name()}: nothing was compiled: {why}")
+        return entries[index]
+
+    # -- standing in for the function
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> CompiledFunction[P, R]: ...
+    @overload
+    def __get__(  # a bound method, which hands on what is asked of its function
+        self: CompiledFunction[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> CompiledFunction[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For `isinstance`: a compiled Module, or other object, stands where one is asked for."""
+        function = self.__dict__.get("__wrapped__")
+        return type(self) if function is None or isinstance(function, _FUNCTIONS) else function.__class__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "__wrapped__" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles are of the function; what was recorded is of this process.  A decorated function is found by its name."""
+        function = self.__wrapped__
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+        found: Any = sys.modules.get(module) if isinstance(module, str) else None
+        for part in name.split(".") if isinstance(name, str) else ():
+            found = getattr(found, part, None)
+        return name if found is self else (compile, (function,))
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._name()}: {self.stats}>"
+
+
+class FullGraphError(RuntimeError):
+    """A function compiled with fullgraph=True made a call that cannot be replayed; the message says why."""
+
+
+_MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@overload
+def compile(
+    function: Callable[P, R], /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ...,
+) -> CompiledFunction[P, R]: ...  # fmt: skip
+@overload
+def compile(
+    function: None = None, /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ...,
+) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...  # fmt: skip
+def compile(
+    function: Any = None, /, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = None,
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
+) -> Any:  # fmt: skip
+    """Compile a function, a method (in its class body), or a Module (any callable object).
+
+    The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
+    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.
+
+    fullgraph: a call that is not one program raises FullGraphError, with the reason and the line: one that cannot be replayed, or in which
+    something is done beside the program (print), after it was made; one for which there is no room among the recorded paths, before.
+    Operations are in the program wherever they are computed, and so are numbers that leave it (`.item()`), and stores.
+    dynamic, mode, options: accepted, as in PyTorch; they change nothing, for paths are made for the sizes that come.
+    backend: "llvm", "numba", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
+    disable: the function itself is returned.
+
+    Raises TypeError for what cannot be called, ValueError for an unknown backend, RuntimeError for an unknown mode."""
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"compile(): mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    chosen = backend_named(backend)
+    if function is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(function):
+        raise TypeError(f"compile(): expected a function or a callable object, got {type(function).__name__}")
+    if disable or isinstance(function, CompiledFunction):
+        return function
+    compiled = CompiledFunction(function)
+    compiled._fullgraph, compiled._backend = bool(fullgraph), chosen
+    return compiled
+
+
+declare_inlined(CompiledFunction)
+installed.append(compile)

@@ -1,0 +1,492 @@
+"""A recorded graph made callable: its forward program, its backward programs on demand, and Tensors around arrays.
+
+`Executable.body()` is what the generated entry of a recording does between guards and effects: it runs the program, advances the content
+versions of what the program wrote, wraps the outputs, and puts one node on the tape if gradients may be wanted later.  It returns
+MISS where the machine code found an array it was not made for, an Exit where a guard inside did not hold; then nothing was changed.
+
+The forward and the backward programs are the only users of `passes` and `runtime` above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
+from tracejit.autograd.tape import Storage, move_retained, next_sequence
+from tracejit.capture.reasons import Reason, make
+from tracejit.capture.recording.cell import marks
+from tracejit.capture.recording.entry import MISS, PROMOTE, Body, Exit, Recording, TensorOutput
+from tracejit.capture.recording.runs import Runs
+from tracejit.compiled import backward_call
+from tracejit.compiled.eager_tape import EagerTape
+from tracejit.compiled.placing import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
+from tracejit.core.aside import done_aside
+from tracejit.core.aval import Aval
+from tracejit.core.op import REGISTRY
+from tracejit.core.shapes import memory_order
+from tracejit.ir.graph import Graph, Node
+from tracejit.passes.backward import active_values, places
+from tracejit.passes.partition import Partition, partition
+from tracejit.passes.pipeline import Observe, optimise, prepare
+from tracejit.replay.ir import (
+    Constant,
+    Define,
+    Evaluate,
+    Expr,
+    Increase,
+    Leave,
+    Name,
+    SetAttribute,
+    Starred,
+    Statement,
+    Tell,
+    TupleOf,
+    tuple_of,
+)
+from tracejit.runtime.layout import laid_out
+from tracejit.runtime.program import Program, build
+from tracejit.tensor import Tensor
+from tracejit.tensor.rebinding import rebound
+
+__all__ = ["Executable", "UnsupportedProgram", "Watcher"]
+
+
+_FORWARD = "forward"
+
+
+class UnsupportedProgram(Exception):
+    """A recording that no program can stand for; `reason` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Watcher(Protocol):
+    """Who is shown what an Executable makes and runs (report/debug.py).  role: "forward" or "backward for ..."."""
+
+    def after_pass(self, role: str, name: str, graph: Graph) -> None:
+        """The pass `name` made `graph`."""
+
+    def built(self, role: str, program: Any) -> None:
+        """A program was compiled, or found by content."""
+
+    def running(self, role: str, program: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """A program is about to run on these arrays."""
+
+
+class Executable:
+    """The programs of one recording.  Raises UnsupportedProgram."""
+
+    def __init__(self, name: str, recording: Recording, backend: str, watcher: Watcher | None = None) -> None:
+        assert recording.graph is not None
+        self.name = name
+        self.recording = recording
+        self.inputs = recording.tensor_inputs
+        self.backend = backend
+        self._watcher = watcher
+        observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
+        self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
+        # Outputs that are views of other memory are made again as views, outside the program.
+        self._computed = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is None])
+        self.outputs = tuple([recording.outputs[i] for i in self._computed])
+        self._layouts = {facts.value: facts.strides for facts in self.inputs}
+        for written in recording.written_inputs:
+            facts = self.inputs[written.index]
+            if not written.placed and (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
+                raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
+        # Inputs that have got a place on the tape which is among the nodes of the program.
+        self._changed = tuple([w for w in recording.written_inputs if w.placed and w.consumed is None])
+        # Their place on the tape is among the nodes of the program, where others have one, or depend on them.
+        linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
+        joined = bool(self._changed) or any(map(_goes_on, self.outputs))
+        self._placed = linked if joined or (linked and self._depend(linked)) else ()
+        self.pure = self._prepare(self._placed, observe)
+        self.partition: Partition | None = None
+        self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
+        self._tape: EagerTape | None = None
+        self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
+        self._leading: dict[Mask, frozenset[int]] = {}
+        self.calls: dict[int | Mask, Call] = {}
+        self.interpreted_for: dict[str, None] = {}  # what stood in the way of machine code for some of them
+        self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
+        self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
+        without_result = len(self._placed) + len(self._changed)
+        self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * without_result)
+        structural = frozenset(() if recording.structure is None else recording.structure.tensors)
+        resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
+        if any(self._differentiable):
+            wanted = {facts.value for facts in self.inputs if facts.requires_grad}
+            self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
+            self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
+            residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
+            self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident)
+        else:
+            self.graph = self._in_memory_order(optimise(self.pure, observe=observe))
+            self.program = build(self.graph, self._layouts, backend=backend, resident=resident)
+        if watcher is not None:
+            watcher.built(_FORWARD, self.program)
+        self.kept: tuple[int, ...] = ()
+        self.saved: tuple[int, ...] = ()
+        self._backward_scalars: tuple[int, ...] = ()
+        self._leaves: tuple[int, ...] = ()  # outputs that are leaves made inside
+        self._edges: tuple[int, ...] = ()  # per edge of the tape's node, the value whose gradient goes there
+        self._all: Mask = ()  # per edge, whether a pass to everything has a gradient for it
+        if self.partition is not None:
+            self.everything = self.partition.visit(self._differentiable).savers
+            numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
+            self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
+            made = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(self.partition, i)) is not None}
+            leaves = [v for v in self.partition.leaves if v in made]
+            self._leaves = tuple([made[v] for v in leaves])
+            self._edges = (*[facts.value for facts in self.inputs], *leaves)
+            self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
+
+    def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
+        """The pure graph with the computed outputs, then those of the recording's that are `linked`, then inputs with a new place."""
+        recorded = self.recording
+        assert recorded.graph is not None
+        values = [facts.value for facts in (*self.outputs, *[recorded.outputs[i] for i in linked])]
+        values += [fact.value for fact in self._changed]
+        return prepare(replace(recorded.graph, outputs=tuple(values)), observe=observe)
+
+    def _depend(self, linked: Sequence[int]) -> bool:
+        """Whether the gradient of one of these outputs of the recording passes through another."""
+        graph = self._prepare(linked)
+        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], places(graph)
+        return any(w != v and w in active_values(graph, [shared.get(v, v)]) for v in values for w in values)
+
+    def _leaf(self, split: Partition, i: int) -> int | None:
+        """The value that output `i` was when it became a leaf that requires grad, if it is one of the program's own."""
+        place = split.place(i) if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
+        return place if place in split.leaves else None
+
+    def _in_memory_order(self, graph: Graph) -> Graph:
+        """Outputs whose dimensions lie in another order in eager's memory are stored in that order; `body` turns them back."""
+        nodes, avals, outputs = list(graph.nodes), dict(graph.avals), list(graph.outputs)
+        for i, facts in enumerate(self.outputs):
+            value, order = outputs[i], memory_order(facts.shape, facts.strides)
+            if type(value) is int and order is not None and order != tuple(range(len(order))):
+                fresh = max(avals) + 1
+                avals[fresh] = Aval(tuple([facts.shape[d] for d in order]), facts.dtype)
+                nodes.append(Node(REGISTRY["permute"], (value,), (("dims", order),), (fresh,)))
+                outputs[i] = fresh
+        return replace(graph, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs))
+
+    @property
+    def machine_calls(self) -> int:
+        """Calls into machine code so far, forward and backward."""
+        served, exits, misfits, backward = self.counter
+        return (served + exits + misfits) * self.program.machine_calls + backward
+
+    # -- the forward call
+    def body(self, structured: bool = True) -> Body:
+        """The statements of a call, for `Recording.build_entry`: everything static is decided here.  structured: whether the entry has the
+        recording's structure."""
+        recording = self.recording if structured else replace(self.recording, structure=None)
+        structural = () if recording.structure is None else recording.structure.tensors
+        tensors: list[Expr] = [facts.expression for facts in self.inputs]
+        numbers = TupleOf(tuple([facts.expression for facts in recording.scalar_inputs]))
+        environment: dict[str, Any] = {
+            "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
+            "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
+            "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED, "move_retained": move_retained, "rebound": rebound,
+            "needs": self._all,
+        }  # fmt: skip
+        statements: list[Statement] = []
+        runs = Runs(tensors, structural)
+        arrays: list[Expr] = [t.get("_array") for t in tensors]
+        if self.partition is not None:  # the node of the tape keeps them
+            for i in runs.single:
+                statements.append(Define(f"a{i}", arrays[i]))
+                arrays[i] = Name(f"a{i}")
+        if self._watcher is not None:
+            environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
+            statements.append(Tell(Name("running").call(runs.items(arrays, "arrays"), numbers)))
+        results = self._run(arrays, runs, numbers, statements, environment)
+        statements.append(Increase(Name("counter").at(0), 1))
+        position = {facts.value: i for i, facts in enumerate(self.inputs)}
+        uncounted = {facts.index for facts in recording.written_inputs if not facts.counted}
+        written = sorted({position[target] for target, _ in self.graph.writes} - uncounted)
+        if written:
+            environment["mark_written"] = marks()
+            statements += [Evaluate(Name("mark_written").call(part)) for part in runs.split(written, "written", _storage)]
+        for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
+            on_tape = self.partition is not None and differentiable
+            layout = laid_out(facts.shape, facts.strides, facts.dtype)
+            if layout is not None:
+                environment[f"layout{i}"] = layout
+                result = Name(f"layout{i}").call(result)
+            node: Name | Constant = Constant(None)
+            if facts.consumed is not None and facts.requires_grad and not on_tape:
+                node = Name(f"freed{i}")
+                statements += consumed(node.name, f"{i}", facts.consumed, self.inputs, runs, environment)
+            statements += new_tensor(
+                f"out{i}",
+                result,
+                _requires_grad=Constant(facts.requires_grad),
+                _node=node,
+                _index=Constant(self._computed.index(i) if on_tape else 0),
+            )
+        for fact in recording.written_inputs:
+            if fact.placed and fact.consumed is not None:
+                name = f"used{fact.index}"
+                statements += consumed(name, f"_{name}", fact.consumed, self.inputs, runs, environment)
+        if self.partition is not None:
+            statements += self._node(self.partition, tensors, arrays, runs, numbers, results, position)
+        statements += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
+        scalars = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
+        # In the order in which eager made them.
+        for i, facts in sorted(enumerate(recording.outputs), key=lambda item: item[1].value):
+            if facts.alias is not None:
+                owner = tensors[facts.alias.index] if facts.alias.kind == "input" else Name(f"out{facts.alias.index}")
+                placed, out = i in self._placed, Name(f"out{i}")
+                environment[f"view{i}"] = view_maker(facts.alias, scalars, facts.requires_grad and not placed)
+                statements.append(Define(f"out{i}", Name(f"view{i}").call(owner, numbers)))
+                if placed:
+                    index = Constant(len(self.outputs) + self._placed.index(i))
+                    statements += [SetAttribute(out, "_node", Name("n")), SetAttribute(out, "_index", index)]
+                    statements.append(SetAttribute(out, "_requires_grad", Constant(True)))
+        return Body(tuple(statements), environment, runs.cached, self.counter)
+
+    def _run(
+        self, arrays: list[Expr], runs: Runs, numbers: TupleOf, statements: list[Statement], environment: dict[str, Any]
+    ) -> Sequence[Expr]:
+        """Statements that run the program; the answer refers to its results."""
+        if isinstance(self.program, Program):
+            held = runs.resident(lambda tensor: tensor.get("_array"))
+            fragment = self.program.inline(arrays, numbers.elements, None if held is None else (Name("key"), held))
+            if self._watcher is None:
+                statements.append(PROMOTE)
+            statements.append(fragment.run)
+            environment.update(fragment.environment)
+            return fragment.results
+        environment["run"] = self.program.run
+        found = Name("results")
+        statements.append(Define("results", Name("run").call(runs.items(arrays, "arrays"), numbers)))
+        statements.append(Leave(found.get("__class__").is_same(Name("int")), Name("leave").at(found)))
+        count = len(self.graph.outputs) if self.partition is None else len(self.outputs) + bool(self.partition.residuals)
+        return [found.at(k) for k in range(count)]
+
+    def _node(
+        self,
+        split: Partition,
+        tensors: list[Expr],
+        arrays: list[Expr],
+        runs: Runs,
+        numbers: TupleOf,
+        results: Sequence[Expr],
+        position: Mapping[int, int],
+    ) -> list[Statement]:
+        """The node of the tape, its edges, and the versions of what eager would have saved."""
+        none, node = Constant(None), Name("n")
+        edges = [edge(facts, t) if facts.requires_grad else none for facts, t in zip(self.inputs, tensors, strict=True)]
+        found = runs.whole(edges, "edges")
+        # What gets its place at the node is not held by it: no node saved what was there before, or the pass is an error.
+        changed = {fact.index for fact in self._changed}
+        held = [none if i in changed else t for i, t in enumerate(tensors)]
+        if self._leaves:
+            made = [tuple_of(Name(f"out{self._computed[i]}"), 0) for i in self._leaves]
+            found = TupleOf((Starred(found), *made))
+        statements = new_object(
+            "n",
+            "CompiledNode",
+            edges=found,
+            needs=Name("needs"),
+            count=Constant(len(self._differentiable)),
+            hooks=none,
+            sequence=Name("next_sequence").call(),
+            plan=Name("plan"),
+            freed=Name("NOTHING_FREED"),
+            tensors=runs.parts(held, "tensors"),
+            arrays=runs.parts(arrays, "arrays"),
+            scalars=numbers,
+            slab=results[-1] if split.residuals else TupleOf(()),
+        )
+        for i, differentiable in zip(self._computed, self._differentiable, strict=False):
+            if differentiable:
+                statements.append(SetAttribute(Name(f"out{i}"), "_node", node))
+        visit = split.visit(self._differentiable)
+        positions = sorted([position[value] for value in visit.saved_inputs | visit.saved_writes])
+        self.kept = tuple([i for i in positions if i not in runs.single])
+        statements.append(SetAttribute(node, "storages", runs.chosen(self.kept, "storages", _storage)))
+        others = [i for i in positions if i not in self.kept]
+        saved = [_storage(tensors[i]) for i in others]
+        outputs = sorted([i for i in visit.saved_outputs if i < len(self.outputs)])  # the others are views
+        for i in outputs:
+            out, storage = Name(f"out{self._computed[i]}"), Name(f"sout{self._computed[i]}")
+            statements += [Define(storage.name, Name("Storage").call()), SetAttribute(out, "_storage", storage)]
+            saved.append(storage)
+        statements.append(SetAttribute(node, "saved", TupleOf(tuple(saved))))
+        self.saved = (*others, *[~i for i in outputs])
+        return statements
+
+    def arranged(self, results: Sequence[Any]) -> list[Any]:
+        """The arrays of `outputs` among the results of a run, with eager's strides."""
+        layouts = [laid_out(facts.shape, facts.strides, facts.dtype) for facts in self.outputs]
+        return [r if layout is None else layout(r) for r, layout in zip(results, layouts, strict=False)]
+
+    def whole_backward(self) -> tuple[Graph, tuple[int, ...]]:
+        """The backward pass from everything to everything as it was derived, and which values its first inputs are; cotangents follow."""
+        split = self.partition
+        assert split is not None
+        mask = self._mask(None)
+        residuals, direct = split.reads(split.differentiable, mask)
+        return split.backward(split.differentiable, mask), (*residuals, *direct)
+
+    # -- the backward pass (DifferentiablePlan)
+    def visit(self, present: Mask, wanted: Mask | None) -> Visit:
+        known = self._visits.get((present, wanted))
+        if known is None:
+            assert self.partition is not None
+            met = self.partition.visit(present, None if wanted is None else self._mask(wanted))
+            saved = frozenset([self._positions[v] for v in met.saved_inputs | met.saved_writes] + [~i for i in met.saved_outputs])
+            number = {v: i for i, v in enumerate(self._edges)}
+            arrival = tuple([number[v] for v in met.arrival if v in number])
+            known = self._visits[present, wanted] = Visit(met.savers, saved, bool(met.stale), arrival)
+        return known
+
+    def leading(self, wanted: Mask) -> frozenset[int]:
+        known = self._leading.get(wanted)
+        if known is None:
+            assert self.partition is not None
+            known = self._leading[wanted] = self.partition.leading(self._mask(wanted))
+        return known
+
+    def computed_from(self, i: int) -> frozenset[int]:
+        assert self.partition is not None
+        return self.partition.computed_from(i)
+
+    def made_at(self, i: int) -> int:
+        assert self.partition is not None
+        return self.partition.made_at(i)
+
+    def can_go_on(self, freed: frozenset[int]) -> bool:
+        assert self.partition is not None
+        return self.partition.can_go_on(freed)
+
+    def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
+        if self._tape is None:
+            assert self.partition is not None
+            self._tape = EagerTape(self.partition, self._edges, self._positions)
+        return self._tape.make(node)
+
+    def _mask(self, wanted: Mask | None) -> Mask:
+        """What is wanted of the partition, when only the gradients for the edges in `wanted` are to be computed."""
+        assert self.partition is not None
+        values = {v for v, want in zip(self._edges, self._all if wanted is None else wanted, strict=True) if want}
+        return tuple([v in values for v in (*self.pure.inputs, *self.partition.leaves)])
+
+    def run_backward(
+        self,
+        present: Mask,
+        wanted: Mask | None,
+        arrays: tuple[Any, ...],
+        scalars: tuple[Any, ...],
+        cotangents: list[Any],
+        slab: Any,
+    ) -> Sequence[Any]:
+        split = self.partition
+        assert split is not None
+        program, picks = self._backward_program(present, wanted)
+        given = [*[arrays[i] for i in picks], *cotangents]
+        if split.reads(present, self._mask(wanted))[0]:
+            given.append(slab)
+        numbers = tuple([scalars[i] for i in self._backward_scalars])
+        if self._watcher is not None:
+            self._watcher.running(_backward_role(present), program, given, numbers)
+        results = program.run(given, numbers)
+        if isinstance(results, int):
+            raise RuntimeError(
+                f"backward() of the compiled program {self.name}: its check {results} failed. This is a defect of tracejit; "
+                "please report it with fn.graph(), and use the function without compile meanwhile"
+            )
+        self.counter[3] += program.machine_calls
+        answers = iter(results)
+        return [next(answers) if want else None for want in (self._all if wanted is None else wanted)]
+
+    def call(self, node: CompiledNode, key: int | Mask) -> Call:
+        if node.freed:
+            return backward_call.never  # it no longer has what the nodes to come will have
+        to_leaves = isinstance(key, int)
+        present = tuple([i == key for i in range(len(self._differentiable))]) if isinstance(key, int) else key
+        visit = self.visit(present, None)
+        passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
+        program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
+        self.calls[key] = backward_call.never
+        if isinstance(program, Program) and self._watcher is None:
+            assert self.partition is not None
+            is_last = bool(visit.savers) and not self.can_go_on(visit.savers)
+            work = backward_call.Pass(
+                program,
+                picks,
+                sum(present),
+                bool(self.partition.reads(present, self._mask(None))[0]),
+                self._backward_scalars,
+                self._all,
+                self.everything if is_last else visit.savers,
+                is_last,
+                self.counter,
+            )
+            self.calls[key] = backward_call.make(
+                work, node, to_leaves, partial(self.calls.__setitem__, key), self.interpreted_for.setdefault
+            )
+        return self.calls[key]
+
+    def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
+        """The program, and the positions of the inputs that it is given."""
+        mask = self._mask(wanted)
+        known = self._backward.get((present, mask))
+        if known is None:
+            known = self._backward[present, mask] = done_aside(lambda: self._built_backward(present, mask))
+        return known
+
+    def _built_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+        split = self.partition
+        assert split is not None
+        watcher, role = self._watcher, _backward_role(present)
+        observe = None if watcher is None else partial(watcher.after_pass, role)
+        graph = optimise(split.backward(present, mask), observe=observe)
+        residuals, direct = split.reads(present, mask)
+        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend, raises=True)
+        if watcher is not None:
+            watcher.built(role, program)
+        return program, tuple([self._positions[v] for v in direct if v in self._positions])
+
+    def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
+        """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""
+        return [(present, made) for (present, _), made in self._backward.items()]
+
+
+def _backward_role(present: Mask) -> str:
+    return f"backward for the cotangents {[i for i, there in enumerate(present) if there]}"
+
+
+class _Leaving(dict[int, Any]):
+    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, else an Exit."""
+
+    def __init__(self, counter: list[int]) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __missing__(self, code: int) -> Any:
+        self._counter[1 if code > 0 else 2] += 1
+        return Exit(code) if code > 0 else MISS
+
+
+def _goes_on(facts: TensorOutput) -> bool:
+    """Whether gradients flow through an output into the program."""
+    return facts.requires_grad and not facts.is_leaf and facts.consumed is None
+
+
+def _storage(tensor: Expr) -> Expr:
+    """The content versions of a tensor's memory."""
+    return tensor.get("_storage").otherwise(Name("fresh").call(tensor))
+
+
+def _fresh(tensor: Tensor) -> Storage:
+    storage = tensor._storage = Storage()
+    return storage

@@ -1,0 +1,61 @@
+"""Entries as machine code: what an entry that serves many calls becomes.
+
+The first calls of a recorded path go through Python (`Recording.build_entry`); an entry that has served `config.hot_calls` of them is
+translated (cpython/functions.py).  A call of a CompiledFunction then goes from C to machine code: functools.partial calls the
+dispatcher (cpython/dispatcher.py), that the entry in front, that its program, all by pointer.
+
+Translating and compiling a statement takes 0.1 ms and saves about 20 ns a call, so it pays after some thousand calls.  The code is found
+again by its content, in the disk cache, too: no address is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tracejit.autograd.compiled import CompiledNode, ConsumedNode
+from tracejit.autograd.tape import Storage
+from tracejit.capture.recording.cell import Held
+from tracejit.capture.recording.entry import Body, Recording
+from tracejit.cpython import c_api
+from tracejit.cpython.functions import Untranslatable, translate
+from tracejit.llvm import machine_code
+from tracejit.llvm.linked import linked
+from tracejit.llvm.machine_code import FASTCALL, KEYWORDS
+from tracejit.replay.ir import Function, Statement, walk
+from tracejit.tensor import Tensor
+
+__all__ = ["machine_entry", "machine_function"]
+
+_ATTRIBUTE_ACCESS: Final = ("__getattribute__", "__setattr__")
+_LONGEST: Final = (
+    2000  # a statement takes 0.1 ms to translate and compile; in a long function they take a small part of the call's time
+)
+_SYMBOL: Final = "tracejit_hot"
+
+
+def _layouts(namespace: Mapping[str, Any]) -> dict[Any, dict[str, int]]:
+    """Slots of the classes whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
+    kinds = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, Tensor)]
+    plain = [cls for cls in kinds if all(getattr(cls, name) is getattr(object, name) for name in _ATTRIBUTE_ACCESS)]
+    return {cls: c_api.slot_offsets(cls) for cls in (*plain, Tensor, Storage, CompiledNode, ConsumedNode, Held)}
+
+
+def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -> Any:
+    """`entry`, made by `recording.build_entry(body)`, as a built-in function of the positional arguments alone.
+
+    Raises Untranslatable where it cannot be, with what stands in the way."""
+    if not body.promotes:
+        raise Untranslatable("a program that is not one call of machine code")
+    return machine_function(recording.functions(body)[0], entry.__globals__)
+
+
+def machine_function(function: Function, namespace: Mapping[str, Any]) -> Any:
+    """A function of replay, whose names `namespace` holds, as a built-in function of positional arguments.  Raises Untranslatable."""
+    if not c_api.supported():
+        raise Untranslatable(c_api.unsupported())
+    if (length := sum(isinstance(node, Statement) for node in walk((function.guards, function.body)))) > _LONGEST:
+        raise Untranslatable(f"a function of {length} statements ({_LONGEST} at most)")
+    text, constants = translate(function, _SYMBOL, namespace, _layouts(namespace))
+    address, owner = linked(text, _SYMBOL)
+    return machine_code.builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))

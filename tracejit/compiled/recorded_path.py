@@ -1,0 +1,173 @@
+"""One recorded path of a compiled function: what serves its calls, and where its exits went.
+
+It must not know of the other paths of the function, but for the bridges to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tracejit.capture.recording.entry import Body, Recording, cell_of
+from tracejit.compiled.executable import Executable
+from tracejit.compiled.hot_entry import machine_entry
+from tracejit.config import config
+from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
+from tracejit.cpython import c_api
+from tracejit.cpython.functions import Untranslatable
+from tracejit.ir.graph import Graph
+from tracejit.report.debug import DebugLog
+
+__all__ = ["FIRST_WAIT", "Entry"]
+
+_TABLES = (list, tuple, int, float, complex, str, bytes)
+_FEW = 200  # guards that machine code looks at in a few microseconds
+FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
+
+
+class Entry:
+    """One recorded path: the generated function, its executable, and where its exits went."""
+
+    __slots__ = (
+        "_effort",
+        "body",
+        "bridges",
+        "eager_exits",
+        "executable",
+        "interpreted_for",
+        "lost",
+        "machine",
+        "recording",
+        "run",
+        "uses_seen",
+        "worth",
+    )
+
+    def __init__(
+        self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[Entry], None]
+    ) -> None:
+        """promote: called with this entry when it should become machine code."""
+        self.recording = recording
+        self.executable = executable
+        self.body = body = executable.body()
+
+        self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
+        self.machine: Any = None
+        self.interpreted_for = ""  # what stood in the way of machine code
+        if log is not None:
+            log.entry(recording.text(body))
+        self.bridges: dict[int, Entry] = {}  # what went on from an exit last time, and from a miss (0)
+        self.eager_exits: dict[
+            int, list[int]
+        ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
+        self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
+        self.uses_seen = 0  # at the last look for entries that are not used
+        self.worth = 2 * len(recording.graph.nodes) if recording.graph is not None else 0  # of a served call (settling.py)
+        self._effort: int | None = None
+
+    def translate(self) -> tuple[Recording, Body, Any, Any]:
+        """(recording, body, entry, what serves calls of positional arguments in machine code).  Raises Untranslatable.
+
+        Where objects from outside are other ones in each call (a new one as an argument), a few guards of them cost less than looking
+        for what has changed."""
+        recording, body, run = self.recording, self.body, self.run
+        if recording.generators:
+            raise Untranslatable("a draw from a generator of Python or NumPy, which is put back where the call is not served")
+        cell = cell_of(run)
+        if cell is not None and cell.hardly_pays and recording.structure is not None and len(recording.structure.checks) <= _FEW:
+            recording, body = replace(recording, structure=None), self.executable.body(structured=False)
+            run = recording.build_entry(body)
+        return recording, body, run, machine_entry(recording, body, run)
+
+    def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> None:
+        """Serve calls by what `translate` has made."""
+        self.recording, self.body, self.run, self.machine = recording, body, run, machine
+
+    @property
+    def uses(self) -> int:
+        """Calls that it served or led to another entry."""
+        served, exits, *_ = self.executable.counter
+        return served + exits
+
+    @property
+    def gain(self) -> int:
+        """What it has saved so far: the operations that eager mode would have called, two units each."""
+        return self.executable.counter[0] * self.worth
+
+    @property
+    def effort(self) -> int:
+        """What it costs to leave the program at an exit, in the units of settling.py: about 4,096 elements computed, or 8 times as many
+        products added up, take one."""
+        if self._effort is None:
+            graph, elements = self.executable.graph, 0
+            for node in graph.nodes:
+                inner = 1
+                if node.op.kind is Kind.CONTRACTION and type(node.operands[0]) is int:
+                    inner = max(1, _shape(graph, node.operands[0])[-1] // 8)
+                elements += sum([math.prod(_shape(graph, value)) for value in node.outputs]) * inner
+            self._effort = 1 + elements // 4096
+        return self._effort
+
+    def stays_eager(self, number: int) -> bool:
+        """Whether exit `number` has led to a path that is recorded, and it is too early to try again."""
+        waiting = self.eager_exits.get(number)
+        if waiting is None:
+            return False
+        waiting[0] += 1
+        if waiting[0] <= waiting[1]:
+            return True
+        waiting[:] = 0, 2 * waiting[1]
+        return False
+
+    def is_lost(self) -> bool:
+        """Whether no entry goes on from an exit without a bridge, as far as it is known: it is too early to ask all of them again."""
+        self.lost[0] += 1
+        if self.lost[0] <= self.lost[1]:
+            return True
+        self.lost[0] = 0
+        return False
+
+    def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, MISS or an Exit."""
+        return self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
+
+    def calls(self) -> str:
+        """How calls reach the program, for a reader."""
+        if self.machine is not None:
+            return "from machine code"
+        if not c_api.supported():
+            return f"from Python, since what cannot be translated is {c_api.unsupported()}"
+        if self.interpreted_for:
+            return f"from Python, since {self.interpreted_for}"
+        return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.promotes else "from Python"
+
+    def stands_for(self, recording: Recording) -> bool:
+        """Whether `recording` is the same path under the same guards."""
+        mine, other = self.recording.graph, recording.graph
+        return (
+            mine is not None
+            and other is not None
+            and self.recording.guards == recording.guards
+            and _same_objects(self.recording.namespace, recording.namespace)
+            and self.recording.epilogue == recording.epilogue
+            and self.recording.result == recording.result
+            and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
+            and self.recording.outputs == recording.outputs
+            and mine.equals(other)
+        )
+
+
+def _shape(graph: Graph, value: int) -> tuple[int, ...]:
+    aval = graph.avals[value]
+    return aval.shape if isinstance(aval, Aval) else ()
+
+
+def _same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written."""
+    return some.keys() == others.keys() and all(
+        value is (other := others[name]) or (type(value) in _TABLES and type(other) is type(value) and value == other)
+        for name, value in some.items()
+    )

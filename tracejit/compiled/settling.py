@@ -1,0 +1,218 @@
+"""When a compiled function stops trying, and leaves its calls to the function itself: it *settles*.
+
+Two accounts are kept, in counts and never in seconds, so that which calls are compiled does not depend on luck.  The unit is half of
+what eager mode needs at least to call one operation, 0.7 us: to try an entry in vain costs about as much, and so does to get as far as
+trying.
+
+* Entries.  A call that an entry serves gains two for each operation that was recorded.  One that the entry in front does not serve
+  costs one for itself, one for each entry tried in vain (two where that is Python), and what a program computed before it was left; calls
+  that are recorded are not counted.  After each `WINDOW` calls that the entry in front did not serve the account is closed.  What it lost
+  is a debt, which later windows may make up for.  A function in debt that has as many paths as it may drops those that served nothing
+  (after one such loss, the next time after two ...), and the next path is recorded once the last one has served a call.  If the debt
+  stays it is left alone for `FIRST_WAIT` calls, then for four times as many, and so on, until as many windows in a row as there were
+  losses have left no debt.
+* Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
+  after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
+  A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `config.max_entries` of one piece of code in
+  a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
+
+A function that is left alone costs a call from machine code to the function (cpython/dispatcher.py), which takes one from `rest`: that is
+the count of such calls, too. It must not know what an entry does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Final
+
+from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
+from tracejit.config import config
+from tracejit.core.weak_table import WeakTable
+
+__all__ = ["WINDOW", "Settling"]
+
+WINDOW: Final = 64
+_RAISED: Final = 8
+_FURTHEST: Final = 20  # doublings
+
+
+class Settling:
+    """The accounts of one compiled function.  Threads may lose increments of each other, never more."""
+
+    __slots__ = (
+        "_code", "_cost", "_crowded", "_debt", "_drops", "_failures", "_first", "_gained", "_good", "_granted", "_losses", "_newest",
+        "_patience", "_raised", "_recorded", "_retired", "_seen", "_trial", "_wait", "rest",
+    )  # fmt: skip
+
+    def __init__(self, function: Any) -> None:
+        self._code = _code(function)
+        self._first = True  # it was not about to be recorded yet
+        self._recorded = False
+        self.rest = ctypes.c_int64(0)
+        """Calls that still go to the function at once; machine code counts it down."""
+        self._granted = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """As if the function had not been called yet."""
+        self.rest.value = self._granted = 0
+        self._seen = self._cost = 0  # of the window
+        self._gained = self._retired = 0  # totals: when the window began, and of entries that are gone
+        self._debt = 0  # what earlier windows have lost, and none has made up for
+        self._losses = self._good = 0  # windows that left a debt, until as many in a row have not
+        self._drops = 0  # how often paths made room after a loss
+        self._trial = False  # whether the last window left a debt
+        self._newest: Entry | None = None  # on trial: the last path that was recorded
+        self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
+        self._wait = 0  # calls that no entry serves before the next recording
+        self._crowded = 0  # calls for want of room since the last look for entries that are not used
+        self._patience = 1  # how often that many are needed; doubled where entries were dropped
+
+    # -- calls that are left alone
+    @property
+    def direct_calls(self) -> int:
+        """Calls so far that went to the function at once."""
+        return self._granted - self.rest.value
+
+    def leave_alone(self, calls: int) -> None:
+        """So many calls from now on go to the function at once."""
+        self._granted += calls - self.rest.value
+        self.rest.value = calls
+
+    def takes_call(self) -> bool:
+        """Whether this call is one of those; for who is no machine code."""
+        if self.rest.value <= 0:
+            return False
+        self.rest.value -= 1
+        return True
+
+    # -- entries
+    def charge(self, cost: int) -> bool:
+        """A call that the entry in front did not serve has tried entries in vain, for so much.  Whether the window is over."""
+        self._seen += 1
+        self._cost += cost + 1
+        return self._seen >= WINDOW
+
+    def close(self, entries: Iterable[Entry]) -> bool:
+        """The window is over: whether there is a loss to make up for."""
+        total = self._retired + sum([entry.gain for entry in entries])
+        self._debt = max(0, self._debt + self._cost - (total - self._gained))
+        self._seen = self._cost = 0
+        self._gained = total
+        self._newest = None
+        self._trial = self._debt > 0
+        if self._debt:
+            self._losses += 1
+            self._good = 0
+        else:
+            self._good += 1
+            if self._good >= self._losses:
+                self._losses = 0
+        return self._debt > 0
+
+    def may_drop(self) -> bool:
+        """Whether a loss may be answered by other paths: one more loss each time, since to record them costs as much each time."""
+        return self._losses > self._drops
+
+    def dropped(self) -> None:
+        """Other paths get their turn, without debts."""
+        self._drops += 1
+        self._debt = 0
+        self.looked(True)
+
+    def retired(self, entry: Entry) -> None:
+        """An entry is dropped."""
+        self._retired += entry.gain
+
+    def period(self) -> int:
+        """For how many calls to leave the function alone, after a loss; they settle the debt."""
+        if self._losses < 2:
+            return 0
+        self._debt = 0
+        return FIRST_WAIT << min(2 * (self._losses - 2), _FURTHEST)
+
+    # -- recordings
+    def waits_for_kin(self) -> int:
+        """The function is about to be recorded: for how many calls to wait because others with its code served none.  Asked once."""
+        if not self._first:
+            return 0
+        self._first = False
+        kin = None if self._code is None else _kin.get(self._code)
+        if kin is None:
+            return 0
+        if kin.last is not None:
+            kin.fruitless = 0 if kin.last[0] else kin.fruitless + 1
+            kin.last = None
+        return FIRST_WAIT if kin.fruitless >= config.max_entries else 0
+
+    def waited(self) -> None:
+        """The calls to wait for are left alone."""
+        self._wait = 0
+
+    def waits(self) -> bool:
+        """Whether it is too early to record this call."""
+        if self._newest is not None and not self._newest.uses:
+            return True
+        if self._wait <= 0:
+            return False
+        self._wait -= 1
+        return True
+
+    def is_crowded(self) -> bool:
+        """There is no room for the path of this call: whether it is too early to look for entries that are not used."""
+        self._crowded += 1
+        return self._crowded < FIRST_WAIT * config.max_entries * self._patience
+
+    def looked(self, dropped: bool) -> None:
+        """There was a look for entries that are not used."""
+        self._crowded = 0
+        self._patience *= 2 if dropped else 1
+
+    def recorded(self, entry: Entry) -> None:
+        """A path was recorded."""
+        self._failures = self._raised = self._wait = 0
+        if self._trial:
+            self._newest = entry
+        if self._code is not None and not self._recorded:
+            kin = _kin.get(self._code)
+            if kin is None:
+                kin = _kin[self._code] = _Kin()
+            kin.last = entry.executable.counter
+        self._recorded = True
+
+    def failed(self, lasting: bool) -> int:
+        """A recording came to nothing; lasting: because of the program, not of what is around it.  For how many calls to wait."""
+        self._failures += 1
+        beyond = self._failures - config.max_failures
+        if not lasting:
+            self._failures = min(self._failures, config.max_failures)
+            beyond = min(beyond, 0)
+        self._wait = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _FURTHEST)
+        return self._wait
+
+    def raised(self) -> int:
+        """A recording ended in an error.  For how many calls to wait."""
+        self._raised += 1
+        self._wait = 0 if self._raised < _RAISED else _RAISED << min(self._raised - _RAISED, _FURTHEST)
+        return self._wait
+
+
+class _Kin:
+    """The functions of one piece of code: how many in a row were recorded and served no call, and the counter of the last one's path."""
+
+    __slots__ = ("fruitless", "last")
+
+    def __init__(self) -> None:
+        self.fruitless = 0
+        self.last: list[int] | None = None
+
+
+_kin: WeakTable[_Kin] = WeakTable()
+
+
+def _code(function: Any) -> CodeType | None:
+    while type(function) is MethodType:
+        function = function.__func__
+    return function.__code__ if type(function) is FunctionType else None

@@ -1,0 +1,235 @@
+"""The function that a compiled function's calls go to, as machine code: it tries the machine entry in front, and leaves no trace of itself.
+
+What no machine entry serves (one that is not hot, a guard that fails, an exit, keyword arguments, another recording under way) goes to a
+function of Python.  A call that runs eagerly in the end has the frames of an eager call, and what a call raises has its traceback.
+While a function is left alone its calls go from C to the function itself.
+
+It knows lists, words and functions that it is given, not what they are for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from tracejit.cpython import c_api
+from tracejit.cpython.arrays import BYTES
+from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
+from tracejit.cpython.reference_counts import counting
+from tracejit.llvm import machine_code
+from tracejit.llvm.linked import linked
+from tracejit.llvm.machine_code import FASTCALL, KEYWORDS
+
+__all__ = ["FRONT", "UNSERVED", "dispatcher"]
+
+FRONT: Final = 2
+"""The item of a compiled function's paths that is the machine code of the entry tried first, or None."""
+UNSERVED: Final = object()
+"""The answer where nothing serves a call, nor records it."""
+_SYMBOL: Final = "tracejit_dispatch"
+_DISPATCH: Final = f"""
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_NormalizeException(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+declare i32 @PyException_SetTraceback(ptr, ptr)
+declare ptr @PyException_GetTraceback(ptr)
+declare void @PyException_SetContext(ptr, ptr)
+declare void @_Py_Dealloc(ptr)
+{counting()}
+define internal ptr @taken() nounwind {{
+  %row = alloca [3 x ptr]
+  %value.at = getelementptr ptr, ptr %row, i64 1
+  %traceback.at = getelementptr ptr, ptr %row, i64 2
+  call void @PyErr_Fetch(ptr %row, ptr %value.at, ptr %traceback.at)
+  call void @PyErr_NormalizeException(ptr %row, ptr %value.at, ptr %traceback.at)
+  %type = load ptr, ptr %row
+  %value = load ptr, ptr %value.at
+  %traceback = load ptr, ptr %traceback.at
+  call void @decref(ptr %type)
+  %none = icmp eq ptr %traceback, null
+  br i1 %none, label %end, label %trace
+trace:
+  %set = call i32 @PyException_SetTraceback(ptr %value, ptr %traceback)
+  call void @decref(ptr %traceback)
+  br label %end
+end:
+  ret ptr %value
+}}
+define internal void @raise(ptr %value) nounwind {{
+  %type.at = getelementptr i8, ptr %value, i64 {TYPE}
+  %type = load ptr, ptr %type.at
+  call void @incref(ptr %type)
+  %traceback = call ptr @PyException_GetTraceback(ptr %value)
+  call void @PyErr_Restore(ptr %type, ptr %value, ptr %traceback)
+  ret void
+}}
+define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count, ptr %keywords) nounwind {{
+entry:
+  %error.at = alloca ptr
+  %paths.at = getelementptr i8, ptr %self, i64 {ITEMS}
+  %pushed.at = getelementptr i8, ptr %self, i64 {ITEMS + 8}
+  %zero.at = getelementptr i8, ptr %self, i64 {ITEMS + 16}
+  %none.at = getelementptr i8, ptr %self, i64 {ITEMS + 24}
+  %pushed = load ptr, ptr %pushed.at
+  %pushed.items.at = getelementptr i8, ptr %pushed, i64 {LIST_ITEMS}
+  %pushed.items = load ptr, ptr %pushed.items.at
+  %interpreters = load ptr, ptr %pushed.items
+  %zero = load ptr, ptr %zero.at
+  %alone = icmp eq ptr %interpreters, %zero
+  br i1 %alone, label %kind, label %slow
+kind:
+  %plain = icmp eq ptr %keywords, null
+  br i1 %plain, label %look, label %idle
+look:
+  %paths = load ptr, ptr %paths.at
+  %items.at = getelementptr i8, ptr %paths, i64 {LIST_ITEMS}
+  %items = load ptr, ptr %items.at
+  %front.at = getelementptr ptr, ptr %items, i64 {FRONT}
+  %front = load ptr, ptr %front.at
+  %none = load ptr, ptr %none.at
+  %absent = icmp eq ptr %front, %none
+  br i1 %absent, label %idle, label %try
+idle:
+  %left.alone.at = getelementptr i8, ptr %self, i64 {ITEMS + 80}
+  %left.alone.bytes = load ptr, ptr %left.alone.at
+  %left.alone.word.at = getelementptr i8, ptr %left.alone.bytes, i64 {BYTES}
+  %left.alone.word = load ptr, ptr %left.alone.word.at
+  %left.alone = load i64, ptr %left.alone.word
+  %settled = icmp sgt i64 %left.alone, 0
+  br i1 %settled, label %alone.now, label %slow
+alone.now:
+  %left.alone.less = sub i64 %left.alone, 1
+  store i64 %left.alone.less, ptr %left.alone.word
+  br label %itself
+try:
+  call void @incref(ptr %front)
+  %definition.at = getelementptr i8, ptr %front, i64 {c_api.METHOD}
+  %definition = load ptr, ptr %definition.at
+  %function.at = getelementptr i8, ptr %definition, i64 8
+  %function = load ptr, ptr %function.at
+  %own.at = getelementptr i8, ptr %front, i64 {c_api.METHOD_SELF}
+  %own = load ptr, ptr %own.at
+  %result = call ptr %function(ptr %own, ptr %arguments, i64 %count, ptr null)
+  call void @decref(ptr %front)
+  %raised = icmp eq ptr %result, null
+  br i1 %raised, label %failed, label %served
+served:
+  %type.at = getelementptr i8, ptr %result, i64 {TYPE}
+  %type = load ptr, ptr %type.at
+  %exit.at = getelementptr i8, ptr %self, i64 {ITEMS + 32}
+  %exit = load ptr, ptr %exit.at
+  %left = icmp eq ptr %type, %exit
+  br i1 %left, label %leave, label %return
+return:
+  ret ptr %result
+leave:
+  %more = add i64 %count, 1
+  %row = alloca ptr, i64 %more
+  store ptr %result, ptr %row
+  br label %copy
+copy:
+  %i = phi i64 [ 0, %leave ], [ %i1, %next ]
+  %rest = icmp slt i64 %i, %count
+  br i1 %rest, label %next, label %go.on
+next:
+  %from = getelementptr ptr, ptr %arguments, i64 %i
+  %argument = load ptr, ptr %from
+  %i1 = add i64 %i, 1
+  %to = getelementptr ptr, ptr %row, i64 %i1
+  store ptr %argument, ptr %to
+  br label %copy
+go.on:
+  %after.at = getelementptr i8, ptr %self, i64 {ITEMS + 40}
+  %after = load ptr, ptr %after.at
+  %after.result = call ptr @PyObject_Vectorcall(ptr %after, ptr %row, i64 %more, ptr null)
+  call void @decref(ptr %result)
+  br label %answered
+slow:
+  %python.at = getelementptr i8, ptr %self, i64 {ITEMS + 48}
+  %python = load ptr, ptr %python.at
+  %slow.result = call ptr @PyObject_Vectorcall(ptr %python, ptr %arguments, i64 %count, ptr %keywords)
+  br label %answered
+answered:
+  %answer = phi ptr [ %after.result, %go.on ], [ %slow.result, %slow ]
+  %refused.at = getelementptr i8, ptr %self, i64 {ITEMS + 56}
+  %refused = load ptr, ptr %refused.at
+  %is.null = icmp eq ptr %answer, null
+  br i1 %is.null, label %failed, label %found
+found:
+  %unserved = icmp eq ptr %answer, %refused
+  br i1 %unserved, label %refuse, label %over
+over:
+  ret ptr %answer
+refuse:
+  call void @decref(ptr %answer)
+  br label %itself
+itself:
+  %wrapped.at = getelementptr i8, ptr %self, i64 {ITEMS + 64}
+  %wrapped = load ptr, ptr %wrapped.at
+  %eager.result = call ptr @PyObject_Vectorcall(ptr %wrapped, ptr %arguments, i64 %count, ptr %keywords)
+  ret ptr %eager.result
+failed:
+  %occurred = call ptr @PyErr_Occurred()
+  %unsaid = icmp eq ptr %occurred, null
+  br i1 %unsaid, label %nothing, label %take
+nothing:
+  ret ptr null
+take:
+  %error = call ptr @taken()
+  store ptr %error, ptr %error.at
+  %clean.at = getelementptr i8, ptr %self, i64 {ITEMS + 72}
+  %clean = load ptr, ptr %clean.at
+  %cleaned = call ptr @PyObject_Vectorcall(ptr %clean, ptr %error.at, i64 1, ptr null)
+  %interrupted = icmp eq ptr %cleaned, null
+  br i1 %interrupted, label %again, label %done
+done:
+  call void @decref(ptr %cleaned)
+  call void @raise(ptr %error)
+  ret ptr null
+again:
+  %interrupt = call ptr @taken()
+  call void @PyException_SetContext(ptr %interrupt, ptr %error)
+  call void @raise(ptr %interrupt)
+  ret ptr null
+}}
+"""
+
+
+@cache
+def _dispatching() -> tuple[int, Any]:
+    return linked(_DISPATCH, _SYMBOL)
+
+
+def dispatcher(
+    function: Callable[..., Any],
+    paths: list[Any],
+    pushed: list[int],
+    exit_type: type,
+    leave: Callable[..., Any],
+    python: Callable[..., Any],
+    clean: Callable[[BaseException], Any],
+    rest: ctypes.c_int64,
+) -> Callable[..., Any]:
+    """What a call of `function` goes to.  paths: its item FRONT is the machine entry to try, or None; none is tried while pushed[0] is
+    not 0.  leave(exit, *arguments) is called with an instance of `exit_type` that it returned; python(*arguments, **keywords) where no
+    machine entry can be tried.  Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller.
+    clean(error): takes the frames of the library out of the traceback of an error.
+
+    rest: how many calls that no machine entry is tried for go to the function at once; each takes one from it."""
+    if not c_api.supported():
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = python(*args, **kwargs)
+            return function(*args, **kwargs) if result is UNSERVED else result
+
+        return call
+    address, owner = _dispatching()
+    word = struct.pack("=q", ctypes.addressof(rest))
+    own = (paths, pushed, 0, None, exit_type, leave, python, UNSERVED, function, clean, word, rest, *owner)
+    made: Callable[..., Any] = machine_code.builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)
+    return made

@@ -1,0 +1,278 @@
+"""Machine code that compares words of memory: how an entry knows in nanoseconds that objects it has checked are what they were.
+
+CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a number that no other state of any dictionary of the process
+shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
+array and flags" are comparisons of a few words, whoever wrote to them and however.  A builtin function is made here:
+
+* `same(table, addresses, *objects)`: whether the objects are those with these addresses, bytes of int64, and then whether `table` holds:
+  bytes of int64, the number of pairs, pairs (address, expected word), and blocks (address, four expected words in a row).  Stops at the
+  first difference, so an address may lie in an object that is only known to be alive because of what is before it.
+
+It runs under the GIL, allocates nothing, and runs no code of the program.  Invariant: layouts are verified on live objects before first
+use; where they are not the known ones `supported()` is false, and entries check everything in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from tracejit.cpython.arrays import BYTES
+from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, word
+from tracejit.cpython.reference_counts import counting
+from tracejit.llvm import machine_code
+from tracejit.llvm.linked import linked
+
+__all__ = [
+    "BLOCK",
+    "NEVER",
+    "block",
+    "counted",
+    "instance_words",
+    "item_words",
+    "namespace_words",
+    "packed",
+    "same",
+    "supported",
+    "table",
+]
+
+_LENGTH: Final = SIZE  # of a list; a dictionary has ma_used there
+_VERSION: Final = 24  # PyDictObject.ma_version_tag
+_KEYS: Final = 32  # PyDictObject.ma_keys
+_VALUES: Final = 40  # PyDictObject.ma_values
+_USED: Final = 24  # PyDictKeysObject.dk_nentries
+_INDEX: Final = 32  # PyDictKeysObject.dk_indices
+_DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
+
+
+def table(pairs: Sequence[int], blocks: Sequence[int] = ()) -> bytes:
+    """Pairs (address, word), and blocks (address, four words), each one after the other, as `same` takes them."""
+    return struct.pack(f"={1 + len(pairs) + len(blocks)}q", len(pairs) // 2, *pairs, *blocks)
+
+
+def counted(address: int, value: int, pairs: bytes) -> bytes:
+    """A table of the pair (address, value) and other pairs, which are packed already."""
+    return struct.pack("=3q", 1 + len(pairs) // 16, address, value) + pairs
+
+
+def packed(pairs: Sequence[int]) -> bytes:
+    """Pairs as `counted` takes them."""
+    return struct.pack(f"={len(pairs)}q", *pairs)
+
+
+def block(address: int) -> list[int]:
+    """A block that holds while the four words from an address on are what they are."""
+    return [address, *[word(address + 8 * i) for i in range(BLOCK)]]
+
+
+BLOCK: Final = 4
+"""Words in a block."""
+NEVER: Final = table((id(None) + TYPE, 0))
+"""A table that `same` always refuses."""
+
+
+def instance_words(instance: Any, dictionary: Any) -> list[int]:
+    """Pairs that hold while `instance` has its type, and `dictionary`, its own, is as it is.  Empty where its layout is another one."""
+    address = id(instance)
+    if not supported() or word(address + _DICTIONARY) != id(dictionary):
+        return []
+    place = id(dictionary) + _VERSION
+    return [address + TYPE, id(type(instance)), address + _DICTIONARY, id(dictionary), place, word(place)]
+
+
+def namespace_words(proxy: Any) -> list[int]:
+    """Pairs that hold while the class dictionary behind a mappingproxy is as it is."""
+    place = word(id(proxy) + MAPPING) + _VERSION
+    return [place, word(place)]
+
+
+def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
+    """Pairs that hold while lists and dictionaries hold what they hold: (container, place, item), where place is an index, a key, or None
+    for the length.  Containers, keys and items must be kept alive meanwhile.  Empty where a key is not found."""
+    words: dict[int, int] = {}
+    places: dict[int, dict[int, int]] = {}
+    for container, place, item in items:
+        address = id(container)
+        if place is None:
+            words[address + _LENGTH] = len(container)
+        elif type(container) is list:
+            words[address + _LENGTH] = len(container)  # a list that gets shorter leaves its items where they were
+            elements = words[address + LIST_ITEMS] = word(address + LIST_ITEMS)
+            words[elements + 8 * place] = id(item)
+        else:
+            table = words[address + _KEYS] = word(address + _KEYS)
+            words[table + 8] = word(table + 8)  # sizes and kind
+            if address not in places:
+                places[address] = _entries(container)
+            entry = places[address].get(id(_stored_key(container, place)))
+            if entry is None:
+                return []
+            words[entry], words[entry + 8] = word(entry), id(item)
+    return [number for pair in words.items() for number in pair]
+
+
+def _stored_key(dictionary: dict[Any, Any], key: Any) -> Any:
+    """The key object in a dictionary: `key` itself unless it is a string."""
+    return next((k for k in dictionary if type(k) is str and k == key), key) if type(key) is str else key
+
+
+def _entries(dictionary: dict[Any, Any]) -> dict[int, int]:
+    """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys, and
+    for one with so many deleted entries, or so odd a head, that another thread may be changing it just now."""
+    table = word(id(dictionary) + _KEYS)
+    if word(id(dictionary) + _VALUES):
+        return {}
+    head = word(table + 8)  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
+    used, index = word(table + _USED), head >> 8 & 255
+    if not 0 <= used <= 4 * len(dictionary) + 64 or not 3 <= index <= 40:
+        return {}
+    first, step = table + _INDEX + (1 << index), 16 if head >> 16 & 255 else 24
+    found = struct.unpack(f"={used * step // 8}q", ctypes.string_at(first, used * step))
+    offset = step // 8 - 2
+    return {found[i * step // 8 + offset]: first + i * step + 8 * offset for i in range(used)}
+
+
+class _Probe:
+    """An object with attributes, to verify layouts on."""
+
+
+@cache
+def supported() -> bool:
+    """Whether this Python is one whose dictionaries have versions where they are expected."""
+    if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11) or object.__basicsize__ != 16:
+        return False
+    probe = _Probe()
+    probe.first = 1  # type: ignore[attr-defined]
+    dictionary, proxy = probe.__dict__, _Probe.__dict__
+    if word(id(probe) + _DICTIONARY) != id(dictionary):
+        return False
+    place, namespace = id(dictionary) + _VERSION, word(id(proxy) + MAPPING) + _VERSION
+    seen = [word(place)]
+    changes: list[Callable[[], Any]] = [
+        lambda: setattr(probe, "first", 2), lambda: setattr(probe, "second", 1), lambda: delattr(probe, "second"),
+        lambda: dictionary.update(first=3), lambda: object.__setattr__(probe, "first", 4), dictionary.clear,
+    ]  # fmt: skip
+    for change in changes:
+        change()
+        if word(place) in seen:
+            return False
+        seen.append(word(place))
+    before = word(namespace)
+    _Probe.mark = 1  # type: ignore[attr-defined]
+    return word(namespace) != before and word(place) == seen[-1] and _containers_are_known()
+
+
+def _containers_are_known() -> bool:
+    """Whether items of lists and dictionaries are where they are expected."""
+    values = [object() for _ in range(20)]
+    mixed: dict[Any, Any] = dict(zip(values, values, strict=True))
+    named: dict[Any, Any] = {str(i): v for i, v in enumerate(values)}
+    for dictionary in (mixed, named):
+        del dictionary[next(iter(dictionary))]
+        entries = _entries(dictionary)
+        for key, value in dictionary.items():
+            place = entries.get(id(key))
+            if place is None or word(place) != id(key) or word(place + 8) != id(value):
+                return False
+    elements = word(id(values) + LIST_ITEMS)
+    lengths = word(id(values) + _LENGTH), word(id(named) + _LENGTH)
+    return lengths == (20, 19) and [word(elements + 8 * i) for i in range(20)] == list(map(id, values))
+
+
+_SYMBOL: Final = "tracejit_same"
+_TEXT: Final = f"""
+declare i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64>)
+declare void @_Py_Dealloc(ptr)
+{counting()}
+define ptr @{_SYMBOL}(ptr %self, ptr %arguments, i64 %count) nounwind {{
+entry:
+  %table = load ptr, ptr %arguments
+  %addresses.at = getelementptr ptr, ptr %arguments, i64 1
+  %addresses = load ptr, ptr %addresses.at
+  %bytes.at = getelementptr i8, ptr %addresses, i64 {SIZE}
+  %bytes = load i64, ptr %bytes.at
+  %given = shl i64 %count, 3
+  %needed = sub i64 %given, 16
+  %fits = icmp eq i64 %bytes, %needed
+  br i1 %fits, label %objects, label %no
+objects:
+  %o = phi i64 [ 2, %entry ], [ %o1, %as.expected ]
+  %another = icmp slt i64 %o, %count
+  br i1 %another, label %identify, label %words
+identify:
+  %object.at = getelementptr ptr, ptr %arguments, i64 %o
+  %object.is = load i64, ptr %object.at
+  %place = mul i64 %o, 8
+  %offset = add i64 %place, {BYTES - 16}
+  %expected.at = getelementptr i8, ptr %addresses, i64 %offset
+  %expected = load i64, ptr %expected.at
+  %known = icmp eq i64 %object.is, %expected
+  br i1 %known, label %as.expected, label %no
+as.expected:
+  %o1 = add i64 %o, 1
+  br label %objects
+words:
+  %size.at = getelementptr i8, ptr %table, i64 {SIZE}
+  %size = load i64, ptr %size.at
+  %head = getelementptr i8, ptr %table, i64 {BYTES}
+  %end = getelementptr i8, ptr %head, i64 %size
+  %pairs = load i64, ptr %head
+  %length = shl i64 %pairs, 4
+  %first = getelementptr i8, ptr %head, i64 8
+  %blocks = getelementptr i8, ptr %first, i64 %length
+  br label %pair
+pair:
+  %p = phi ptr [ %first, %words ], [ %p1, %next ]
+  %done = icmp eq ptr %p, %blocks
+  br i1 %done, label %block, label %compare
+compare:
+  %address = load ptr, ptr %p
+  %want.at = getelementptr i8, ptr %p, i64 8
+  %want = load i64, ptr %want.at
+  %is = load i64, ptr %address
+  %equal = icmp eq i64 %is, %want
+  br i1 %equal, label %next, label %no
+next:
+  %p1 = getelementptr i8, ptr %p, i64 16
+  br label %pair
+block:
+  %b = phi ptr [ %p, %pair ], [ %b1, %following ]
+  %through = icmp eq ptr %b, %end
+  br i1 %through, label %yes, label %four
+four:
+  %row = load ptr, ptr %b
+  %wants.at = getelementptr i8, ptr %b, i64 8
+  %wants = load <{BLOCK} x i64>, ptr %wants.at, align 8
+  %are = load <{BLOCK} x i64>, ptr %row, align 8
+  %differences = xor <{BLOCK} x i64> %wants, %are
+  %difference = call i64 @llvm.vector.reduce.or.v{BLOCK}i64(<{BLOCK} x i64> %differences)
+  %equals = icmp eq i64 %difference, 0
+  br i1 %equals, label %following, label %no
+following:
+  %b1 = getelementptr i8, ptr %b, i64 {8 * BLOCK + 8}
+  br label %block
+yes:
+  br label %answer
+no:
+  br label %answer
+answer:
+  %at = phi i64 [ {ITEMS}, %yes ], [ {ITEMS + 8}, %no ]
+  %answer.at = getelementptr i8, ptr %self, i64 %at
+  %said = load ptr, ptr %answer.at
+  call void @incref(ptr %said)
+  ret ptr %said
+}}
+"""
+
+
+@cache
+def same() -> Callable[..., bool]:
+    """The function, where this Python is supported."""
+    address, owner = linked(_TEXT, _SYMBOL)
+    function: Callable[..., bool] = machine_code.builtin_function("same", address, machine_code.FASTCALL, (True, False, *owner))
+    return function

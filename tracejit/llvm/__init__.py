@@ -1,0 +1,1 @@
+"""Nests and programs as LLVM text, compiled, cached, loaded."""

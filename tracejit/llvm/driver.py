@@ -1,0 +1,399 @@
+"""Compiles a `ProgramSpec` into one machine-code function of a frame address.
+
+`compile_program(spec) -> CompiledProgram`: `run(address, id(arrays))` returns OK (0), MISMATCH (-1: some array is not what the program
+was made for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
+copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
+
+A program is one LLVM function of a frame's address and a tuple's, whose text is written here; in the process that first meets it, Numba
+compiles it to object code, later ones find that (machine_code.py, object_cache.py).  Equal nests are one internal function; the steps of a
+long program are several.  The
+code is found again by its content, the data behind the frame's slots not being part of it, in this process and in later ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import llvmlite.binding
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.aside import done_aside
+from tracejit.core.dtypes import DType
+from tracejit.core.locks import lock_held_over_forks
+from tracejit.llvm import blas, frame_check, machine_code, object_cache, operations, thread_pool
+from tracejit.llvm.linked import linked
+from tracejit.llvm.operations import Code, constant, lane_type
+from tracejit.llvm.reductions import Emitter
+from tracejit.loops.expressions import builder
+from tracejit.loops.language import Nest, Scalar
+from tracejit.loops.rewrites.pipeline import rewritten
+from tracejit.loops.target import Target
+from tracejit.lowering.steps import Address, Division, GemmCall, Integer, NestCall, NestRun, NumberSlot, ProgramSpec, Slot, Step
+from tracejit.math import libm
+
+__all__ = ["MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
+
+OK: Final = 0
+MISMATCH: Final = -1
+REMEMBERED: Final = 512  # programs found again by content
+PART: Final = 200  # steps in a function: LLVM takes more than proportionally long for longer ones
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledProgram:
+    """Machine code of a program, which `run` keeps alive; `seconds` is what compiling took (0 when found)."""
+
+    run: Callable[[int, int], int]
+    template: np.ndarray[Any, Any]
+    key: str
+    text: str
+    seconds: float
+
+
+@cache
+def host_target() -> Target:
+    """Widths of this machine's vectors, from the features that LLVM reports, and what its instructions are good for."""
+    features = llvmlite.binding.get_host_cpu_features()
+    gathers = not llvmlite.binding.get_host_cpu_name().startswith("znver")  # a long microprogram on these
+    if all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq")):
+        return Target(512, masked=True, scales=True, gathers=gathers)
+    if features.get("avx2", False):
+        return Target(256, masked=True, gathers=gathers)  # masked bytes are slow here, but not slower than one at a time
+    return Target(128, masked=False, gathers=gathers)
+
+
+class _ProgramWriter:
+    """The text of one program: its nests, then the function of the frame."""
+
+    def __init__(self, spec: ProgramSpec, target: Target) -> None:
+        self.spec = spec
+        self.target = target
+        self.code = Code()
+        self.declarations: dict[str, str] = {}
+        self.libm: set[tuple[str, DType, int]] = set()
+        self.functions: dict[str, str] = {}  # text with the symbol left out -> symbol
+        self.emitted: dict[int, tuple[Emitter, str]] = {}  # id of a Nest -> its emitter, symbol
+        self.leaving: list[str] = []  # phi operands of the block that returns an exit's code
+        self.words: dict[int, str] = {}
+        self.pointers: dict[tuple[int, int | str], str] = {}
+        self.uses_blas = False
+        self.table = frame_check.expected_words(spec)  # the words behind the slots
+        self.uses_pool = False
+
+    def text(self) -> str:
+        """Declarations, functions, then the program."""
+        code, spec = self.code, self.spec
+        code.lines += [
+            "%frame = inttoptr i64 %address to ptr",
+            "store i64 %arrays, ptr %frame",
+            *frame_check.expected_lines(spec),
+        ]
+        code.begin("begin")
+        if len(spec.steps) <= PART:
+            for step in spec.steps:
+                self._step(step)
+        else:
+            for first in range(0, len(spec.steps), PART):
+                self._part(spec.steps[first : first + PART])
+        self._end()
+        code.lines += ["mismatch:", f"ret i64 {MISMATCH}"]
+        functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
+        program = [
+            f"define internal i64 @{machine_code.PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{",
+            "entry:",
+            *code.lines,
+            "}",
+        ]
+        return "\n".join([*sorted(self.declarations.values()), frame_check.declaration(), *functions, *program])
+
+    def _end(self) -> None:
+        """The steps were done, or one of them has left by an exit."""
+        self.code.lines.append(f"ret i64 {OK}")
+        if self.leaving:
+            self.code.lines += ["leave:", f"%status = phi i64 {', '.join(self.leaving)}", "ret i64 %status"]
+        self.declarations.update(self.code.declarations)
+
+    def _part(self, steps: Sequence[Step]) -> None:
+        """Some of the steps as a function of their own."""
+        outer = self.code, self.leaving, self.words, self.pointers
+        self.code, self.leaving, self.words, self.pointers = Code(), [], {}, {}
+        for step in steps:
+            self._step(step)
+        self._end()
+        lines, exits = self.code.lines, bool(self.leaving)
+        self.code, self.leaving, self.words, self.pointers = outer
+        text = "\n".join(["define internal i64 @NEST(ptr %frame) noinline nounwind {", "entry:", *lines, "}"])
+        status = self.code.op(f"call i64 @{self.functions.setdefault(text, f'part{len(self.functions)}')}(ptr %frame)")
+        if exits:
+            self._leave_unless_done(status)
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, NestCall):
+            self._nest(step)
+        elif isinstance(step, NestRun):
+            self._run(step)
+        elif isinstance(step, GemmCall):
+            self._gemm(step)
+        else:
+            destination, source = self._pointer(step.destination), self._pointer(step.source)
+            size = self._integer(step.nbytes)
+            self.code.call("llvm.memcpy.p0.p0.i64", "void", ("ptr", destination), ("ptr", source), ("i64", size), ("i1", "false"))
+
+    # --- arguments
+
+    def _word(self, slot: int) -> str:
+        """The int64 in a slot, read once."""
+        if not 0 <= slot < self.spec.slots:
+            raise ValueError(f"a step refers to table slot {slot}, but the program has {self.spec.slots} slots")
+        found = self.words.get(slot)
+        if found is None:
+            at = self.code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
+            found = self.words[slot] = self.code.op(f"load i64, ptr {at}")
+        return found
+
+    def _integer(self, value: Integer) -> str:
+        return self._word(value.index) if isinstance(value, Slot) else str(value)
+
+    def _pointer(self, address: Address) -> str:
+        offset = self._integer(address.offset)
+        found = self.pointers.get((address.slot, offset))
+        if found is None:
+            found = self.code.op(f"inttoptr i64 {self._word(address.slot)} to ptr")
+            if offset != "0":
+                found = self.code.op(f"getelementptr i8, ptr {found}, i64 {offset}")
+            self.pointers[address.slot, offset] = found
+        return found
+
+    def _scalar(self, parameter: Scalar, value: bool | int | float | NumberSlot) -> str:
+        if not isinstance(value, NumberSlot):
+            return constant(builder.const(value, parameter.dtype).value, parameter.dtype)
+        return self._cast(self._word(value.index), value, parameter)
+
+    def _cast(self, text: str, value: NumberSlot, parameter: Scalar) -> str:
+        """The number in a word as the nest wants it."""
+        source = dtypes.float64 if value.dtype.is_floating_point else dtypes.int64
+        if source is dtypes.float64:
+            text = self.code.op(f"bitcast i64 {text} to double")
+        return text if parameter.dtype is source else operations.apply(self.code, "cast", None, source, parameter.dtype, 1, text)
+
+    # --- steps
+
+    def _nest(self, step: NestCall) -> None:
+        nest = step.nest
+        emitter, symbol = self._function(nest)
+        values = [self._pointer(a) for a in step.buffers]
+        values += [self._integer(n) for n in step.sizes]
+        values += [self._scalar(p, v) for p, v in zip(nest.scalars, step.scalars, strict=True)]
+        arguments = list(zip(emitter.parameter_types(), values, strict=True))
+        if step.division is None:
+            status = self.code.op(f"call i64 @{symbol}({', '.join(f'{t} {v}' for t, v in arguments)})")
+        else:
+            status = self._chunks(step.division, len(step.buffers), symbol, arguments)
+        if emitter.exits:
+            self._leave_unless_done(status)
+
+    def _leave_unless_done(self, status: str) -> None:
+        done, following = self.code.op(f"icmp eq i64 {status}, 0"), self.code.label("go")
+        self.leaving.append(f"[ {status}, %{self.code.block} ]")
+        self.code.lines.append(f"br i1 {done}, label %{following}, label %leave")
+        self.code.begin(following)
+
+    def _run(self, step: NestRun) -> None:
+        """A loop over the rows of a table: a row has, per buffer, the offset of its slot in the frame and its own offset; per size, its
+        value; per number, the offset of its slot."""
+        code, nest, first = self.code, step.nest, step.calls[0]
+        emitter, symbol = self._function(nest)
+        rows = [
+            [8 * a.slot if field == 0 else a.offset for a in call.buffers for field in (0, 1)]
+            + [*call.sizes, *(8 * n.index for n in call.scalars if isinstance(n, NumberSlot))]
+            for call in step.calls
+        ]
+        begin = self.spec.slots + len(self.table)
+        self.table += [word for row in rows for word in row]  # type: ignore[misc]  # a run has no sizes or offsets in slots
+        width = len(rows[0])
+        table = code.op(f"getelementptr i64, ptr %frame, i64 {begin}")
+        end = code.op(f"getelementptr i64, ptr %frame, i64 {begin + width * len(rows)}")
+        head, after, row, following = code.label("row"), code.label("rows"), code.name(), code.name()
+        before = code.block
+        code.lines.append(f"br label %{head}")
+        code.begin(head)
+        at = len(code.lines)
+        words = [code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k}')}") for k in range(width)]
+        slots = 2 * len(first.buffers)
+        values = []
+        for slot, offset in zip(words[:slots:2], words[1:slots:2], strict=True):
+            base = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
+            values.append(code.op(f"getelementptr i8, ptr {base}, i64 {offset}"))
+        values += words[slots : slots + len(first.sizes)]
+        for parameter, value, slot in zip(nest.scalars, first.scalars, words[slots + len(first.sizes) :], strict=True):
+            assert isinstance(value, NumberSlot), value
+            number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
+            values.append(self._cast(number, value, parameter))
+        arguments = ", ".join(f"{t} {v}" for t, v in zip(emitter.parameter_types(), values, strict=True))
+        status = code.op(f"call i64 @{symbol}({arguments})")
+        if emitter.exits:
+            self._leave_unless_done(status)
+        code.lines.append(f"{following} = getelementptr i64, ptr {row}, i64 {width}")
+        more = code.op(f"icmp ne ptr {following}, {end}")
+        code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
+        code.lines.insert(at, f"{row} = phi ptr [ {table}, %{before} ], [ {following}, %{code.block} ]")
+        code.begin(after)
+
+    def _chunks(self, division: Division, buffers: int, symbol: str, arguments: Sequence[tuple[str, str]]) -> str:
+        """Have the pool call a nest for every chunk: through a function of a block of what is known only now, and of the chunk's number."""
+        self.uses_pool = True
+        code, chunk = self.code, Code()
+        block = code.op(f"alloca [{len(arguments)} x i64]")
+        given = []
+        for i, (kind, value) in enumerate(arguments):
+            if value.startswith("%"):
+                code.lines.append(f"store {kind} {value}, ptr {code.op(f'getelementptr i64, ptr {block}, i64 {i}')}")
+                value = chunk.op(f"load {kind}, ptr {chunk.op(f'getelementptr i64, ptr %block, i64 {i}')}")
+            if i < buffers and division.advances[i]:
+                value = chunk.op(f"getelementptr i8, ptr {value}, i64 {chunk.op(f'mul i64 %k, {division.advances[i]}')}")
+            given.append(value)
+        first = chunk.op(f"mul i64 %k, {division.length}")
+        left = chunk.op(f"sub i64 {division.extent}, {first}")
+        given[buffers + division.many] = chunk.call("llvm.smin.i64", "i64", ("i64", left), ("i64", str(division.length)))
+        if division.first is not None:
+            given[buffers + division.first] = first
+        status = chunk.op(f"call i64 @{symbol}({', '.join(f'{t} {v}' for (t, _), v in zip(arguments, given, strict=True))})")
+        self.declarations.update(chunk.declarations)
+        lines = ["define internal i64 @NEST(ptr %block, i64 %k) nounwind {", "entry:", *chunk.lines, f"ret i64 {status}", "}"]
+        function = self.functions.setdefault("\n".join(lines), f"chunk{len(self.functions)}")
+        return code.call(thread_pool.PARALLEL, "i64", ("ptr", f"@{function}"), ("ptr", block), ("i64", str(division.count)))
+
+    def _function(self, nest: Nest) -> tuple[Emitter, str]:
+        known = self.emitted.get(id(nest))
+        if known is None:
+            known = self.emitted[id(nest)] = self._rendered(nest)
+        return known
+
+    def _rendered(self, nest: Nest) -> tuple[Emitter, str]:
+        emitter = Emitter(rewritten(nest, self.target), "NEST", self.target)
+        text = emitter.text()
+        self.declarations.update(emitter.code.declarations)
+        self.libm |= emitter.code.libm
+        return emitter, self.functions.setdefault(text, f"nest{len(self.functions)}")
+
+    def _gemm(self, step: GemmCall) -> None:
+        self.uses_blas = True
+        sizes = [self._integer(n) for n in (step.m, step.n, step.k)]
+        leading = [self._integer(n) for n in (step.lda, step.ldb, step.ldc)]
+        pointers = [self._pointer(a) for a in (step.a, step.b, step.c)]
+        self._batched(step, sizes, leading, pointers, 0)
+
+    def _batched(self, step: GemmCall, sizes: Sequence[str], leading: Sequence[str], pointers: Sequence[str], level: int) -> None:
+        """One loop per batch dimension around the call."""
+        code = self.code
+        if level == len(step.batch):
+            operands = list(zip(pointers, leading, strict=True))
+            blas.emit_gemm(
+                code, blas.blas(), step.dtype, (step.transpose_a, step.transpose_b), sizes, operands, step.alpha, step.beta
+            )
+            return
+        extent, *strides = step.batch[level]
+        count = self._integer(extent)
+        steps = [self._integer(stride) for stride in strides]
+        head, body, end = code.label("batch"), code.label("product"), code.label("batched")
+        index, following = code.name(), code.name()
+        moving = [code.name() for _ in pointers]
+        moved = [code.name() for _ in pointers]
+        before = code.block
+        code.lines.append(f"br label %{head}")
+        code.begin(head)
+        at = len(code.lines)
+        more = code.op(f"icmp slt i64 {index}, {count}")
+        code.lines.append(f"br i1 {more}, label %{body}, label %{end}")
+        code.begin(body)
+        self._batched(step, sizes, leading, moving, level + 1)
+        element = lane_type(step.dtype)
+        for pointer, stride, result in zip(moving, steps, moved, strict=True):
+            code.lines.append(f"{result} = getelementptr {element}, ptr {pointer}, i64 {stride}")
+        code.lines.append(f"{following} = add i64 {index}, 1")
+        code.lines.append(f"br label %{head}")
+        latch = code.block
+        phis = [f"{index} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]"]
+        phis += [
+            f"{p} = phi ptr [ {first}, %{before} ], [ {last}, %{latch} ]"
+            for p, first, last in zip(moving, pointers, moved, strict=True)
+        ]
+        code.lines[at:at] = phis
+        code.begin(end)
+
+
+_known: OrderedDict[str, Callable[[int, int], int]] = OrderedDict()
+_compilations = 0
+_lock = lock_held_over_forks()  # one thread compiles; others find what it made
+
+
+def _imports(writer: _ProgramWriter) -> dict[str, int]:
+    """Addresses of the C functions that the text calls; those that LLVM may call for an operation included."""
+    found = {operations.libm_symbol(name, dtype): libm.address(name, dtype, arity) for name, dtype, arity in writer.libm}
+    for name, arity in (("fmod", 2), ("fma", 3)):
+        found[name] = libm.address(name, dtypes.float64, arity)
+        found[name + "f"] = libm.address(name, dtypes.float32, arity)
+    if writer.uses_blas:
+        found |= blas.symbols(blas.blas())
+    if writer.uses_pool:
+        found |= thread_pool.symbols()
+    found[frame_check.CHECK], _ = _check()
+    return found
+
+
+@cache
+def _check() -> tuple[int, Any]:
+    """The address of the check that all programs call, and what owns its code."""
+    return linked(frame_check.check_text(), frame_check.CHECK)
+
+
+def compilations() -> int:
+    """How many programs LLVM compiled in this process."""
+    return _compilations
+
+
+def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[Callable[[int, int], int], bool]:
+    """The program of a text, and whether it had to be compiled: not if an earlier process left its object code."""
+    global _compilations
+    run, compiled = object_cache.load_or_make(
+        key, lambda object_code: machine_code.load(object_code, imports), lambda: machine_code.compile_text(text)
+    )
+    _compilations += compiled
+    return run, compiled
+
+
+def _found_or_compiled(key: str, text: str, writer: _ProgramWriter) -> tuple[Callable[[int, int], int], bool]:
+    """The program, and whether it had to be compiled."""
+    with _lock:
+        run, compiled = _known.get(key), False
+        if run is None:
+            run, compiled = _machine_code(key, text, _imports(writer))
+            _known[key] = run
+            if len(_known) > REMEMBERED:
+                _known.popitem(last=False)
+        else:
+            _known.move_to_end(key)
+    return run, compiled
+
+
+def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
+    """Compile, or find by content an identical program of this process or an earlier one.
+
+    Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
+    started = time.perf_counter()
+    writer = _ProgramWriter(spec, target or host_target())
+    text = writer.text()
+    key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
+    seconds = 0.0
+    run, compiled = done_aside(lambda: _found_or_compiled(key, text, writer))
+    if compiled:
+        seconds = time.perf_counter() - started
+    template = np.array([0] * spec.slots + writer.table, dtype=np.int64)
+    return CompiledProgram(run, template, key, text, seconds)

@@ -1,0 +1,27 @@
+"""Small functions in machine code that call Python's C interface: from LLVM text to an address, by way of the disk cache."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tracejit.core.aside import done_aside
+from tracejit.cpython import c_api
+from tracejit.llvm import machine_code, object_cache
+
+__all__ = ["linked"]
+
+
+def linked(text: str, symbol: str) -> tuple[int, tuple[Any, ...]]:
+    """The address of function `symbol` of a text that shows no address, and what owns its code.  The text may call c_api.FUNCTIONS.
+
+    Raises RuntimeError for a text that LLVM does not take."""
+    key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
+    found, _ = done_aside(
+        lambda: object_cache.load_or_make(
+            key,
+            lambda object_code: machine_code.link(object_code, c_api.symbols(), symbol),
+            lambda: machine_code.assemble(text),
+        )
+    )
+    return found

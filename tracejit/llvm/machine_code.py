@@ -1,0 +1,238 @@
+"""LLVM text to relocatable object code, and object code to a Python function.
+
+`compile_text(text)` gives the bytes of an object file for this machine, made by Numba's code generator (numba_codegen.py);
+`load(object_code, imports)` links them into the process and returns a callable of two integers.  Every process loads the same way, the one
+that compiled too; so what an earlier process left behind runs without Numba, whose import takes longer than most programs take to compile.
+
+The callable is a C function in CPython's fast calling convention (METH_FASTCALL), written in LLVM beside the program: it costs about as
+much as a built-in function, and it holds the GIL, which the program needs to read Python objects.  Object code holds no address: what it
+calls are symbols, resolved by `load` from names.
+
+`identity()` names everything besides the text that the bytes depend on.  This module knows no programs and no files.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import platform
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from tracejit.core.locks import hold_over_forks, lock_held_over_forks
+from tracejit.llvm import numba_codegen
+
+__all__ = ["FASTCALL", "KEYWORDS", "ONE", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
+
+PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
+FORMAT: Final = 3  # of what is made from the text: the entry and the options below
+
+_ENTRY: Final = "tracejit_entry"
+_BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
+LIBRARIES: Final = 64  # a linker takes half a millisecond to make
+FASTCALL: Final = 0x0080  # METH_FASTCALL
+KEYWORDS: Final = 0x0002  # METH_KEYWORDS
+ONE: Final = 0x0008  # METH_O
+_PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
+
+_ENTRY_TEXT: Final = f"""
+declare i32 @PyErr_BadArgument()
+declare ptr @PyErr_Occurred()
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+
+define ptr @{_ENTRY}(ptr %self, ptr %arguments, i64 %count) nounwind {{
+entry:
+  %two = icmp eq i64 %count, 2
+  br i1 %two, label %convert, label %refuse
+convert:
+  %second = getelementptr ptr, ptr %arguments, i64 1
+  %frame.object = load ptr, ptr %arguments
+  %arrays.object = load ptr, ptr %second
+  %frame = call i64 @PyLong_AsLongLong(ptr %frame.object)
+  %frame.doubt = icmp eq i64 %frame, -1
+  br i1 %frame.doubt, label %frame.failed, label %next
+frame.failed:
+  %frame.error = call ptr @PyErr_Occurred()
+  %frame.fine = icmp eq ptr %frame.error, null
+  br i1 %frame.fine, label %next, label %raise
+next:
+  %arrays = call i64 @PyLong_AsLongLong(ptr %arrays.object)
+  %arrays.doubt = icmp eq i64 %arrays, -1
+  br i1 %arrays.doubt, label %arrays.failed, label %run
+arrays.failed:
+  %arrays.error = call ptr @PyErr_Occurred()
+  %arrays.fine = icmp eq ptr %arrays.error, null
+  br i1 %arrays.fine, label %run, label %raise
+run:
+  %status = call i64 @{PROGRAM}(i64 %frame, i64 %arrays)
+  %result = call ptr @PyLong_FromLongLong(i64 %status)
+  ret ptr %result
+refuse:
+  %asked = icmp eq i64 %count, 0
+  br i1 %asked, label %where, label %bad
+where:
+  %place = ptrtoint ptr @{PROGRAM} to i64
+  %address = call ptr @PyLong_FromLongLong(i64 %place)
+  ret ptr %address
+bad:
+  %ignored = call i32 @PyErr_BadArgument()
+  br label %raise
+raise:
+  ret ptr null
+}}
+"""
+
+
+class _MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("method", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+
+
+_names = itertools.count()
+_links = itertools.count()
+_linkers: list[Any] = []  # the one in use
+_llvm: Any = getattr(llvm.ffi.lib, "_lock", None)  # llvmlite takes it for each call, for one that frees code, too
+if hasattr(_llvm, "__enter__"):
+    hold_over_forks(_llvm.__enter__, lambda: _llvm.__exit__(None, None, None))
+_lock = lock_held_over_forks()  # one thread at a time in the linker and the backend
+
+
+def _target_options() -> dict[str, Any]:
+    """What code is generated for: this processor."""
+    return {
+        "cpu": llvm.get_host_cpu_name(),
+        "features": llvm.get_host_cpu_features().flatten(),
+        "opt": _BACKEND_LEVEL,
+        "jit": True,
+        "reloc": "static" if platform.machine().lower() in ("x86_64", "amd64", "i386", "i686") else "default",
+        "codemodel": "jitdefault",  # large: no distance is too far, and constants that a loop uses are kept in registers
+    }
+
+
+@cache
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**_target_options())
+
+
+@cache
+def _fast_target_machine() -> Any:
+    """Makes code in a quarter of the time."""
+    _target_machine()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(**{**_target_options(), "opt": 0})
+
+
+def _linker() -> Any:
+    """The linker for one more library.  LLVM keeps a library's tables of symbols, some 10 KB, as long as the linker that linked it, even
+    when the code is gone; so none links more than LIBRARIES, and it goes with the last of them."""
+    if next(_links) % LIBRARIES == 0 or not _linkers:
+        _linkers[:] = [llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)]
+    return _linkers[0]
+
+
+@cache
+def _python_symbols() -> dict[str, int]:
+    return {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _PYTHON}
+
+
+@cache
+def identity() -> str:
+    """All that object code depends on and its text does not show: versions, the processor and its features, the layout of data."""
+    python = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.byteorder} {ctypes.sizeof(ctypes.c_void_p)}"
+    compiler = f"{numba_codegen.identity()} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info} level {_BACKEND_LEVEL}"
+    machine = f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    return "\n".join(
+        [f"format {FORMAT}", python, f"numpy {np.__version__}", compiler, machine, str(_target_machine().target_data)]
+    )
+
+
+def assemble(text: str) -> bytes:
+    """Object code of a module that was not worth optimising: it calls functions, and computes nothing.  Raises RuntimeError for a text that
+    LLVM does not take."""
+    with _lock:
+        target_machine = _fast_target_machine()
+        module = llvm.parse_assembly(text)
+        module.triple = llvm.get_process_triple()
+        module.data_layout = str(target_machine.target_data)
+        return bytes(target_machine.emit_object(module))
+
+
+class _Code:
+    """Keeps machine code loaded while it lives."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Loaded(weakref.ref):  # type: ignore[type-arg]
+    """A reference to such an object, with what owns the machine code.  When the object dies it gets into a list, and no Python code runs:
+    unloading takes some, which nothing may interrupt, so it is left to the next thread that loads something."""
+
+    __slots__ = ("owners",)
+
+    owners: tuple[Any, ...]
+
+
+_loaded: dict[int, _Loaded] = {}
+_unused: list[Any] = []
+
+
+def _keep(*owners: Any) -> _Code:
+    """What keeps machine code loaded."""
+    code = _Code()
+    loaded = _Loaded(code, _unused.append)
+    loaded.owners = owners
+    _loaded[id(loaded)] = loaded
+    return code
+
+
+def _unload() -> None:
+    """Unload what nobody can call any more."""
+    while _unused:
+        del _loaded[id(_unused[-1])], _unused[-1]
+
+
+def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
+    """The address of a function in `assemble`'s object code, and the owner of the code.  imports: C symbol -> address; C's own are known.
+
+    Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
+    library = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process().export_symbol(symbol)
+    for name, address in imports.items():
+        library.import_symbol(name, address)
+    with _lock:
+        _unload()
+        linker = _linker()
+        tracker = library.link(linker, f"tracejit{next(_names)}")
+    return tracker[symbol], (_keep(linker, tracker),)  # a tuple lets go of its last item, the code, before the linker
+
+
+def builtin_function(name: str, address: int, flags: int, own: Any) -> Any:
+    """A built-in function around machine code that is called with the tuple `own` as `self`, which must own that code."""
+    definition = _MethodDefinition(name.encode(), address, flags, None)
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    return create(ctypes.addressof(definition), (*own, definition), None)
+
+
+def compile_text(text: str) -> bytes:
+    """Object code of a module that defines PROGRAM.  Raises RuntimeError for a text that LLVM does not take."""
+    return numba_codegen.compile_module(text + _ENTRY_TEXT, _target_options())
+
+
+def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[..., int]:
+    """The program of `compile_text`'s object code as a Python function; without arguments it returns the program's address.
+    imports: C symbol -> address; C's own are known.
+
+    The function keeps its code alive.  Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
+    address, owner = link(object_code, {**_python_symbols(), **imports}, _ENTRY)
+    function: Callable[..., int] = builtin_function("program", address, FASTCALL, owner)
+    return function

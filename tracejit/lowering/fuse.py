@@ -1,0 +1,490 @@
+"""Which nodes become one nest.
+
+A `Group` is an iteration space (a tuple of axes, none of size 1) and members with a place in it.  `inner` splits the axes: a reduction
+over exactly the axes from `inner` on ends inside the nest, once per iteration of the outer axes, and may be used there again (softmax,
+layer norm).  A reduction that crosses outer axes accumulates in memory and is complete only after the loops (bias gradients, totals):
+it is *late*, and only numbers (*epilogue*) may use it in the same nest.
+
+`partition` goes over the nodes in program order and lets each join the groups of its producers, merging them where that is legal:
+no path may leave a group and come back.  Groups that read the same memory over the same space are merged at the end.  What cannot
+be a member stands alone.  Groups know positions, not memory; nothing is emitted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tracejit.core.op import Kind
+from tracejit.core.shapes import product
+from tracejit.ir.graph import Node
+from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
+from tracejit.lowering.costs import operation_cost
+from tracejit.lowering.dependences import Dependences
+from tracejit.lowering.values import Values, is_member, is_single, iteration_shape, nontrivial, operand_positions, reduced_dims
+
+__all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Member", "partition"]
+
+INNER, OUTER, LATE, EPILOGUE = "inner", "outer", "late", "epilogue"
+LARGEST_GROUP = 160  # members; beyond that a nest has more streams than the machine likes
+RECOMPUTE_BUDGET = 6  # cost of a chain that may be computed a second time at other positions
+GROWTH = 16  # a space may become the outer loops of another one at least this many times larger
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """at: positions of the iteration space (a reduction's operand); out: positions of the output; reduced: axes combined."""
+
+    at: Positions
+    out: Positions
+    reduced: frozenset[int]
+    level: str
+    row: bool = False  # a reduction whose result is used inside the nest
+
+
+def _axes_of(positions: Positions) -> set[int]:
+    return {a for p in positions for a, _ in p.terms}
+
+
+class Group:
+    """Members over one iteration space, or a single node that is no member (`axes` None).  turned: the axes are in the order of memory.
+    number: what it goes by among the groups of a program."""
+
+    __slots__ = ("axes", "inner", "members", "number", "turned", "values")
+
+    def __init__(self, values: Values, axes: Shape | None, inner: int | None = None) -> None:
+        self.values = values
+        self.axes = axes
+        self.inner = inner
+        self.turned = False
+        self.number = -1
+        self.members: dict[int, Member] = {}
+
+    @property
+    def is_nest(self) -> bool:
+        return self.axes is not None
+
+    @property
+    def first(self) -> int:
+        """The number of the first node."""
+        return min(self.members)
+
+    @property
+    def last(self) -> int:
+        """The number of the last node."""
+        return max(self.members)
+
+    # --- joining
+
+    def add(self, number: int) -> bool:
+        """Take node `number` in, if it fits.  A group that returned False is unchanged."""
+        assert self.axes is not None
+        if len(self.members) >= LARGEST_GROUP:
+            return False
+        values, node = self.values, self.values.nodes[number]
+        if self._uses_late(number):
+            return self._add_to_epilogue(number)
+        shape = iteration_shape(values, node)
+        direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
+        first = () if direct is None or node.op.kind is not Kind.REDUCTION else (direct.out,)
+        for at in (*first, *matches(shape, self.axes), *self._followed(number, shape)):
+            used = _axes_of(at)
+            if len(used) == len(self.axes):
+                level = INNER if self.inner is None or self.inner < len(self.axes) else OUTER
+            elif self.inner is not None and used == set(range(self.inner)):
+                level = OUTER
+            else:
+                continue
+            if not all(self._reachable(o, p, RECOMPUTE_BUDGET) for o, p in self._operands(number, at)):
+                continue
+            if node.op.kind is not Kind.REDUCTION:
+                self.members[number] = Member(at, at, frozenset(), level)
+            elif not self._add_reduction(number, at, level):
+                continue
+            return True
+        return False
+
+    def _operands(self, number: int, at: Positions) -> list[tuple[int, Positions]]:
+        node = self.values.nodes[number]
+        return [(node.operands[k], p) for k, p in operand_positions(self.values, node, at, object())[0]]  # type: ignore[misc]
+
+    def _followed(self, number: int, shape: Shape) -> Iterator[Positions]:
+        """Places of the node that follow from where an operand lies: matches() knows dimensions in order only, this knows transposes."""
+        for o in self.values.nodes[number].operands:
+            if self.values.is_tensor(o) and self.values.is_view(o) and self.values.shape(o) == shape:  # type: ignore[arg-type]
+                at = self._forward(o)  # type: ignore[arg-type]
+                if at is not None and all(p is not ZERO or s == 1 for p, s in zip(at, shape, strict=True)):
+                    yield at
+
+    def _forward(self, v: int) -> Positions | None:
+        """Where the elements of v lie if it is a member, or a transpose or reshape by dimensions of size 1 of one."""
+        member = self.members.get(self.values.producer.get(v, -1))
+        if member is not None or not self.values.is_view(v):
+            return None if member is None else member.out
+        assert self.axes is not None
+        node = self.values.nodes[self.values.producer[v]]
+        base: int = node.operands[0]  # type: ignore[assignment]
+        before = self._forward(base)
+        if before is None:
+            return None
+        at = beyond_view(node, before, self.values.shape(base), self.values.shape(v), self.axes)
+        return at if at is not None and all(p is ZERO or p in before for p in at) else None
+
+    def _producers(self, number: int) -> Iterator[Member]:
+        for o in self.values.nodes[number].operands:
+            if self.values.is_tensor(o):
+                found = self.members.get(self.values.producer.get(self.values.root(o), -1))  # type: ignore[arg-type]
+                if found is not None:
+                    yield found
+
+    def _uses_late(self, number: int) -> bool:
+        return any(m.level in (LATE, EPILOGUE) for m in self._producers(number))
+
+    def _add_to_epilogue(self, number: int) -> bool:
+        values, node = self.values, self.values.nodes[number]
+        if node.op.kind not in (Kind.ELEMENTWISE, Kind.GUARD):
+            return False
+        read = [values.root(o) for o in node.operands if values.is_tensor(o)]  # type: ignore[arg-type]
+        if not all(is_single(values.shape(v)) for v in (*node.outputs, *read)):
+            return False
+        if any(m.level not in (LATE, EPILOGUE) for m in self._producers(number)):
+            return False
+        at = tuple(ZERO for _ in iteration_shape(values, node))
+        self.members[number] = Member(at, at, frozenset(), EPILOGUE)
+        return True
+
+    def _reachable(self, v: int, at: Positions, budget: int) -> bool:
+        """Whether value v can be had at these positions: loaded, or as a member at its own place, or cheaply again."""
+        values = self.values
+        if values.producer.get(values.root(v), -1) not in self.members:
+            return True
+        assert self.axes is not None
+        while values.is_view(v):
+            below = values.through(v, at, self.axes)
+            if below is None:
+                return False
+            v, at = below
+        number = values.producer[v]
+        member = self.members[number]
+        if member.out == at:
+            return True
+        node = values.nodes[number]
+        if member.level in (LATE, EPILOGUE) or node.op.kind is Kind.REDUCTION or node.op.may_exit:
+            return False
+        budget -= operation_cost(values, node)
+        return budget >= 0 and all(self._reachable(o, p, budget) for o, p in self._operands(number, at))
+
+    def _add_reduction(self, number: int, at: Positions, level: str) -> bool:
+        assert self.axes is not None
+        node = self.values.nodes[number]
+        dims = reduced_dims(node)
+        reduced = frozenset(_axes_of(tuple(at[d] for d in dims)))
+        out = _output_positions(at, dims, node.attrs["keepdim"])
+        if not reduced:
+            self.members[number] = Member(at, out, reduced, level)
+            return True
+        arg = node.op.reducer in ("argmax", "argmin")
+        if level == OUTER:
+            if arg:
+                return False
+            self.members[number] = Member(at, out, reduced, LATE)
+            return True
+        inner = self.natural_split(reduced)
+        if self.inner is None:
+            if not all(self._fits(m.reduced, inner) for m in self.members.values()):
+                return False
+            self.inner = inner
+        elif not self._fits(reduced, self.inner):
+            return False
+        row = reduced == frozenset(range(self.inner, len(self.axes)))
+        if arg and (not row or len(reduced) != 1):
+            return False
+        self.members[number] = Member(at, out, reduced, OUTER if row else LATE, row)
+        return True
+
+    def natural_split(self, reduced: frozenset[int]) -> int:
+        """Where the inner axes begin if a reduction over these axes has its way."""
+        assert self.axes is not None
+        start = len(self.axes)
+        while start - 1 in reduced:
+            start -= 1
+        return start if start < len(self.axes) else max(reduced) + 1
+
+    def _fits(self, reduced: frozenset[int], inner: int) -> bool:
+        """Whether a reduction combines all inner axes or none."""
+        assert self.axes is not None
+        axes = frozenset(range(inner, len(self.axes)))
+        return not (reduced & axes) or reduced >= axes
+
+
+def _output_positions(at: Positions, dims: tuple[int, ...], keepdim: bool) -> Positions:
+    if keepdim:
+        return tuple(ZERO if d in dims else p for d, p in enumerate(at))
+    return tuple(p for d, p in enumerate(at) if d not in dims)
+
+
+@lru_cache(maxsize=4096)
+def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
+    """Ways to lay the dimensions of `shape` over the axes in order, each over a run of them; dimensions of size 1 stay at 0."""
+    dims = [d for d, s in enumerate(shape) if s != 1]
+    found: list[Positions] = []
+
+    def extend(k: int, first: int, runs: tuple[tuple[int, int], ...]) -> None:
+        if len(found) >= limit:
+            return
+        if k == len(dims):
+            at = [ZERO] * len(shape)
+            for d, (start, stop) in zip(dims, runs, strict=True):
+                scale, terms = 1, []
+                for a in range(stop - 1, start - 1, -1):
+                    terms.append((a, scale))
+                    scale *= axes[a]
+                at[d] = Position(tuple(reversed(terms)))
+            found.append(tuple(at))
+            return
+        size = shape[dims[k]]
+        for start in range(first, len(axes)):
+            stop, run = start, 1
+            while stop < len(axes) and (run < size or stop == start):
+                run, stop = run * axes[stop], stop + 1
+                if run == size:
+                    extend(k + 1, stop, (*runs, (start, stop)))
+                    break
+
+    extend(0, 0, ())
+    return tuple(found)
+
+
+def _sources(values: Values, number: int) -> tuple[int, ...]:
+    """The nodes whose memory node `number` reads."""
+    found = (values.producer.get(values.root(o)) for o in values.nodes[number].operands if values.is_tensor(o))  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(p for p in found if p is not None))
+
+
+class _Partition:
+    """State of one run of `partition`."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.home: dict[int, Group] = {}  # node number -> group
+        self.groups: dict[Group, None] = {}
+        self.dependences = Dependences()
+        self.sources = [_sources(values, number) for number in range(len(values.nodes))]
+        self.stored = set(values.outputs)
+        for node in values.nodes:  # anything but a reduction may need the values themselves
+            if node.op.kind is not Kind.REDUCTION or node.op.reducer in ("argmax", "argmin"):
+                self.stored.update(node.operands)
+
+    def operand_groups(self, number: int) -> list[Group]:
+        """The distinct groups that node `number` reads from, views looked through."""
+        homes = [self.home[p] for p in self.sources[number] if p in self.home]
+        return homes if len(homes) < 2 else list(dict.fromkeys(homes))
+
+    def merge(self, g: Group, h: Group) -> Group | None:
+        """The group of both, installed; None if they do not fit."""
+        if g.turned or h.turned or len(g.members) + len(h.members) > LARGEST_GROUP or self.dependences.apart(g.number, h.number):
+            return None
+        wide, narrow = (g, h) if len(g.axes or ()) >= len(h.axes or ()) else (h, g)
+        assert wide.axes is not None and narrow.axes is not None
+        if wide.axes != narrow.axes and not (wide.inner is not None and wide.axes[: wide.inner] == narrow.axes):
+            return None
+        numbers = sorted((*g.members, *h.members))
+        splits: list[int | None] = [None] if wide.axes == narrow.axes else []
+        splits += sorted({x.inner for x in (g, h) if x.inner is not None}, reverse=True)
+        for inner in splits:
+            merged = self.rebuilt(wide.axes, inner, numbers)
+            if merged is not None:
+                merged.number = self.dependences.merge(g.number, h.number)
+                self.replace((g, h), merged)
+                return merged
+        return None
+
+    def rebuilt(self, axes: Shape, inner: int | None, numbers: list[int]) -> Group | None:
+        """A group of these nodes over these axes, if there is one."""
+        group = Group(self.values, axes, inner)
+        return group if all(map(group.add, numbers)) else None
+
+    def replace(self, old: tuple[Group, ...], new: Group) -> None:
+        for group in old:
+            del self.groups[group]
+        self.install(new)
+
+    def install(self, group: Group) -> None:
+        """A group with a number of its own, and the home of its members."""
+        self.groups[group] = None
+        for n in group.members:
+            self.home[n] = group
+
+    def found(self, group: Group) -> None:
+        """A group of one node begins."""
+        group.number = self.dependences.new()
+        self.install(group)
+        self.dependences.add(group.number, [h.number for h in self.operand_groups(group.first)])
+
+    def join(self, g: Group, number: int) -> Group | None:
+        """Group g with the node in it, installed; None if it does not fit."""
+        needed = [h.number for h in self.operand_groups(number) if h is not g]
+        if self.dependences.needs(needed, g.number):
+            return None
+        if g.add(number):
+            self.home[number] = g
+            self.dependences.add(g.number, needed)
+            return g
+        assert g.axes is not None
+        for axes, inner in self.other_spaces(g, number):
+            grown = self.rebuilt(axes, inner, [*sorted(g.members), number])
+            if grown is not None:
+                grown.number = g.number
+                self.replace((g,), grown)
+                self.dependences.add(g.number, needed)
+                return grown
+        return None
+
+    def other_spaces(self, g: Group, number: int) -> Iterator[tuple[Shape, int]]:
+        """(axes, inner) that a group might take on to let the node in: its space as outer loops of a larger one, or another split."""
+        assert g.axes is not None
+        node = self.values.nodes[number]
+        shape = nontrivial(iteration_shape(self.values, node))
+        rank = len(g.axes)
+        plain = g.inner is None and all(m.level == INNER for m in g.members.values())
+        if plain and len(shape) > rank > 0 and shape[:rank] == g.axes and product(shape[rank:]) >= GROWTH:
+            yield shape, rank
+        if node.op.kind is Kind.REDUCTION and g.inner is not None and shape == g.axes:
+            (at,) = matches(iteration_shape(self.values, node), g.axes, 1)
+            reduced = frozenset(_axes_of(tuple(at[d] for d in reduced_dims(node))))
+            if reduced and g.natural_split(reduced) > g.inner:
+                yield g.axes, g.natural_split(reduced)
+
+    def seed(self, number: int) -> Group:
+        node = self.values.nodes[number]
+        shape = iteration_shape(self.values, node)
+        axes = nontrivial(shape)
+        group = Group(self.values, axes)
+        reduced = node.op.kind is Kind.ELEMENTWISE and node.outputs[0] not in self.stored  # and nothing else
+        if node.op.reducer in ("argmax", "argmin"):
+            if not group.add(number):  # it becomes the innermost axis
+                (dim,) = reduced_dims(node)
+                return self._seed_in_order(number, [*(d for d, s in enumerate(shape) if s != 1 and d != dim), dim])
+        elif (node.op.kind is Kind.REDUCTION or reduced) and (order := self._memory_order(node, shape)):
+            return self._seed_in_order(number, order)
+        if number not in group.members and not group.add(number):
+            raise AssertionError(f"{node.op.name} does not fit its own iteration space {axes}")
+        self.found(group)
+        return group
+
+    def _memory_order(self, node: Node, shape: Shape) -> list[int]:
+        """The dimensions of inputs in the order of their memory; none where that is their own order."""
+        natural = [d for d, s in enumerate(shape) if s != 1]
+        orders = set()
+        for o in node.operands:
+            if not self.values.is_tensor(o):
+                continue
+            inside = self.values.root(o) in self.values.producer or self.values.shape(o) != shape  # type: ignore[arg-type]
+            strides = (0,) if inside else self.values.strided[o].strides  # type: ignore[index]
+            if 0 in strides:
+                return []
+            orders.add(tuple(sorted(natural, key=lambda d: -abs(strides[d]))))
+        order = list(orders.pop()) if len(orders) == 1 else natural
+        return [] if order == natural else order
+
+    def _seed_in_order(self, number: int, order: list[int]) -> Group:
+        """A group for a node whose axes are its dimensions in another order."""
+        node = self.values.nodes[number]
+        shape = iteration_shape(self.values, node)
+        order = [d for d in order if shape[d] != 1]
+        group = Group(self.values, tuple(shape[d] for d in order))
+        group.turned = node.op.reducer not in ("argmax", "argmin")
+        at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
+        if node.op.kind is not Kind.REDUCTION:
+            group.members[number] = Member(at, at, frozenset(), INNER)
+        elif not group._add_reduction(number, at, INNER):
+            raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
+        self.found(group)
+        return group
+
+    def place(self, number: int) -> None:
+        candidates = [g for g in self.operand_groups(number) if g.is_nest]
+        candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
+        home = next((found for g in candidates if (found := self.join(g, number)) is not None), None)
+        if home is None:
+            home = self.seed(number)
+            return
+        for g in candidates:
+            if g is not home and self.home[next(iter(g.members))] is g:
+                home = self.merge(home, g) or home
+
+    def merge_siblings(self) -> None:
+        """Merge groups over the same space that read the same memory."""
+        readers: dict[int, dict[Group, None]] = {}
+        for g in self.groups:
+            if g.is_nest:
+                for n in g.members:
+                    for o in self.values.nodes[n].operands:
+                        if self.values.is_tensor(o):
+                            root = self.values.root(o)  # type: ignore[arg-type]
+                            found = readers.setdefault(root, {})
+                            if not is_single(self.values.shape(root)):
+                                found[g] = None
+        for groups in readers.values():
+            self.merge_readers(groups)
+
+    def merge_readers(self, readers: Iterable[Group]) -> None:
+        """Merge each of these groups with the first of those before it that it may be merged with."""
+        seen: dict[Shape, list[Group]] = {}
+        masks: dict[Shape, int] = {}
+        for g in readers:
+            g = self.home[next(iter(g.members))]
+            axes: Shape = g.axes  # type: ignore[assignment]
+            before, mask = seen.setdefault(axes, []), masks.get(axes, 0)
+            if mask >> g.number & 1:
+                continue
+            free = mask & ~self.dependences.beyond(g.number)
+            for k, h in enumerate(before) if free else ():
+                if free >> h.number & 1 and (merged := self.merge(h, g)) is not None:
+                    before[k] = merged
+                    masks[axes] = mask & ~(1 << h.number) | 1 << merged.number
+                    break
+            else:
+                before.append(g)
+                masks[axes] = mask | 1 << g.number
+
+
+def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Group]:
+    """Groups in an order in which they can run.  Nodes in `inlined` belong to every group that uses them, and to none."""
+    work = _Partition(values)
+    for number, node in enumerate(values.nodes):
+        if number in inlined or (node.outputs and values.is_view(node.outputs[0])):
+            continue
+        if is_member(values.avals, node):
+            work.place(number)
+        else:
+            alone = Group(values, None)
+            alone.members[number] = Member((), (), frozenset(), INNER)
+            work.found(alone)
+    work.merge_siblings()
+    return _ordered(work)
+
+
+def _ordered(work: _Partition) -> list[Group]:
+    """The groups, those that others need first.  Raises AssertionError where groups need each other."""
+    done: set[int] = set()
+    begun: set[int] = set()
+    order: list[Group] = []
+    stack = [(g, False) for g in sorted(work.groups, key=lambda g: g.first, reverse=True)]
+    while stack:
+        x, ready = stack.pop()
+        if id(x) in done:
+            continue
+        if ready:
+            done.add(id(x))
+            order.append(x)
+            continue
+        if id(x) in begun:
+            raise AssertionError(f"groups need each other: one of them has the nodes {sorted(x.members)}")
+        begun.add(id(x))
+        stack.append((x, True))
+        for n in x.members:
+            stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
+    return order

@@ -1,0 +1,192 @@
+"""Which nests are the same, and steps that do the same to one set of memory after another.
+
+An optimizer's update is the same nest for every parameter.  `Nests.known(nest)` gives equal nests one object, found by their *form*: all
+that a rendering depends on, names of parameters included, names of axes and variables left out.  `gathered` brings steps that call
+the same nest next to each other where nothing forbids it, `joined` makes one `NestRun` of neighbours: a loop over a table, so that
+neither the text of a program nor the time to compile it grows with the number of tensors.
+
+Knows steps and nests; not what they compute, and not how they are rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children
+from tracejit.loops.language import Axis, Exit, For, Index, Interleaved, Let, Nest, Reduce, Statement, Store
+from tracejit.lowering.divide import Piece, pieces
+from tracejit.lowering.schedule import Scheduled
+from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, Step
+
+__all__ = ["Nests", "form", "gathered", "joined"]
+
+U = TypeVar("U")
+
+
+def form(nest: Nest) -> Hashable:
+    """Equal for two nests if and only if one may be called in the place of the other."""
+    return _Form(nest).tokens()
+
+
+class _Form:
+    """Numbers the axes and expressions of a nest in the order of their appearance."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.axes: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}  # by id of an Expr
+        self.found: list[Hashable] = []
+
+    def tokens(self) -> Hashable:
+        nest = self.nest
+        self.statements(nest.body)
+        return nest.buffers, nest.temporaries, nest.sizes, nest.scalars, tuple(self.found)
+
+    def statements(self, statements: Sequence[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, Let):
+                self.bind(s.var, self.value(s.value))
+            elif isinstance(s, Store):
+                value = self.value(s.value)
+                self.found.append(("store", s.buffer, self.index(s.index), value, s.accumulate))
+            elif isinstance(s, Exit):
+                self.found.append(("exit", self.value(s.condition), s.code))
+            elif isinstance(s, Interleaved):
+                self.found.append(("interleaved", len(s.stores)))
+                self.statements(s.stores)
+            elif isinstance(s, For):
+                self.found.append(("for", self.axis(s.axis), s.extent, s.vector, s.lanes))
+                if s.tiles is not None:
+                    self.found.append((s.tiles.edge, tuple([(b, self.index(i)) for b, i in s.tiles.places])))
+                self.statements(s.body)
+                self.found.append("end")
+            else:
+                self.reduce(s)
+
+    def reduce(self, s: Reduce) -> None:
+        self.found.append(("reduce", self.axis(s.axis), s.extent))
+        self.statements(s.body)
+        for var, combination, value in s.items:
+            self.found.append((combination, self.value(value), var.dtype))
+        for var, _, _ in s.items:
+            self.bind(var, -1)
+        self.found.append("end")
+
+    def bind(self, var: Var, value: int) -> None:
+        """A variable has a number of its own: where it stands decides when its value is computed."""
+        self.found.append(("let", value))
+        self.numbers[id(var)] = len(self.numbers)
+
+    def axis(self, axis: Axis) -> int:
+        return self.axes.setdefault(id(axis), len(self.axes))
+
+    def index(self, index: Index) -> Hashable:
+        dynamic = None if index.dynamic is None else self.value(index.dynamic)
+        terms = tuple([(self.axis(a), stride) for a, stride in index.terms])
+        return terms, index.offset, dynamic, index.dynamic_stride
+
+    def value(self, root: Expr) -> int:
+        """The number of an expression; what it is made of comes first, without recursion over the depth of the DAG."""
+        numbers, stack = self.numbers, [root]
+        while stack:
+            e = stack[-1]
+            waiting = [] if id(e) in numbers else [c for c in children(e) if id(c) not in numbers]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            if id(e) not in numbers:
+                self.found.append(self.leaf_or_apply(e))
+                numbers[id(e)] = len(numbers)
+        return numbers[id(root)]
+
+    def leaf_or_apply(self, e: Expr) -> Hashable:
+        if isinstance(e, Apply):
+            return e.operation, e.attribute, e.dtype, *[self.numbers[id(o)] for o in e.operands]
+        if isinstance(e, Const):
+            return "const", e.dtype, e.value.tobytes()
+        if isinstance(e, Load):
+            return "load", e.buffer, self.index(e.index)
+        if isinstance(e, ScalarParam):
+            return e.scalar
+        if isinstance(e, SizeValue):
+            return e.size
+        if isinstance(e, AxisValue):
+            return "axis", self.axis(e.axis)
+        assert isinstance(e, Var), e
+        raise ValueError(f"nest {self.nest.name}: the variable {e.name!r} is used before a Let or Reduce names it")
+
+
+class Nests:
+    """The nests of a program, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Nest] = {}
+        self._whole: set[tuple[int, tuple[int, ...]]] = set()  # nests (by id) and sizes that are not cut
+
+    def known(self, nest: Nest) -> Nest:
+        """The first nest of this form."""
+        return self._known.setdefault(form(nest), nest)
+
+    def pieces(self, done: Scheduled) -> tuple[Piece, ...]:
+        """The pieces of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""
+        nest = self.known(done.nest)
+        if (id(nest), done.sizes) in self._whole:
+            return (Piece(nest, done.buffers, done.sizes, done.scalars),)
+        parts = tuple([replace(part, nest=self.known(part.nest)) for part in pieces(done)])
+        if parts[0].nest is nest and parts[0].division is None:
+            self._whole.add((id(nest), done.sizes))
+        return parts
+
+
+def gathered(units: Sequence[U], kind: Callable[[U], Any], may_pass: Callable[[U, U], bool]) -> list[U]:
+    """The units, each moved up to the last one before it of the same kind if it may pass all in between.  Kinds are compared by identity;
+    None is like nothing."""
+    done: list[U] = []
+    seen: set[int] = set()
+    for unit in units:
+        at = place = len(done)
+        own = kind(unit)
+        if own is not None and id(own) in seen:
+            while at and kind(done[at - 1]) is not own and may_pass(unit, done[at - 1]):
+                at -= 1
+            if at and kind(done[at - 1]) is own:
+                place = at
+        seen.add(id(own))
+        done.insert(place, unit)
+    return done
+
+
+def _alike(first: Step, second: Step) -> bool:
+    """Whether two steps are calls that differ in nothing but what a table can hold."""
+    if not (isinstance(first, NestCall) and isinstance(second, NestCall)) or first.nest is not second.nest:
+        return False
+    if first.division is not None or second.division is not None:
+        return False
+    numbers = zip(first.scalars, second.scalars, strict=True)
+    return all(isinstance(a, NumberSlot) and isinstance(b, NumberSlot) and a.dtype is b.dtype for a, b in numbers) and all(
+        isinstance(n, int) for call in (first, second) for n in (*call.sizes, *(a.offset for a in call.buffers))
+    )
+
+
+def joined(steps: Sequence[Step], text: Sequence[str], summary: Callable[[Sequence[int]], str]) -> tuple[list[Step], list[str]]:
+    """The steps and their descriptions, neighbours that are alike made one NestRun; summary: describes such a run, from the numbers of its
+    steps."""
+    made: list[Step] = []
+    lines: list[str] = []
+    k = 0
+    while k < len(steps):
+        end = k + 1
+        while end < len(steps) and _alike(steps[k], steps[end]):
+            end += 1
+        calls = tuple(s for s in steps[k:end] if isinstance(s, NestCall))
+        if end - k > 1:
+            made.append(NestRun(calls))
+            lines.append(summary(range(k, end)))
+        else:
+            made.append(steps[k])
+            lines.append(text[k])
+        k = end
+    return made, lines

@@ -1,0 +1,484 @@
+"""From a pure graph without host steps to the steps of a program and its memory.
+
+`lower(graph, layouts, ...) -> Lowered`: values and layouts (values.py), groups (fuse.py), nests (schedule.py, special.py), BLAS calls
+(products.py), an order of steps, the memory plan, the description of the frame that a runtime needs.
+
+Order: whatever an exit needs comes first, so that a program leaves early; user storage is written last.  A written input is updated
+by the nest that computes its new contents if that nest comes after every exit and nothing later reads the old contents; otherwise the
+new contents are copied at the end, and those of a part of it always (regions.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from tracejit.config import config
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import uint8
+from tracejit.core.op import Kind
+from tracejit.core.shapes import contiguous
+from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.layouts import Strided, is_whole
+from tracejit.loops.language import Nest
+from tracejit.loops.verify import verify
+from tracejit.lowering.divide import Piece
+from tracejit.lowering.elements import Scratch, python_dtype
+from tracejit.lowering.exits import exit_codes
+from tracejit.lowering.fuse import partition
+from tracejit.lowering.inlining import inlined_nodes, stored_nodes
+from tracejit.lowering.likeness import Nests, gathered, joined
+from tracejit.lowering.lowered import Lowered, Output, Traffic
+from tracejit.lowering.memory import Request, plan, slab_offsets
+from tracejit.lowering.products import plan_product
+from tracejit.lowering.regions import Moving, Region, partial_writes
+from tracejit.lowering.schedule import Scheduled, schedule
+from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
+from tracejit.lowering.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
+from tracejit.lowering.values import Values
+from tracejit.passes.copies import copies
+from tracejit.passes.dce import dce
+from tracejit.passes.pipeline import run_passes
+from tracejit.passes.products import is_tiny, products
+
+__all__ = ["NeedsHost", "lower"]
+
+
+@dataclass(slots=True, eq=False)
+class _Unit:
+    """One step before addresses are known.  `build` makes the step(s)."""
+
+    label: str
+    reads: frozenset[int]
+    writes: frozenset[int]
+    exits: bool = False
+    nest: Scheduled | None = None
+    pieces: tuple[Piece, ...] = ()  # of the nest
+    product: Node | None = None
+    copy: tuple[Strided, Strided, Aval] | None = None
+    moving: tuple[Moving, ...] = ()  # in the target of the copy
+    scratch: list[Scratch] = field(default_factory=list)
+    read_bytes: int = 0
+
+
+class NeedsHost(ValueError):
+    """A graph has a node without a nest: it has to be split there."""
+
+
+def lower(
+    graph: Graph,
+    layouts: Mapping[int, tuple[int, ...]],
+    slab_inputs: Sequence[int] = (),
+    slab_outputs: Sequence[int] = (),
+    codes: Mapping[int, int] | None = None,
+    written: Collection[int] = (),
+) -> Lowered:
+    """Lower a functional graph whose nodes all have nests or BLAS calls.
+
+    layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
+    trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
+    written: inputs that a later part of the same program writes to: they are checked as if this one did.  Raises NeedsHost for a graph
+    with a node that is evaluated on the host."""
+    codes = exit_codes(graph) if codes is None else codes
+    return _Lowering(graph, len(slab_outputs), layouts, tuple(slab_inputs), codes, written).run()
+
+
+class _Lowering:
+    def __init__(
+        self,
+        graph: Graph,
+        kept: int,
+        layouts: Mapping[int, tuple[int, ...]],
+        slab_inputs: tuple[int, ...],
+        codes: Mapping[int, int],
+        written: Collection[int],
+    ) -> None:
+        graph = run_passes(graph, (dce, products))
+        for node in graph.nodes:
+            if is_host(graph.avals, node):
+                raise NeedsHost(f"lower(): {node.op.name} has no nest; split the graph at it first")
+        graph, self.regions = partial_writes(graph)
+        count, targets = len(graph.outputs) - kept, [target for target, _ in graph.writes]
+        own = {v: s for v, s in layouts.items() if v not in slab_inputs}
+        together = replace(graph, outputs=(*graph.outputs, *[v for _, v in graph.writes]), writes=())
+        graph = run_passes(together, (partial(copies, layouts=own, kept=kept, targets=targets),))
+        self.layouts, self.codes = layouts, codes
+        self.written_later = written
+        self.values = values = Values(graph, own)
+        self.slab_inputs = slab_inputs
+        self.results = values.outputs[:count]
+        self.residuals = [v for v in values.outputs[count : count + kept] if isinstance(v, int)]
+        self.writes = [(t, v) for t, v in zip(targets, values.outputs[count + kept :], strict=True) if isinstance(v, int)]
+        self.homes: dict[int, Address] = {}
+        self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order
+        self.owners: dict[int, int] = {}  # a product -> the last value that does
+        self.units: list[_Unit] = []
+        self.saved: dict[int, int] = {}  # a place of the residual slab that is no value's -> its elements
+        self.nests = Nests()
+
+    # --- units
+
+    def exit_code(self, number: int) -> int:
+        return self.codes[id(self.values.nodes[number])]
+
+    def _build_units(self) -> None:
+        values = self.values
+        self.inlined = inlined_nodes(values)
+        groups = partition(values, self.inlined)
+        stored = stored_nodes(values, groups, self.inlined)
+        for k, group in enumerate(groups):
+            if group.is_nest:
+                done = schedule(values, group, stored, self.inlined, self.exit_code, f"nest{k}")
+                label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
+                self.units.append(self._nest_unit(label, done, (o for n in group.members for o in values.nodes[n].operands)))
+                continue
+            (number,) = group.members
+            node = values.nodes[number]
+            if node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
+                self._product_unit(node, k)
+            else:
+                self.units.append(
+                    self._nest_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}"), node.operands)
+                )
+        for product, out in reversed(self.accumulated.items()):
+            self.owners[product] = self._owner(out)
+        self.destinations = list(map(self._destination, self.writes, self.regions))
+        for step in (step for _, moving in self.destinations for step in moving):
+            self.units.append(self._nest_unit("check", check_nest(values, step, self.codes[id(step.node)], "check"), ()))
+
+    def _destination(self, write: tuple[int, int], region: Region | None) -> tuple[Strided, tuple[Moving, ...]]:
+        """Where the contents of a write go."""
+        layout = self.values.strided[write[0]]
+        return (layout, ()) if region is None else region.layout(layout)
+
+    def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
+        parts = self._pieces(done)
+        scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
+        read = self._bytes_of(operands, done.reads)
+        return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
+
+    def _pieces(self, done: Scheduled) -> tuple[Piece, ...]:
+        """The nests that do what a scheduled one does; where the library verifies itself, well formed and within their buffers."""
+        parts = self.nests.pieces(done)
+        for part in parts if config.verify else ():
+            verify(part.nest)
+            part.check_reach(self._extent)
+        return parts
+
+    def _extent(self, root: int | Scratch) -> tuple[int, int]:
+        """The elements of the memory of a root value or scratch."""
+        if isinstance(root, Scratch) or root in self.saved:
+            return 0, root.count if isinstance(root, Scratch) else self.saved[root]
+        return self.values.strided[root].extent(self.values.shape(root))
+
+    def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
+        """Bytes that operands take in the memory of these roots: different views of one root together at most all of it."""
+        parts: dict[int, dict[Strided, int]] = {}
+        for o in operands:
+            if isinstance(o, int) and self.values.is_tensor(o) and self.values.root(o) in roots:
+                parts.setdefault(self.values.root(o), {})[self.values.strided[o]] = self.values.aval(o).nbytes
+        return sum(min(self.values.aval(root).nbytes, sum(views.values())) for root, views in parts.items())
+
+    def _product_unit(self, node: Node, k: int) -> None:
+        values, out = self.values, node.outputs[0]
+        aval = values.aval(out)
+        if aval.size == 0:
+            return
+        a, b, *added = node.operands
+        inner = values.shape(a)[-1]  # type: ignore[arg-type]
+        if not added and inner and is_tiny(values.shape(a), values.shape(b)):  # type: ignore[arg-type]
+            number = values.producer[out]
+            self.units.append(self._nest_unit("tiny matmul", special(values, number, self.exit_code, f"nest{k}"), node.operands))
+            return
+        if not added and not inner:
+            self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}"), ()))
+            return
+        reads = frozenset(values.root(o) for o in node.operands)  # type: ignore[arg-type]
+        for total in added:
+            self.accumulated[total] = out  # type: ignore[index]
+        self.units.append(
+            _Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads))
+        )
+
+    # --- order and commits
+
+    def _order(self) -> None:
+        """Bring what exits need to the front, keeping the order otherwise."""
+        made = {v: u for u in self.units for v in u.writes}
+        early: set[int] = set()
+        stack = [u for u in self.units if u.exits]
+        while stack:
+            u = stack.pop()
+            if id(u) not in early:
+                early.add(id(u))
+                stack.extend(made[v] for v in u.reads if v in made)
+        self.units.sort(key=lambda u: id(u) not in early)
+        self.first_free = len(early)  # units from here on come after every exit
+
+    def _gather(self) -> None:
+        """Bring calls of the same nest together: a unit moves up past those that do not make what it reads and do not read an input whose
+        new contents it makes.  Exits stay in their order."""
+        targets = {v: t for t, v in self.writes}
+
+        def kind(u: _Unit) -> Nest | None:
+            return u.pieces[0].nest if len(u.pieces) == 1 and u.pieces[0].division is None else None
+
+        def may_pass(u: _Unit, other: _Unit) -> bool:
+            new = {targets[v] for v in u.writes if v in targets}
+            return not (u.exits or other.exits or u.reads & other.writes or new & other.reads)
+
+        early, late = self.units[: self.first_free], self.units[self.first_free :]
+        self.units = [*gathered(early, kind, may_pass), *gathered(late, kind, may_pass)]
+
+    def _commit(self, tensors: dict[int, int]) -> None:
+        """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
+        values = self.values
+        kept = {values.root(v) for v in (*self.results, *self.residuals) if values.is_tensor(v)}  # type: ignore[arg-type]
+        sources = Counter(values.root(v) for _, v in self.writes)
+        made = {v: k for k, u in enumerate(self.units) for v in u.writes}
+        last_read = {v: k for k, u in enumerate(self.units) for v in u.reads}
+        kept.update(self.accumulated.values())  # their memory is written by more than one step
+        for (target, v), region, (layout, moving) in zip(self.writes, self.regions, self.destinations, strict=True):
+            if v == target:
+                continue
+            position = made.get(v)
+            aval = values.aval(v)
+            free = (
+                region is None
+                and position is not None
+                and position >= self.first_free
+                and v not in kept
+                and sources[v] == 1
+                and values.root(v) == v
+                and values.strided[target].strides == contiguous(aval.shape)
+                and last_read.get(target, -1) <= position
+                and target not in sources
+            )
+            if free and position is not None:
+                unit = self.units[position]
+                others = target not in unit.reads
+                same = unit.nest is not None and target in unit.nest.in_place.get(v, frozenset())
+                if others or same:
+                    self.homes[v] = Address(array_slot(tensors[target]))
+                    continue
+            self.units.append(
+                _Unit("commit", frozenset((values.root(v),)), frozenset(), copy=(layout, values.strided[v], aval), moving=moving)
+            )
+
+    # --- addresses
+
+    def run(self) -> Lowered:
+        values, graph = self.values, self.values.graph
+        tensors: dict[int, int] = {}
+        scalars: list[int] = []
+        for v in graph.inputs:
+            if isinstance(graph.avals[v], ScalarAval):
+                scalars.append(v)
+            elif v not in self.slab_inputs:
+                tensors[v] = len(tensors)
+        arrays = len(tensors)
+        self._build_units()
+        self._order()
+        self._gather()
+        written = {*self.written_later, *(t for t, v in self.writes if t != v)}
+        specs = [ArraySpec.of(values.aval(v), values.strided[v].strides, v in written, v in self.layouts) for v in tensors]
+        for v, k in tensors.items():
+            self.homes[v] = Address(array_slot(k))
+        if self.slab_inputs:
+            where, size = slab_offsets([values.aval(v) for v in self.slab_inputs])
+            specs.append(_bytes_spec(size))
+            for v, at in zip(self.slab_inputs, where, strict=True):
+                self.homes[v] = Address(array_slot(arrays), at)
+            arrays += 1
+        fresh, outputs = self._outputs(tensors, scalars, arrays)
+        specs.extend(ArraySpec.of(a, contiguous(a.shape), True) for a in fresh)
+        slab_size = self._residual_slab(specs)
+        self._commit(tensors)
+        slot = array_slot(len(specs))
+        arena_slot, slot = slot, slot + 1
+        constants = []
+        for v, array in values.constants.items():
+            if any(v in u.reads for u in self.units):
+                constants.append((slot, array))
+                self.homes[v] = Address(slot)
+                slot += 1
+        numbers: dict[int, NumberSlot] = {}
+        for v in scalars:
+            python_type = graph.avals[v].python_type  # type: ignore[union-attr]
+            numbers[v] = NumberSlot(slot, python_dtype(python_type))
+            slot += 1
+        arena_bytes = self._arena(arena_slot)
+        steps: list[Step] = []
+        text: list[str] = []
+        units: list[_Unit] = []  # of each step
+        for u in self.units:
+            made = self._steps(u, numbers)
+            steps.extend(made)
+            text.extend(self._describe(u, made))
+            units.extend(u for _ in made)
+        steps, text = joined(steps, text, lambda run: self._describe_run([units[k] for k in run]))
+        disjoint = tuple(tensors.values()) if written else ()
+        return Lowered(
+            ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
+            arrays,
+            tuple(fresh),
+            slab_size,
+            arena_slot,
+            arena_bytes,
+            tuple(constants),
+            tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
+            tuple(outputs),
+            tuple(text),
+            self._traffic(fresh),
+        )
+
+    def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
+        fresh: list[Aval] = []
+        outputs: list[Output] = []
+        seen: dict[int, Output] = {}
+        for v in self.results:
+            if v is None or isinstance(v, Literal):
+                outputs.append(Output("literal", value=None if v is None else v.value))
+                continue
+            if v not in seen:
+                if v in tensors:
+                    seen[v] = Output("input", tensors[v])
+                elif v in scalars:
+                    seen[v] = Output("scalar", scalars.index(v))
+                else:
+                    seen[v] = Output("fresh", arrays + len(fresh))
+                    self.homes[self.values.root(v)] = Address(array_slot(arrays + len(fresh)))
+                    fresh.append(self.values.aval(v))
+            outputs.append(seen[v])
+        return fresh, outputs
+
+    def _residual_slab(self, specs: list[ArraySpec]) -> int | None:
+        """Homes of the residuals; those that have one already are copied."""
+        if not self.residuals:
+            return None
+        values, avals = self.values, [self.values.aval(v) for v in self.residuals]
+        where, size = slab_offsets(avals)
+        slot = array_slot(len(specs))
+        specs.append(_bytes_spec(size))
+        for v, at, aval in zip(self.residuals, where, avals, strict=True):
+            root = values.root(v)
+            if root not in self.homes and root in values.producer and is_whole(values.strided[v], values.shape(v), values.avals):
+                self.homes[root] = Address(slot, at)
+                continue
+            place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
+            self.homes[place] = Address(slot, at)
+            self.saved[place] = aval.size
+            copy = Strided(place, 0, contiguous(aval.shape)), values.strided[v], aval
+            self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=copy))
+        return size
+
+    def _arena(self, slot: int) -> int:
+        """Homes in the arena for everything that has none yet."""
+        life: dict[Any, list[int]] = {}
+        for k, u in enumerate(self.units):
+            for v in map(self._owner, (*u.reads, *u.writes)):
+                if v not in self.homes:
+                    life.setdefault(v, [k, k])[1] = k
+            for s in u.scratch:
+                life[s] = [k, k]
+        requests = [
+            Request(v, v.count * v.dtype.itemsize if isinstance(v, Scratch) else self.values.aval(v).nbytes, first, last)
+            for v, (first, last) in life.items()
+        ]
+        offsets, total = plan(requests)
+        self.scratch_homes = {v: Address(slot, at) for v, at in offsets.items() if isinstance(v, Scratch)}
+        self.homes.update({v: Address(slot, at) for v, at in offsets.items() if isinstance(v, int)})
+        return total
+
+    # --- steps
+
+    def _owner(self, root: int) -> int:
+        """The value that has the memory of a root value in the end."""
+        return self.owners.get(root, root)
+
+    def _address(self, root: int | Scratch, elements: int, itemsize: int) -> Address:
+        home = self.scratch_homes[root] if isinstance(root, Scratch) else self.homes[self._owner(root)]
+        assert isinstance(home.offset, int)
+        return Address(home.slot, home.offset + elements * itemsize) if elements else home
+
+    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot]) -> list[Step]:
+        if u.product is not None:
+            return [self._gemm(u.product)]
+        if u.copy is not None:
+            target, source, aval = u.copy
+            dense = contiguous(aval.shape)
+            if target.strides == dense and source.strides == dense and not u.moving:
+                size = aval.dtype.itemsize
+                destination = self._address(target.root, target.offset, size)
+                return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
+            u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
+        return [self._nest_call(piece, numbers) for piece in u.pieces]
+
+    def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:
+        nest = piece.nest
+        parameters = zip(piece.buffers, (*nest.buffers, *nest.temporaries), strict=True)
+        buffers = tuple(self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters)
+        return NestCall(nest, buffers, piece.sizes, tuple(numbers[v] for v in piece.scalars), piece.division)
+
+    def _gemm(self, node: Node) -> GemmCall:
+        values = self.values
+        x, y, *added = node.operands
+        assert isinstance(x, int) and isinstance(y, int)
+        out = node.outputs[0]
+        a, b, aval = values.strided[x], values.strided[y], values.aval(out)
+        p = plan_product(values.shape(x), a, values.shape(y), b, aval.shape)
+        size = aval.dtype.itemsize
+        return GemmCall(
+            aval.dtype,
+            p.m,
+            p.n,
+            p.k,
+            self._address(a.root, a.offset, size),
+            p.a.leading,
+            self._address(b.root, b.offset, size),
+            p.b.leading,
+            self._address(out, 0, size),
+            max(p.n, 1),
+            p.a.transposed,
+            p.b.transposed,
+            beta=1.0 if added else 0.0,
+            batch=p.batch,
+        )
+
+    def _moved(self, u: _Unit) -> tuple[int, int]:
+        """(bytes read, bytes written) of a step."""
+        if u.copy is not None:
+            return u.copy[2].nbytes, u.copy[2].nbytes
+        return u.read_bytes, sum(self.values.aval(v).nbytes for v in u.writes)
+
+    def _traffic(self, fresh: Sequence[Aval]) -> Traffic:
+        values = self.values
+        moved = [self._moved(u) for u in self.units]
+        used = {v for u in self.units for v in u.reads if v not in values.producer}
+        results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(v) for t, v in self.writes if t != v)]
+        least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
+        return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
+
+    def _describe_run(self, units: Sequence[_Unit]) -> str:
+        """The same for calls of one nest."""
+        moved = [self._moved(u) for u in units]
+        return f"{units[0].label}, {len(units)} times: reads {sum(r for r, _ in moved)} bytes, writes {sum(w for _, w in moved)}"
+
+    def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
+        """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
+        read, written = self._moved(u)
+        head = f"{u.label}: reads {read} bytes, writes {written}"
+        cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
+        if not any(cuts):
+            return [head]
+        places = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
+        return [
+            f"{place} the chunks" if c is None else f"{head}, in {c.count} chunks" for c, place in zip(cuts, places, strict=True)
+        ]
+
+
+def _bytes_spec(size: int) -> ArraySpec:
+    return ArraySpec(uint8, (size,), (1,), True)

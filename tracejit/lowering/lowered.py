@@ -1,0 +1,58 @@
+"""A lowered program: what its machine code is made of, what its tuple of arrays and its frame hold, where its outputs come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracejit.core.aval import Aval
+from tracejit.lowering.steps import ProgramSpec
+
+__all__ = ["Lowered", "Output", "Traffic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that all steps of a program read and write, and the least it needs: every input that is used read once, every output and
+    written input written once.  A view counts whole for every step that reads it; registers and scratch rows of a nest do not count."""
+
+    read: int = 0
+    written: int = 0
+    least: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Bytes moved over the least; 1 for a program that needs none."""
+        return (self.read + self.written) / self.least if self.least else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where an output of the program comes from: "fresh" (array number in the tuple), "input" (number among `arrays`), "scalar" (number
+    among `scalars`), or "literal" (the value itself)."""
+
+    source: str
+    number: int = 0
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """Everything about a program but its machine code.
+
+    The tuple of arrays is: tensor inputs, the slab (if there is one), fresh outputs (`fresh`: their avals), the residual slab (if
+    `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes, `constants` the data pointers of
+    arrays that never change, `scalars` (slot, Python type) the numbers of a call.
+    """
+
+    spec: ProgramSpec
+    arrays: int
+    fresh: tuple[Aval, ...]
+    slab_size: int | None
+    arena_slot: int
+    arena_bytes: int
+    constants: tuple[tuple[int, Any], ...]
+    scalars: tuple[tuple[int, type], ...]
+    outputs: tuple[Output, ...]
+    text: tuple[str, ...] = ()
+    traffic: Traffic = Traffic()

@@ -1,0 +1,66 @@
+"""Where temporary memory lies: offsets in the arena of a frame, and in a residual slab.
+
+`plan(requests)` packs byte ranges with lifetimes (first and last step, inclusive) into one arena: two requests share bytes only if their
+lifetimes do not meet.  Largest first, each at the lowest offset that is free for its whole life (Pisarchyk & Lee, "Efficient Memory
+Management for Deep Neural Net Inference", 2020, greedy by size).  `slab_offsets` lays values one after the other.  All offsets are
+multiples of 64.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+from tracejit.core.aval import Aval
+
+__all__ = ["ALIGNMENT", "Request", "aligned", "plan", "slab_offsets"]
+
+ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`nbytes` for `key`, alive from step `first` to step `last`."""
+
+    key: Hashable
+    nbytes: int
+    first: int
+    last: int
+
+
+def aligned(nbytes: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def plan(requests: Iterable[Request]) -> tuple[dict[Hashable, int], int]:
+    """(offset of every key, size of the arena)."""
+    offsets: dict[Hashable, int] = {}
+    placed: list[tuple[int, int, Request]] = []
+    total = 0
+    for r in sorted(requests, key=lambda r: (-r.nbytes, r.first)):
+        size = aligned(r.nbytes)
+        offset = 0
+        for start, stop, other in placed:  # in order of start
+            if other.last < r.first or r.last < other.first:
+                continue
+            if offset + size <= start:
+                break
+            offset = max(offset, stop)
+        offsets[r.key] = offset
+        if size:
+            insort(placed, (offset, offset + size, r), key=itemgetter(0))
+        total = max(total, offset + size)
+    return offsets, total
+
+
+def slab_offsets(avals: Sequence[Aval]) -> tuple[tuple[int, ...], int]:
+    """(byte offset of every value, size) of a residual slab."""
+    offsets, total = [], 0
+    for aval in avals:
+        offsets.append(total)
+        total += aligned(aval.nbytes)
+    return tuple(offsets), total

@@ -1,0 +1,61 @@
+"""Matrix products as BLAS calls: how batches are walked.  Which layouts gemm reads is passes/products.py's to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracejit.core.shapes import broadcast_shapes, product
+from tracejit.ir.layouts import Strided
+from tracejit.passes.products import Matrix, gemm_layout
+
+__all__ = ["Product", "plan_product"]
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sizes and batch of one GemmCall; batch entries are (extent, stride of a, of b, of c) in elements, outermost first."""
+
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    batch: tuple[tuple[int, int, int, int], ...]
+
+
+def plan_product(shape_a: Shape, a: Strided, shape_b: Shape, b: Strided, shape_c: Shape) -> Product:
+    """The call for c = a @ b, c contiguous.  A batch over one matrix b becomes more rows where a's memory allows it.  If c has no batch
+    dimensions, the products of a's are added to it."""
+    outer = broadcast_shapes("matmul", shape_a[:-2], shape_b[:-2])
+    summed = len(shape_c) < len(outer) + 2
+    left, right = gemm_layout(shape_a, a.strides), gemm_layout(shape_b, b.strides)
+    assert left is not None and right is not None
+    m, k, n = shape_a[-2], shape_a[-1], shape_b[-1]
+    batch: list[tuple[int, int, int, int]] = []
+    lead = len(outer)
+    size_c = 0 if summed else m * n
+    for d in reversed(range(lead)):
+        extent = outer[d]
+        if extent == 1:
+            continue
+        stride_a = _batch_stride(shape_a, a.strides, d, lead)
+        stride_b = _batch_stride(shape_b, b.strides, d, lead)
+        stride_c = size_c * product(outer[d + 1 :])
+        if not batch and not summed and stride_b == 0 and not left.transposed and stride_a == m * left.leading:
+            m *= extent
+            continue
+        if batch and all(
+            s == e[0] * t for s, t, e in zip((stride_a, stride_b, stride_c), batch[0][1:], [batch[0]] * 3, strict=True)
+        ):
+            batch[0] = (batch[0][0] * extent, *batch[0][1:])
+            continue
+        batch.insert(0, (extent, stride_a, stride_b, stride_c))
+    return Product(m, n, k, left, right, tuple(batch))
+
+
+def _batch_stride(shape: Shape, strides: Shape, d: int, lead: int) -> int:
+    """The stride of an operand along batch dimension d of the result; 0 where it broadcasts."""
+    own = d - (lead - (len(shape) - 2))
+    return 0 if own < 0 or shape[own] == 1 else strides[own]

@@ -1,0 +1,188 @@
+"""The values of a graph as the scheduler sees them: producers, memory layouts, and which nodes a nest can hold.
+
+Every VIEW output has a `Strided` layout over a *root*: an input, a constant, or the output of a node that is no view.
+
+`operand_positions` says where a member of a nest reads its operands, given the position of its own element, by its own rule
+(`Op.element`).  Nothing here decides what is fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tracejit.core.aval import Aval
+from tracejit.core.op import Kind
+from tracejit.core.shapes import contiguous, product
+from tracejit.ir.graph import Graph, Literal, Node, Operand, operand_aval
+from tracejit.ir.layouts import (
+    ZERO,
+    Position,
+    Positions,
+    Source,
+    Strided,
+    given_layouts,
+    is_constant,
+    is_fixed_view,
+    strided_view,
+    through_view,
+)
+
+__all__ = ["Values", "is_member", "iteration_shape", "operand_positions", "reduced_dims"]
+
+Shape = tuple[int, ...]
+
+
+class Values:
+    """Producers and layouts of the values of one graph, of which passes/copies.py has seen to the copies.
+
+    layouts: strides in elements of each tensor input.  `strided[v]` is where v's elements lie once v's root has memory."""
+
+    def __init__(self, graph: Graph, layouts: Mapping[int, Shape]) -> None:
+        self.graph = graph
+        self.avals = graph.avals
+        self.outputs = graph.outputs
+        self.constants: dict[int, Any] = dict(graph.constants)
+        self.nodes: list[Node] = []
+        self.producer: dict[int, int] = {}
+        self.strided = given_layouts(graph, layouts)
+        for node in graph.nodes:
+            if is_fixed_view(node):
+                (out,), base = node.outputs, node.operands[0]
+                assert isinstance(base, int)
+                layout = strided_view(node, self.strided[base], self.shape(base), self.shape(out))
+                assert layout is not None, f"{node.op.name} of value {base} needs a copy"
+                self.strided[out] = layout
+            else:
+                self.strided.update({o: Strided(o, 0, contiguous(self.shape(o))) for o in node.outputs})
+            if is_constant(node):
+                self.constants[node.outputs[0]] = node.attrs["array"].array
+                continue
+            self.producer.update(dict.fromkeys(node.outputs, len(self.nodes)))
+            self.nodes.append(node)
+
+    def aval(self, v: int) -> Aval:
+        """The aval of a tensor value."""
+        aval = self.avals[v]
+        assert isinstance(aval, Aval), f"value {v} is a scalar"
+        return aval
+
+    def shape(self, v: int) -> Shape:
+        return self.aval(v).shape
+
+    def is_tensor(self, v: Operand) -> bool:
+        return type(v) is int and type(self.avals[v]) is Aval
+
+    def root(self, v: int) -> int:
+        """The value in whose memory v lies."""
+        return self.strided[v].root
+
+    def is_view(self, v: int) -> bool:
+        i = self.producer.get(v)
+        return i is not None and self.strided[v].root != v
+
+    def through(self, v: int, positions: Positions, extents: Sequence[int]) -> tuple[int, Positions] | None:
+        """(operand, positions in it) of a view's element; None where they are not affine."""
+        node = self.nodes[self.producer[v]]
+        base = node.operands[0]
+        assert isinstance(base, int)
+        found = through_view(node, positions, self.shape(base), extents)
+        return None if found is None else (base, found)
+
+
+def iteration_shape(values: Values, node: Node) -> Shape:
+    """The shape over whose elements a member runs."""
+    if node.op.kind is Kind.GUARD:
+        return ()
+    return values.shape(node.operands[0] if node.op.kind is Kind.REDUCTION else node.outputs[0])  # type: ignore[arg-type]
+
+
+def reduced_dims(node: Node) -> tuple[int, ...]:
+    attributes = node.attrs
+    return attributes["dims"] if "dims" in attributes else (attributes["dim"],)
+
+
+def is_member(avals: Mapping[int, Any], node: Node) -> bool:
+    """Whether a nest can compute the node element by element, reading operands at positions of its own."""
+    op = node.op
+    if op.kind is Kind.ELEMENTWISE:
+        return op.lowering is not None
+    if op.kind is Kind.REDUCTION:
+        return op.reducer is not None and len(avals[node.operands[0]].shape) > 0  # type: ignore[index]
+    if op.element is None or op.where is None:
+        return op.element is not None or op.kind is Kind.GUARD
+    return op.where(*[operand_aval(o, avals) for o in node.operands], **node.attrs)
+
+
+def broadcast_positions(out: Positions, shape: Shape) -> Positions:
+    """Positions in an operand that broadcasts to the output."""
+    lead = len(out) - len(shape)
+    if not lead and 1 not in shape:
+        return out
+    return tuple(ZERO if s == 1 else out[lead + d] for d, s in enumerate(shape))
+
+
+class Unknown:
+    """What an element is in a rule that is asked for positions only."""
+
+    def __add__(self, other: Any) -> Unknown:
+        return self
+
+    __radd__ = __mul__ = __rmul__ = __add__
+
+
+class _Reads:
+    """What `Op.element` is given to find where it reads its operands: `found`.  coordinates: those that are values themselves."""
+
+    def __init__(self, dynamic: Any) -> None:
+        self.index = Position(dynamic=((1, dynamic),))
+        self.found: list[tuple[int, Positions]] = []
+        self.coordinates: list[Position] = []
+
+    def operand(self, number: int, shape: Shape) -> Source:
+        def read(at: Positions) -> Unknown:
+            self.found.append((number, at))
+            return _UNKNOWN
+
+        return Source(shape, read)
+
+    def position(self, index: Any, size: int, wraps: bool = False) -> Position | int:
+        return int(index.value) if isinstance(index, Literal) else self.index
+
+    def coordinate(self, p: Position | int) -> Unknown:
+        if isinstance(p, Position):
+            self.coordinates.append(p)
+        return _UNKNOWN
+
+    def __getattr__(self, name: str) -> Callable[..., Unknown]:
+        return lambda *operands: _UNKNOWN
+
+
+_UNKNOWN = Unknown()
+
+
+def operand_positions(
+    values: Values, node: Node, at: Positions, dynamic: Any
+) -> tuple[list[tuple[int, Positions]], list[Position]]:
+    """(operand number, positions) of the tensor operands for the element at `at` of the iteration space, and the coordinates that the
+    element is made of.  `dynamic` stands for the indices that the node reads at run time."""
+    kind = node.op.kind
+    if kind is Kind.REDUCTION:
+        return [(0, at)], []
+    if kind is Kind.GUARD:
+        return [(0, tuple(ZERO for _ in values.shape(node.operands[0])))], []  # type: ignore[arg-type]
+    if kind is Kind.ELEMENTWISE:
+        return [(k, broadcast_positions(at, values.shape(o))) for k, o in enumerate(node.operands) if values.is_tensor(o)], []  # type: ignore[arg-type]
+    reads = _Reads(dynamic)
+    operands = [reads.operand(k, values.shape(o)) if values.is_tensor(o) else o for k, o in enumerate(node.operands)]  # type: ignore[arg-type]
+    assert node.op.element is not None, node.op.name
+    node.op.element(reads, at, *operands, **node.attrs)
+    return reads.found, reads.coordinates
+
+
+def nontrivial(shape: Shape) -> Shape:
+    return tuple(s for s in shape if s != 1)
+
+
+def is_single(shape: Shape) -> bool:
+    return product(shape) == 1

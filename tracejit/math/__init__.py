@@ -1,0 +1,1 @@
+"""Elementary functions, written once over the expressions of loops/."""

@@ -1,0 +1,118 @@
+"""Copies that memory asks for: after this pass every view of a fixed place has a layout over memory that someone made.
+
+`copies(graph, layouts, kept, targets)`: `layouts` are strides of inputs.  Of the outputs, so many `kept` ones go to residuals, and those
+at the end, one for each of `targets`, are what these inputs hold when the program is over; the others are results.  A `clone` is put
+
+- before a view that would need a copy, and before a product for an operand that gemm cannot read in place, or cannot add to: only what
+  nothing else reads may be taken over by `matmul_add`;
+- after all nodes, for a result that is not the whole memory of a node's output or would share it with another one; for a residual that is
+  a result as well, since the program may change what it was given, or lies in memory that the program did not make (a node of its own,
+  so that whatever makes the result writes both); for what a write reads of memory that is written itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.shapes import contiguous
+from tracejit.ir.builder import GraphBuilder, next_id, rebuild
+from tracejit.ir.graph import Graph, Node, Operand
+from tracejit.ir.layouts import Strided, given_layouts, is_constant, is_fixed_view, is_whole, strided_view
+from tracejit.passes.products import gemm_layout, is_tiny
+
+__all__ = ["copies"]
+
+Shape = tuple[int, ...]
+
+
+def copies(graph: Graph, layouts: Mapping[int, Shape], kept: int = 0, targets: Sequence[int] = ()) -> Graph:
+    """The graph with its copies; outputs keep their positions."""
+    copier = _Copier(graph, layouts)
+    for node in graph.nodes:
+        copier.take(node)
+    outputs = copier.outputs(graph.outputs, kept, targets)
+    return rebuild(graph, copier.nodes, avals=copier.avals, outputs=outputs)
+
+
+class _Copier(GraphBuilder):
+    """strided: where the elements of each value are, once its root has memory."""
+
+    __slots__ = ("graph", "made", "strided", "uses")
+
+    def __init__(self, graph: Graph, layouts: Mapping[int, Shape]) -> None:
+        super().__init__(next_id(graph))
+        self.avals.update(graph.avals)
+        self.graph = graph
+        self.strided = given_layouts(graph, layouts)
+        self.made: set[int] = set()  # memory that the program makes
+        self.uses = Counter(x for node in graph.nodes for x in node.operands if type(x) is int)
+        self.uses.update(x for x in graph.outputs if type(x) is int)
+
+    def append(self, node: Node) -> None:
+        """A node whose outputs have memory of their own."""
+        self.nodes.append(node)
+        if not is_constant(node):
+            self.made.update(node.outputs)
+        self.strided.update({o: Strided(o, 0, contiguous(self.aval(o).shape)) for o in node.outputs})
+
+    def clone(self, v: int) -> int:
+        copy = self.fresh(self.avals[v])
+        self.append(Node(REGISTRY["clone"], (v,), (), (copy,)))
+        return copy
+
+    def take(self, node: Node) -> None:
+        if is_fixed_view(node):
+            (out,), base = node.outputs, node.operands[0]
+            assert isinstance(base, int)
+            layout = strided_view(node, self.strided[base], self.aval(base).shape, self.aval(out).shape)
+            if layout is None:
+                base = self.clone(base)
+                node = Node(node.op, (base, *node.operands[1:]), node.attributes, node.outputs, node.line)
+                layout = strided_view(node, self.strided[base], self.aval(base).shape, self.aval(out).shape)
+                assert layout is not None, f"{node.op.name} has no layout over a contiguous base"
+            self.strided[out] = layout
+            self.nodes.append(node)
+            return
+        self.append(self.readable(node) if node.op.kind is Kind.CONTRACTION else node)
+
+    def readable(self, node: Node) -> Node:
+        """A product whose operands gemm can read, and add to, where they are."""
+        a, b, *added = node.operands
+        if not self.aval(a).dtype.is_floating_point or (not added and is_tiny(self.aval(a).shape, self.aval(b).shape)):
+            return node
+        operands = [x if gemm_layout(self.aval(x).shape, self.strided[x].strides) is not None else self.clone(x) for x in (a, b)]  # type: ignore[index, arg-type]
+        operands += [x if x in self.made and self.uses[x] == 1 else self.clone(x) for x in added]  # type: ignore[arg-type, index]
+        same = tuple(operands) == node.operands
+        return node if same else Node(node.op, tuple(operands), node.attributes, node.outputs, node.line)
+
+    def outputs(self, outputs: Sequence[Operand], kept: int, targets: Sequence[int]) -> tuple[Operand, ...]:
+        """The outputs that have memory of their own where they need it."""
+        first, last = len(outputs) - kept - len(targets), len(outputs) - len(targets)
+        results, residuals, written = outputs[:first], list(outputs[first:last]), list(outputs[last:])
+        taken = {o for o in results if isinstance(o, int)}  # roots whose memory is a result
+        for k, v in enumerate(residuals):
+            if v in taken and v in self.made:
+                residuals[k] = self.clone(v)  # type: ignore[arg-type]
+        taken.update(v for v in residuals if isinstance(v, int))
+        copied: dict[int, int] = {}
+        for o in results:
+            if isinstance(o, int) and o in self.strided and o not in self.graph.inputs and o not in copied:
+                layout = self.strided[o]
+                if (
+                    layout.root in taken - {o}
+                    or layout.root not in self.made
+                    or not is_whole(layout, self.aval(o).shape, self.avals)
+                ):
+                    copied[o] = self.clone(o)
+                taken.add(layout.root)
+        for k, v in enumerate(residuals):
+            if isinstance(v, int) and self.strided[v].root not in self.made:
+                residuals[k] = self.clone(v)
+        for k, (v, target) in enumerate(zip(written, targets, strict=True)):
+            assert isinstance(v, int)
+            root = self.strided[v].root
+            if root in targets and not (root == v == target):
+                written[k] = self.clone(v)
+        return (*[copied.get(o, o) if isinstance(o, int) else o for o in results], *residuals, *written)

@@ -1,0 +1,77 @@
+"""Replay as Python: the rendering that serves the first calls of a function, and all calls where CPython's objects are not known.
+
+It is also what people read.  It must not know what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tracejit.config import config
+from tracejit.replay.ir import CAUGHT, Function, Miss, Run, Statement, When
+from tracejit.replay.verify import verify
+
+__all__ = ["load", "render"]
+
+_ERRORS: Final = f"({', '.join(error.__name__ for error in CAUGHT)})"
+_SENT: Final = "if error.__traceback__.tb_next is not None"
+"""The condition under which `error`, which came up in a guard, was raised in a Python function."""
+
+
+class _Rendering:
+    """Lines of a function, and the objects that they name besides those of its namespace."""
+
+    def __init__(self, missed: str) -> None:
+        self.missed = missed
+        self.objects: dict[str, Any] = {}
+
+    def lines(self, statements: Sequence[Statement]) -> list[str]:
+        return [line for statement in statements for line in self._statement(statement)]
+
+    def _statement(self, statement: Statement) -> list[str]:
+        match statement:
+            case Miss(condition):
+                return [f"if {condition}: return {self.missed}"]
+            case When(condition, body):
+                return [f"if {condition}:", *[f"    {line}" for line in self.lines(body)]]
+            case Run():
+                return self._run(statement)
+        return [str(statement)]
+
+    def _run(self, run: Run) -> list[str]:
+        self.objects.update(p_empty=np.empty, p_run=run.program.run)
+        lines = []
+        for k, (name, shape, dtype) in enumerate(run.fresh):
+            self.objects[f"p_dtype{k}"] = dtype
+            lines.append(f"{name} = p_empty({shape}, p_dtype{k})")
+        arrays, numbers = ("".join(f"{value}, " for value in values) for values in (run.arrays, [n for _, _, n in run.numbers]))
+        return [*lines, f"p_code = p_run(({arrays}), ({numbers}))", f"if p_code: return {run.leave}[p_code]"]
+
+
+def render(function: Function, name: str) -> tuple[str, dict[str, Any]]:
+    """The source of `function` under a name, and the objects that it names besides those of its namespace."""
+    rendering = _Rendering(str(function.missed))
+    guards, body = rendering.lines(function.guards), rendering.lines(function.body)
+    if function.catches and guards:
+        handler = [f"except {_ERRORS} as error:", f"    {_SENT}: raise", f"    return {function.missed}"]
+        guards = ["try:", *[f"    {line}" for line in guards], *handler]
+    lines = [*guards, *body] or ["pass"]
+    if function.locks:
+        release = ["finally:", "    for lock in held: lock.release()"]
+        lines = ["held = []", "try:", *[f"    {line}" for line in lines], *release]
+    text = "\n".join([f"def {name}({', '.join(function.parameters)}):", *[f"    {line}" for line in lines]]) + "\n"
+    return text, rendering.objects
+
+
+def load(function: Function, name: str, namespace: Mapping[str, Any], kind: str) -> Callable[..., Any]:
+    """The function, whose globals are a copy of `namespace` and what else it names; kind: of code, in tracebacks."""
+    if config.verify:
+        verify(function, namespace)
+    text, objects = render(function, name)
+    found = {**namespace, **objects}
+    exec(compile(text, f"<tracejit {kind}>", "exec"), found)
+    made: Callable[..., Any] = found[name]
+    return made

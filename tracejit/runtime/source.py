@@ -1,0 +1,305 @@
+"""Lowered programs as Python: one function of arrays and numbers that does a program's steps with NumPy, calling its nests as functions.
+
+`text_of(name, lowered, kernel, compiled)` writes that function.  The backends reference and numba execute it with nests that they have
+loaded (runtime/rendered.py); `Module` prints it with all that it needs, so that the text runs where there are NumPy and Numba and nothing
+else.
+
+The function takes the tensor inputs (a0, a1 ...; residuals of a forward program, as one array of bytes, are the last), then the numbers
+(s0, s1 ...).  It returns the tuple of outputs, the residuals last if there are any, or the number of the exit that was taken.  It expects
+arrays of the shapes, dtypes and strides in the comment at its head: whoever calls it has asked for them."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+from tracejit.ir.graph import Node
+from tracejit.loops import numba
+from tracejit.loops.bounds import reaching_back
+from tracejit.loops.language import Buffer, Exit, Nest, flatten
+from tracejit.loops.python import type_name
+from tracejit.lowering.lowered import Lowered
+from tracejit.lowering.steps import Address, CopyCall, GemmCall, Integer, NestCall, NestRun, NumberSlot
+
+__all__ = ["LoweredProgram", "Module", "Printed", "constant_name", "text_of"]
+
+
+Kernel = Callable[[Nest, frozenset[Buffer]], str]
+
+
+def constant_name(program: str, slot: int) -> str:
+    """What the bytes of a constant are called that a program finds in a slot."""
+    return f"{program}_constant{slot}"
+
+
+def text_of(name: str, lowered: Lowered, kernel: Kernel, compiled: bool) -> str:
+    """The function.  kernel: gives a nest a name, and each choice of shifted buffers
+    another.  compiled: whether nests are those of `loops/numba.py` (else of `loops/python.py`)."""
+    return _Writer(name, lowered, kernel, compiled).text()
+
+
+class _Writer:
+    """The lines of one function."""
+
+    def __init__(self, name: str, lowered: Lowered, kernel: Kernel, compiled: bool) -> None:
+        self.name = name
+        self.lowered = lowered
+        self.kernel = kernel
+        self.compiled = compiled
+        self.lines: list[str] = []
+        self.memories: dict[int, str] = {}  # slot -> what holds the bytes behind it
+        self.starts: dict[int, int] = {}  # slot -> where its address is among them
+        self.arrays = [f"a{i}" for i in range(lowered.arrays)]
+        self.fresh = [f"o{k}" for k in range(len(lowered.fresh))]
+        self.numbers = {slot: f"s{k}" for k, (slot, _) in enumerate(lowered.scalars)}
+
+    def line(self, text: str, indent: int = 0) -> None:
+        self.lines.append("    " * (1 + indent) + text)
+
+    def text(self) -> str:
+        lowered, specs = self.lowered, self.lowered.spec.arrays
+        for a, spec in zip(self.arrays, specs, strict=False):
+            self.line(f"expect({a}, {type_name(spec.dtype)}, {spec.shape}, {spec.strides})")
+        for o, aval in zip(self.fresh, lowered.fresh, strict=True):
+            self.line(f"{o} = np.empty({aval.shape}, {type_name(aval.dtype)})")
+        made = [*self.arrays, *self.fresh]
+        if lowered.slab_size is not None:
+            self.line(f"slab = np.empty({lowered.slab_size}, uint8)")
+            made.append("slab")
+        self.memories[lowered.arena_slot] = "arena"
+        self.memories.update({slot: constant_name(self.name, slot) for slot, _ in lowered.constants})
+        used = {address.slot for step in lowered.spec.steps for address in _addresses(step)}
+        if lowered.arena_slot in used:
+            self.line(f"arena = np.empty({lowered.arena_bytes}, uint8)")
+        for k, array in enumerate(made):
+            if 1 + k in used:
+                spec = specs[k]
+                self.line(f"m{k} = memory({array})")
+                self.memories[1 + k] = f"m{k}"
+                self.starts[1 + k] = (
+                    -sum(min(s, 0) * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True)) if all(spec.shape) else 0
+                )
+        for step in lowered.spec.steps:
+            if isinstance(step, GemmCall):
+                self.product(step)
+            elif isinstance(step, CopyCall):
+                self.copy(step)
+            else:
+                for call in step.calls if isinstance(step, NestRun) else (step,):
+                    self.nest(call)
+        sources = {"fresh": [*[""] * lowered.arrays, *self.fresh], "input": self.arrays, "scalar": list(self.numbers.values())}
+        results = [repr(o.value) if o.source == "literal" else sources[o.source][o.number] for o in lowered.outputs]
+        results += [] if lowered.slab_size is None else ["slab"]
+        self.line(f"return ({''.join(f'{r}, ' for r in results)})")
+        return "\n".join([f"def {self.name}({', '.join([*self.arrays, *self.numbers.values()])}):", *self.lines, ""])
+
+    # --- steps
+
+    def nest(self, call: NestCall) -> None:
+        nest, cut = call.nest, call.division
+        shifted = frozenset[Buffer]()
+        if self.compiled:
+            given = [list(map(_whole, call.sizes))]
+            if cut is not None and cut.first is not None:
+                given.append([(cut.count - 1) * cut.length if i == cut.first else n for i, n in enumerate(given[0])])
+            shifted = frozenset().union(*(reaching_back(nest, dict(zip(nest.sizes, sizes, strict=True))) for sizes in given))
+        arguments: list[str] = []
+        for i, (buffer, address) in enumerate(zip((*nest.buffers, *nest.temporaries), call.buffers, strict=True)):
+            start, size = self.start(address), buffer.dtype.itemsize
+            dtype = "uint16" if self.compiled and buffer.dtype.is_reduced else type_name(buffer.dtype)
+            further = f" + k * {cut.advances[i]}" if cut is not None and cut.advances[i] else ""
+            memory = self.memories[address.slot]
+            if buffer in shifted:
+                arguments += [
+                    f"elements({memory}, {start % size}, {dtype})",
+                    f"({start}{further}) // {size}" if further else f"{start // size}",
+                ]
+            else:
+                arguments.append(f"elements({memory}, {start}{further}, {dtype})")
+        sizes = [str(_whole(n)) for n in call.sizes]
+        if cut is not None:
+            sizes[cut.many] = f"min({cut.length}, {cut.extent} - k * {cut.length})"
+            if cut.first is not None:
+                sizes[cut.first] = f"k * {cut.length}"
+            self.line(f"for k in range({cut.count}):")
+        numbers = [self.number(value, scalar.dtype) for value, scalar in zip(call.scalars, nest.scalars, strict=True)]
+        text = f"{self.kernel(nest, shifted)}({', '.join([*arguments, *sizes, *numbers])})"
+        indent = int(cut is not None)
+        if any(isinstance(s, Exit) for s in flatten(nest.body)):
+            self.line(f"code = {text}", indent)
+            self.line("if code:", indent)
+            self.line("    return code", indent)
+        else:
+            self.line(text, indent)
+
+    def product(self, step: GemmCall) -> None:
+        dtype, size = type_name(step.dtype), step.dtype.itemsize
+        m, n, k = map(_whole, (step.m, step.n, step.k))
+        extents = tuple(_whole(entry[0]) for entry in step.batch)
+
+        def matrix(where: Address, operand: int, shape: tuple[int, ...], leading: Integer, turned: bool) -> str:
+            strides = [_whole(entry[operand]) * size for entry in step.batch]
+            inner = (size, _whole(leading) * size) if turned else (_whole(leading) * size, size)
+            return f"np.ndarray({shape}, {dtype}, {self.memories[where.slot]}, {self.start(where)}, {(*strides, *inner)})"
+
+        a = matrix(step.a, 1, (*extents, m, k), step.lda, step.transpose_a)
+        b = matrix(step.b, 2, (*extents, k, n), step.ldb, step.transpose_b)
+        summed = tuple(axis for axis, entry in enumerate(step.batch) if _whole(entry[3]) == 0)  # all of them in one matrix
+        kept = [1 if axis in summed else extent for axis, extent in enumerate(extents)]
+        self.line(f"c = {matrix(step.c, 3, (*kept, m, n), step.ldc, False)}")
+        value = f"np.matmul({a}, {b})"
+        value += f" * {dtype}({step.alpha})" if step.alpha != 1.0 else ""
+        value = f"({value}).sum({summed}, keepdims=True)" if summed else value
+        self.line(f"c[...] = {value}{f' + {dtype}({step.beta}) * c' if step.beta else ''}")
+
+    def copy(self, step: CopyCall) -> None:
+        target, source = (
+            f"{self.memories[a.slot]}[{self.start(a)} : {self.start(a) + _whole(step.nbytes)}]"
+            for a in (step.destination, step.source)
+        )
+        self.line(f"{target} = {source}")
+
+    # --- operands
+
+    def start(self, address: Address) -> int:
+        """The byte of its memory that an address is."""
+        return self.starts.get(address.slot, 0) + _whole(address.offset)
+
+    def number(self, value: bool | int | float | NumberSlot, dtype: DType) -> str:
+        if dtype.is_reduced and self.compiled:
+            dtype = dtypes.float32
+        if isinstance(value, NumberSlot):
+            kind = dtypes.float64 if value.dtype is dtypes.float64 else dtypes.int64
+            text = f"{kind.name}({self.numbers[value.index]})"
+            return text if dtype is kind else f"{text}.astype({type_name(dtype)})"
+        return f"{type_name(dtype)}({np.asarray(value).astype(dtype.numpy).item()!r})"
+
+
+def _whole(n: Integer) -> int:
+    """A number of a lowered program, which has none in its frame."""
+    assert isinstance(n, int), n
+    return n
+
+
+def _addresses(step: Any) -> Sequence[Address]:
+    if isinstance(step, NestCall):
+        return step.buffers
+    if isinstance(step, NestRun):
+        return [address for call in step.calls for address in call.buffers]
+    return (step.a, step.b, step.c) if isinstance(step, GemmCall) else (step.destination, step.source)
+
+
+class Module:
+    """The text of a Python module under construction.  What is added stands behind what was there."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, str] = {"": numba.HEADER}
+        self._kernels: dict[str, str] = {}
+
+    def text(self) -> str:
+        """All of it."""
+        return "\n\n".join(self._parts.values())
+
+    def put(self, name: str, text: str) -> None:
+        """Something that a name stands for from now on."""
+        self._parts.setdefault(name, text)
+
+    def constant(self, name: str, array: Any) -> None:
+        """The bytes of an array."""
+        self.put(name, f'{name} = np.frombuffer(bytearray.fromhex("{np.ascontiguousarray(array).tobytes().hex()}"), uint8)\n')
+
+    def dtype(self, dtype: DType) -> str:
+        """The name of a dtype, as one of NumPy's arrays."""
+        if dtype is dtypes.bfloat16:
+            self.put(dtype.name, "from ml_dtypes import bfloat16\n")
+        return type_name(dtype)
+
+    def program(self, name: str, lowered: Lowered) -> None:
+        """A program, as a function."""
+        self._define(("expect", "memory", "elements"))
+        for dtype in (*[spec.dtype for spec in lowered.spec.arrays], *[aval.dtype for aval in lowered.fresh]):
+            self.dtype(dtype)
+        for slot, array in lowered.constants:
+            self.constant(constant_name(name, slot), array)
+        self.put(name, text_of(name, lowered, self._kernel, True))
+
+    def host(self, node: Node) -> str:
+        """The name of a function that evaluates a node: its operation's own, if that refers to NumPy alone, else one that raises."""
+        function, name = node.op.evaluate, f"host_{node.op.name}"
+        plain = inspect.isfunction(function) and not function.__closure__
+        plain = plain and all(isinstance(value, bool | int | float | str | tuple | None) for value in node.attrs.values())
+        if plain and all(
+            i.argval in dir(builtins) or function.__globals__[i.argval] is np
+            for i in dis.get_instructions(function)
+            if i.opname == "LOAD_GLOBAL"
+        ):
+            source, head = textwrap.dedent(inspect.getsource(function)), f"def {function.__name__}("
+            self.put(name, source[source.index(head) :].replace(head, f"def {name}(", 1))
+        else:
+            name = f"no_{name}"
+            text = f"{node.op.name} is computed by code of the library's own, not by NumPy alone: this module cannot run it"
+            self.put(name, f"def {name}(*operands, **attributes):\n    raise NotImplementedError({text!r})\n")
+        return name
+
+    def _define(self, names: Iterable[str]) -> None:
+        for name, text in numba.definitions(names).items():
+            self.put(name, text)
+
+    def _kernel(self, nest: Nest, shifted: frozenset[Buffer]) -> str:
+        """The name of a nest, whose source stands in the module from now on."""
+        rendered = numba.render(nest, shifted)
+        found = self._kernels.get(rendered.text)
+        if found is None:
+            found, number = rendered.name, 1
+            while found in self._parts:
+                number += 1
+                found = f"{rendered.name}_{number}"
+            self._kernels[rendered.text] = found
+            self._define(rendered.needs)
+            self.put(found, rendered.text.replace(f"def {rendered.name}(", f"def {found}(", 1))
+        return found
+
+
+class Printed:
+    """What can be printed as a function of a module."""
+
+    __slots__ = ()
+
+    def print(self, module: Module, name: str) -> None:
+        """Add it under a name."""
+        raise NotImplementedError
+
+    def source(self) -> str:
+        """A module of which it is the function `run`."""
+        module = Module()
+        self.print(module, "run")
+        return module.text()
+
+
+class LoweredProgram(Printed):
+    """A program that steps were made of."""
+
+    __slots__ = ("lowered",)
+    lowered: Lowered
+
+    def print(self, module: Module, name: str) -> None:
+        module.program(name, self.lowered)
+
+    def describe(self) -> str:
+        """The program against the least memory traffic it needs, then one line per step: what it computes, bytes read and written."""
+        nests = sum(isinstance(s, NestCall | NestRun) for s in self.lowered.spec.steps)
+        products = sum(isinstance(s, GemmCall) for s in self.lowered.spec.steps)
+        head = f"{nests} nests, {products} products, arena of {self.lowered.arena_bytes} bytes"
+        t = self.lowered.traffic
+        moved = (
+            f"reads {t.read} bytes, writes {t.written}: {t.ratio:.2f} times the least ({t.least} bytes, inputs and outputs once)"
+        )
+        return "\n".join((head, moved, *self.lowered.text))
