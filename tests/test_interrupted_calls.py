@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 import tracejit as T
+from tracejit.capture.handlers.effects import EffectHandlers
 from tracejit.config import override
 from tracejit.core.interpreter import state
+from tracejit.cpython import call_hook
 from tracejit.llvm import machine_code, numba_codegen
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
@@ -49,6 +51,43 @@ def test_nothing_is_lost_or_left_behind_when_exceptions_come_at_random_times(see
     command = [sys.executable, "-X", "faulthandler", str(script), "--rounds", "80", "--seed", str(1000 + seed)]
     said = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
     assert said.returncode == 0, said.stdout[-3000:] + said.stderr[-3000:]
+
+
+class InTheMiddle(dict):
+    """What a handler looks into; the program's signal handler runs just then."""
+
+    def get(self, *key: Any) -> Any:
+        found = super().get(*key)
+        if found is not None:
+            signal.raise_signal(signal.SIGALRM)
+        return found
+
+
+def test_a_recording_that_stops_in_the_middle_of_a_handler_keeps_what_that_handler_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    came, begin = [], EffectHandlers.__init__
+
+    def init(self: Any) -> None:
+        begin(self)
+        self._latest = InTheMiddle()
+        call_hook.forget()
+        call_hook.allow(InTheMiddle.get.__code__, lasting=True)
+
+    @T.compile
+    def f(p: T.Tensor) -> T.Tensor:
+        for _ in range(3):
+            p.grad = None
+            (p * p).sum().backward()
+        return p.grad * 2
+
+    monkeypatch.setattr(EffectHandlers, "__init__", init)
+    p = T.tensor([1.0, 2.0], requires_grad=True)
+    with handling(lambda number, frame: came.append(number)):
+        assert f(p).tolist() == [4.0, 8.0]
+    monkeypatch.undo()
+    assert came and f.stats.eager_calls == 1 and any("implicit_python" in str(reason) for reason in f.reasons)
+    for _ in range(4):
+        assert f(p).tolist() == [4.0, 8.0]
+    assert f.stats.compiled_calls
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:

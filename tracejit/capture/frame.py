@@ -43,7 +43,10 @@ _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r")
 def active() -> Any:
     """The recorder of this thread, if it still records."""
     recorder = current.recorder
-    if recorder is None or recorder.stopped:
+    if recorder is None:
+        return None
+    if recorder.stopped:
+        recorder.release_late()
         return None
     if recorder.closing:
         recorder.stop("implicit_python", "the end of a generator that was not used up")

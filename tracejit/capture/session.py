@@ -23,7 +23,7 @@ from tracejit.capture import reasons
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.calls import CallHandlers
 from tracejit.capture.handlers.symbols import concrete, released
-from tracejit.capture.own_files import PACKAGE
+from tracejit.capture.own_files import CAPTURE, PACKAGE
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import parameters
@@ -64,15 +64,25 @@ class Session(CallHandlers):
         super().__init__()
         self.profile: Any = None  # what sys.getprofile() says while the hook is on
         self._hold = hold
+        self._releases_late = False
         self._missing: dict[tuple[str, str | None], Expr] = {}  # imports under way, or failed -> what must not hold
         self._asked: Any = self._check  # unhooking from within the hook must not free what is running
 
-    def stop(self, code: str, detail: str) -> None:
+    def stop(self, code: str, detail: str, *, in_handler: bool = False) -> None:
+        """in_handler: what stopped the recording came into the middle of a handler, which still uses what the recording holds."""
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
-            self.release()
+            self._releases_late = True
+            if not in_handler:
+                self.release_late()
             self._hold.end()  # the program may ask whether the collector is on
+
+    def release_late(self) -> None:
+        """Between two handlers: what a recording that has stopped still holds may go."""
+        if self._releases_late:
+            self._releases_late = False
+            self.release()
 
     def empty(self) -> None:
         """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
@@ -138,7 +148,9 @@ class Session(CallHandlers):
                 return
             if _is_importing(frame):  # the library needs a module for the first time, and other packages help to find it
                 return
-        self.stop("implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})")
+        self.stop(
+            "implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", in_handler=_in_handler(frame)
+        )
 
     # -- the start
     def root(self, function: Any) -> None:
@@ -208,6 +220,15 @@ def _is_importing(frame: FrameType | None) -> bool:
     """Whether an import that the library began runs this code."""
     while frame is not None and not is_instrumented(frame.f_code):
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _in_handler(frame: FrameType | None) -> bool:
+    """Whether a handler, or the interpreter that records, runs this code, on purpose or since a signal or a finalizer came in between."""
+    while frame is not None and not is_instrumented(frame.f_code):
+        if frame.f_code.co_filename.startswith(CAPTURE):
             return True
         frame = frame.f_back
     return False
