@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tracejit
 from tests.graph_programs import arrays_for, f32, op, total
@@ -96,12 +100,34 @@ def test_equal_nests_become_one_object() -> None:
     assert nests.known(nest(constant=2.0)) is not first
 
 
-def test_units_move_up_to_their_like_where_they_may_pass() -> None:
-    kinds = {"A": "a", "B": "b", "C": None}
-    assert gathered("ABAB", kinds.get, lambda unit, other: True) == list("AABB")
-    assert gathered("ABAB", kinds.get, lambda unit, other: False) == list("ABAB")
-    assert gathered("ACAC", kinds.get, lambda unit, other: other != "C") == list("ACAC")
-    assert gathered("CBC", kinds.get, lambda unit, other: True) == list("CBC")
+def ordered(units: Sequence[str], after: dict[str, set[str]]) -> list[str]:
+    """`units`, whose kinds are their capital letters (small ones are like nothing), gathered: each comes after those in `after`."""
+    runs: dict[str, int] = {}
+    kinds = {letter: object() for letter in string.ascii_uppercase}
+    return gathered(
+        units,
+        lambda unit: kinds.get(unit[0]),
+        lambda unit: max([runs[other] for other in after.get(unit, ())], default=0),
+        runs.__setitem__,
+    )
+
+
+def test_units_come_to_the_first_of_their_like_that_they_may_follow() -> None:
+    assert ordered(["A1", "B1", "A2", "B2"], {}) == ["A1", "A2", "B1", "B2"]
+    assert ordered(["A1", "B1", "A2", "B2"], {"A2": {"B1"}, "B2": {"A2"}}) == ["A1", "B1", "A2", "B2"]
+    assert ordered(["c1", "B1", "c2"], {}) == ["c1", "B1", "c2"]
+    recurrent = {"A-h1": {"c1"}, "c1": {"A-x1"}, "c2": {"A-x2", "A-h1"}, "A-h2": {"c2"}}
+    steps = ["A-x1", "c1", "A-x2", "A-h1", "c2", "A-x3", "A-h2"]
+    assert ordered(steps, recurrent) == ["A-x1", "A-x2", "A-x3", "c1", "A-h1", "c2", "A-h2"]
+
+
+@given(st.lists(st.sampled_from("ABc"), max_size=12), st.data())
+def test_gathered_units_keep_to_what_each_must_follow(letters: list[str], data: st.DataObject) -> None:
+    units = [f"{letter}{k}" for k, letter in enumerate(letters)]
+    after = {u: data.draw(st.sets(st.sampled_from(units[:k]), max_size=3)) if k else set() for k, u in enumerate(units)}
+    done = ordered(units, after)
+    assert sorted(done) == sorted(units)
+    assert all(done.index(other) < done.index(u) for u, others in after.items() for other in others)
 
 
 def test_only_calls_that_a_table_can_tell_apart_are_joined() -> None:

@@ -206,13 +206,16 @@ class _ProgramWriter:
         self.code.begin(following)
 
     def _run(self, step: NestRun) -> None:
-        """A loop over the rows of a table: a row has, per buffer, the offset of its slot in the frame and its own offset; per size, its
-        value; per number, the offset of its slot."""
+        """A loop over the rows of a table: a row has, per buffer, the offset of its slot in the frame and its own offset; per size that is
+        not the same in all rows, its value (LLVM specialises a nest for sizes that all its calls pass as one constant); per number, the
+        offset of its slot."""
         code, nest, first = self.code, step.nest, step.calls[0]
         emitter, symbol = self._function(nest)
+        differing = [k for k, n in enumerate(first.sizes) if any(call.sizes[k] != n for call in step.calls)]
         rows = [
             [8 * a.slot if field == 0 else a.offset for a in call.buffers for field in (0, 1)]
-            + [*call.sizes, *(8 * n.index for n in call.scalars if isinstance(n, NumberSlot))]
+            + [call.sizes[k] for k in differing]
+            + [8 * n.index for n in call.scalars if isinstance(n, NumberSlot)]
             for call in step.calls
         ]
         begin = self.spec.slots + len(self.table)
@@ -231,8 +234,11 @@ class _ProgramWriter:
         for slot, offset in zip(words[:slots:2], words[1:slots:2], strict=True):
             base = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
             values.append(code.op(f"getelementptr i8, ptr {base}, i64 {offset}"))
-        values += words[slots : slots + len(first.sizes)]
-        for parameter, value, slot in zip(nest.scalars, first.scalars, words[slots + len(first.sizes) :], strict=True):
+        sizes = list(map(str, first.sizes))
+        for k, word in zip(differing, words[slots:], strict=False):
+            sizes[k] = word
+        values += sizes
+        for parameter, value, slot in zip(nest.scalars, first.scalars, words[slots + len(differing) :], strict=True):
             assert isinstance(value, NumberSlot), value
             number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
             values.append(self._cast(number, value, parameter))

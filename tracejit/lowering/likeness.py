@@ -10,6 +10,7 @@ Knows steps and nests; not what they compute, and not how they are rendered.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -141,22 +142,25 @@ class Nests:
         return parts
 
 
-def gathered(units: Sequence[U], kind: Callable[[U], Any], may_pass: Callable[[U, U], bool]) -> list[U]:
-    """The units, each moved up to the last one before it of the same kind if it may pass all in between.  Kinds are compared by identity;
-    None is like nothing."""
-    done: list[U] = []
-    seen: set[int] = set()
+def gathered(
+    units: Sequence[U], kind: Callable[[U], Any], earliest: Callable[[U], int], placed: Callable[[U, int], None]
+) -> list[U]:
+    """The units, each brought to the first run of its kind that it may stand in.  Kinds are compared by identity; None is like nothing.
+
+    Runs have numbers, in their order.  earliest(unit): the number of the first run that it may be in; placed(unit, number): is told
+    where each unit has come, in the order of the units.  Linear in the units, but for a search among the runs of a kind."""
+    runs: list[list[U]] = []
+    alike: dict[int, list[int]] = {}  # id of a kind -> the numbers of its runs
     for unit in units:
-        at = place = len(done)
         own = kind(unit)
-        if own is not None and id(own) in seen:
-            while at and kind(done[at - 1]) is not own and may_pass(unit, done[at - 1]):
-                at -= 1
-            if at and kind(done[at - 1]) is own:
-                place = at
-        seen.add(id(own))
-        done.insert(place, unit)
-    return done
+        mine = [] if own is None else alike.setdefault(id(own), [])
+        at = bisect_left(mine, earliest(unit))
+        if at == len(mine):
+            mine.append(len(runs))
+            runs.append([])
+        runs[mine[at]].append(unit)
+        placed(unit, mine[at])
+    return [unit for run in runs for unit in run]
 
 
 def _alike(first: Step, second: Step) -> bool:

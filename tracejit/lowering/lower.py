@@ -220,18 +220,34 @@ class _Lowering:
 
     def _gather(self) -> None:
         """Bring calls of the same nest together: a unit moves up past those that do not make what it reads and do not read an input whose
-        new contents it makes.  Exits stay in their order."""
+        new contents it makes.  Exits stay in their order, and nothing moves past one."""
+        early, late = self.units[: self.first_free], self.units[self.first_free :]
+        self.units = [*self._gathered(early), *self._gathered(late)]
+
+    def _gathered(self, units: list[_Unit]) -> list[_Unit]:
         targets = {v: t for t, v in self.writes}
+        made: dict[int, int] = {}  # value -> the number of the run that makes it
+        read: dict[int, int] = {}  # value -> the number of the last run that reads it
+        first, last = 0, -1  # runs: nothing comes before `first`
 
         def kind(u: _Unit) -> Nest | None:
             return u.pieces[0].nest if len(u.pieces) == 1 and u.pieces[0].division is None else None
 
-        def may_pass(u: _Unit, other: _Unit) -> bool:
-            new = {targets[v] for v in u.writes if v in targets}
-            return not (u.exits or other.exits or u.reads & other.writes or new & other.reads)
+        def earliest(u: _Unit) -> int:
+            if u.exits:
+                return max(last, 0)
+            replaced = [read[targets[v]] for v in u.writes if targets.get(v) in read]
+            return max([first, *[made[v] for v in u.reads if v in made], *replaced])
 
-        early, late = self.units[: self.first_free], self.units[self.first_free :]
-        self.units = [*gathered(early, kind, may_pass), *gathered(late, kind, may_pass)]
+        def placed(u: _Unit, number: int) -> None:
+            nonlocal first, last
+            last = max(last, number)
+            if u.exits:
+                first = number
+            made.update(dict.fromkeys(u.writes, number))
+            read.update({v: max(number, read.get(v, 0)) for v in u.reads})
+
+        return gathered(units, kind, earliest, placed)
 
     def _commit(self, tensors: dict[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
