@@ -66,8 +66,8 @@ class InTheMiddle(dict):
 def test_a_recording_that_stops_in_the_middle_of_a_handler_keeps_what_that_handler_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     came, begin = [], EffectHandlers.__init__
 
-    def init(self: Any) -> None:
-        begin(self)
+    def init(self: Any, recorder: Any) -> None:
+        begin(self, recorder)
         self._latest = InTheMiddle()
         call_hook.forget()
         call_hook.allow(InTheMiddle.get.__code__, lasting=True)

@@ -147,9 +147,17 @@ def late_imports(modules: dict[str, str]) -> list[str]:
     return found
 
 
+def without_types(source: str) -> str:
+    """The source without what is imported for type checkers alone: types of two modules may refer to each other."""
+    tree = ast.parse(source)
+    tree.body = [s for s in tree.body if not (isinstance(s, ast.If) and ast.unparse(s.test) == "TYPE_CHECKING")]
+    return ast.unparse(tree)
+
+
 def cycles(modules: dict[str, str]) -> list[str]:
     """One description per cycle found by walking the imports depth first."""
-    edges = {name: sorted({t for t, _ in imported_modules(name, source, modules)} - {name}) for name, source in modules.items()}
+    found_by = {name: imported_modules(name, without_types(source), modules) for name, source in modules.items()}
+    edges = {name: sorted({t for t, _ in targets} - {name}) for name, targets in found_by.items()}
     finished: set[str] = set()
     found: list[str] = []
 

@@ -70,6 +70,8 @@ def test_eager_does_at_special_values_what_torch_does(name: str, dtype: str) -> 
         given = [T.from_numpy(x.numpy()[keep]) for x in given]
     if name == "i0":  # torch's overflows sooner
         given = [T.from_numpy(given[0].numpy()[~(np.abs(given[0].numpy()) > 80)])]
+    if name in ("sinh", "cosh"):  # torch's overflow sooner where the vectors of the processor are AVX2's
+        given = [T.from_numpy(given[0].numpy()[~(np.abs(given[0].numpy()) == np.array(88.9, dtype))])]
     if name == "sign":  # of NaN, torch's is 0, NumPy's is NaN
         given = [given[0][1:]]
     actual, expected = getattr(T, name)(*given).numpy(), reference(*[torch.from_numpy(x.numpy()) for x in given]).numpy()

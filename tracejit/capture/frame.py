@@ -68,33 +68,33 @@ class Frame:
     def load_global(self, name: str) -> Any:
         recorder, names = active(), self._globals
         if name in names:
-            return names[name] if recorder is None else recorder.admitted(recorder.read_global(names, name, names[name]))
+            return names[name] if recorder is None else recorder.admitted(recorder.effects.read_global(names, name, names[name]))
         found = names.get("__builtins__", builtins)
         found = found if isinstance(found, dict) else vars(found)
         if name in found:
-            return found[name] if recorder is None else recorder.read_builtin(names, name, found[name])
+            return found[name] if recorder is None else recorder.effects.read_builtin(names, name, found[name])
         if recorder is not None:  # the program may catch the error
-            recorder.read_missing_global(names, name)
+            recorder.effects.read_missing_global(names, name)
         raise NameError(f"name {name!r} is not defined", name=name)
 
     def load_free(self, name: str) -> Any:
         recorder, cell = active(), self._cells[name]
         if cell != _EMPTY:
             value = cell.cell_contents
-            return value if recorder is None else recorder.admitted(recorder.read_cell(cell, value))
+            return value if recorder is None else recorder.admitted(recorder.effects.read_cell(cell, value))
         if recorder is not None:  # the program may catch the error
-            recorder.read_empty_cell(cell)
+            recorder.effects.read_empty_cell(cell)
         raise NameError(
             f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope", name=name
         )
 
     def store_global(self, name: str, value: Any) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.write_global(self._globals, name, value)
+        return stored(value) if recorder is None else recorder.effects.write_global(self._globals, name, value)
 
     def store_free(self, name: str, value: Any) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.write_cell(self._cells[name], value)
+        return stored(value) if recorder is None else recorder.effects.write_cell(self._cells[name], value)
 
     def importing(self, module: str, name: str | None = None) -> None:
         recorder = active()
@@ -110,38 +110,38 @@ class Frame:
     def attribute(self, owner: Any, name: str) -> Any:
         recorder = active()
         if recorder is not None:
-            return recorder.admitted(recorder.get_attribute(owner, name))
+            return recorder.admitted(recorder.attributes.get_attribute(owner, name))
         return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else stored(owner), name)
 
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
-            recorder.set_attribute(value, owner, name)
+            recorder.attributes.set_attribute(value, owner, name)
         else:
             setattr(stored(owner), name, stored(value))
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
-            recorder.delete_attribute(owner, name)
+            recorder.attributes.delete_attribute(owner, name)
         else:
             delattr(stored(owner), name)
 
     def item(self, owner: Any, key: Any) -> Any:
         recorder = active()
-        return stored(owner)[stored(key)] if recorder is None else recorder.admitted(recorder.get_item(owner, key))
+        return stored(owner)[stored(key)] if recorder is None else recorder.admitted(recorder.containers.get_item(owner, key))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
-            recorder.set_item(value, owner, key)
+            recorder.containers.set_item(value, owner, key)
         else:
             stored(owner)[stored(key)] = stored(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
-            recorder.delete_item(owner, key)
+            recorder.containers.delete_item(owner, key)
         else:
             del stored(owner)[stored(key)]
 
@@ -164,22 +164,22 @@ class Frame:
         recorder = active()
         if recorder is None:
             return BINARY[symbol](stored(left), stored(right))
-        return recorder.admitted(recorder.binary(symbol, left, right))
+        return recorder.admitted(recorder.operators.binary(symbol, left, right))
 
     def in_place(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
             return IN_PLACE[symbol](stored(left), stored(right))
-        return recorder.admitted(recorder.binary(symbol, left, right, in_place=True))
+        return recorder.admitted(recorder.operators.binary(symbol, left, right, in_place=True))
 
     def unary(self, name: str, value: Any) -> Any:
         recorder = active()
-        return UNARY[name](stored(value)) if recorder is None else recorder.admitted(recorder.unary(name, value))
+        return UNARY[name](stored(value)) if recorder is None else recorder.admitted(recorder.operators.unary(name, value))
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is not None:
-            return recorder.admitted(recorder.compare(symbol, left, right))
+            return recorder.admitted(recorder.operators.compare(symbol, left, right))
         if symbol == "in":
             return stored(left) in stored(right)
         if symbol == "not in":
@@ -188,7 +188,7 @@ class Frame:
 
     def truth(self, value: Any) -> bool:
         recorder = active()
-        return bool(stored(value)) if recorder is None else recorder.truth(value)
+        return bool(stored(value)) if recorder is None else recorder.operators.truth(value)
 
     # -- short-circuit expressions: the value that decides is kept for the very next step
     def holds_or_keep(self, value: Any) -> bool:
@@ -220,14 +220,14 @@ class Frame:
     # -- calls
     def callee(self, function: Any) -> Any:
         recorder = active()
-        return function if recorder is None else recorder.callee(function)
+        return function if recorder is None else recorder.calls.callee(function)
 
     def vars_of(self, function: Any, value: Any) -> Any:
         """`vars(value)`, where the name may stand for something else."""
         recorder = active()
         if recorder is None:
             return function(stored(value))
-        return recorder.attributes_of(value) if function is vars else self.callee(function)(value)
+        return recorder.attributes.attributes_of(value) if function is vars else self.callee(function)(value)
 
     def argument(self, value: Any) -> Any:
         """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
@@ -240,15 +240,15 @@ class Frame:
     # -- iteration, displays, text
     def iterate(self, value: Any, depth: int) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.iterate(value, depth)
+        return stored(value) if recorder is None else recorder.iteration.iterate(value, depth)
 
     def unpack(self, value: Any, depth: int) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.unpack(value, depth)
+        return stored(value) if recorder is None else recorder.iteration.unpack(value, depth)
 
     def mapping(self, value: Any) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.mapping(value)
+        return stored(value) if recorder is None else recorder.iteration.mapping(value)
 
     def made(self, value: Any) -> Any:
         """The value of a display, comprehension or definition.  Where one of its parts has stopped the recording, those before it were
@@ -286,7 +286,7 @@ class Frame:
     def settled(self, value: Any) -> Any:
         """What Python itself keeps or looks at."""
         recorder = active()
-        return stored(value) if recorder is None else recorder.settled(value)
+        return stored(value) if recorder is None else recorder.contents.settled(value)
 
     def element(self, value: Any) -> Any:
         """What a list, tuple or dictionary of the program gets, or a generator gives: a stand-in of a number while it is recorded."""
@@ -296,16 +296,16 @@ class Frame:
         recorder = active()
         if recorder is None:
             return format(_CONVERSIONS[conversion](stored(value)), stored(specification))
-        return recorder.formatted(value, conversion, specification)
+        return recorder.operators.formatted(value, conversion, specification)
 
     def joined(self, parts: tuple[Any, ...]) -> Any:
         """The parts of an f-string."""
         recorder = active()
-        return "".join(map(stored, parts)) if recorder is None else recorder.joined(parts)
+        return "".join(map(stored, parts)) if recorder is None else recorder.texts.joined(parts)
 
     def context(self, manager: Any) -> Any:
         recorder = active()
-        return stored(manager) if recorder is None else recorder.context(manager)
+        return stored(manager) if recorder is None else recorder.iteration.context(manager)
 
     # -- patterns
     def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
@@ -339,31 +339,37 @@ class RecordedPatterns:
         self._recorder = recorder
 
     def has_flag(self, value: Any, flag: int) -> bool:
-        return self._recorder.has_flag(value, flag)  # type: ignore[no-any-return]
+        return self._recorder.builtin_calls.has_flag(value, flag)  # type: ignore[no-any-return]
 
     def is_instance(self, value: Any, cls: Any) -> bool:
-        return bool(self._recorder.call(isinstance, (value, cls), {}))
+        return bool(self._recorder.calls.call(isinstance, (value, cls), {}))
 
     def attribute(self, value: Any, name: str) -> Any:
-        return self._recorder.admitted(self._recorder.get_attribute(value, name))
+        return self._recorder.admitted(self._recorder.attributes.get_attribute(value, name))
 
     def length(self, value: Any) -> Any:
-        return self._recorder.length(value)
+        return self._recorder.containers.length(value)
 
     def holds(self, symbol: str, left: Any, right: Any) -> bool:
-        return bool(self._recorder.truth(self._recorder.binary(symbol, left, right)))
+        return bool(self._recorder.operators.truth(self._recorder.operators.binary(symbol, left, right)))
 
     def elements(self, value: Any) -> Any:
-        return self._recorder.iterate(value)
+        return self._recorder.iteration.iterate(value)
 
     def item(self, value: Any, index: Any) -> Any:
-        return self._recorder.admitted(self._recorder.get_item(value, index))
+        return self._recorder.admitted(self._recorder.containers.get_item(value, index))
 
     def found(self, mapping: Any, key: Any, missing: Any) -> Any:
         recorder = self._recorder
         if is_a(mapping, dict) and not is_user_instance(mapping):
-            return recorder.admitted(recorder.plain_item(mapping, key)) if recorder.plain_contains(key, mapping) else missing
-        return recorder.admitted(recorder.call(recorder.get_attribute(mapping, "get"), (key, recorder.made(missing)), {}))
+            return (
+                recorder.admitted(recorder.containers.plain_item(mapping, key))
+                if recorder.containers.plain_contains(key, mapping)
+                else missing
+            )
+        return recorder.admitted(
+            recorder.calls.call(recorder.attributes.get_attribute(mapping, "get"), (key, recorder.made(missing)), {})
+        )
 
     def mapping(self, value: Any) -> Any:
-        return self._recorder.mapping(value)
+        return self._recorder.iteration.mapping(value)

@@ -21,7 +21,7 @@ from tracejit.autograd.anomaly import go_on
 from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
 from tracejit.capture.frame import current
-from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import concrete, released
 from tracejit.capture.own_files import CAPTURE, PACKAGE
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
@@ -56,8 +56,8 @@ def declare_inlined(cls: type) -> None:
     INLINED_TYPES.add(cls)
 
 
-class Session(CallHandlers):
-    """All handlers together, and the profile hook."""
+class Session(Recorder):
+    """The recorder of a call, and the profile hook."""
 
     def __init__(self, hold: held_back) -> None:
         """hold: keeps the garbage collector back while the recording goes on."""
@@ -86,16 +86,8 @@ class Session(CallHandlers):
 
     def empty(self) -> None:
         """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
-        self._asked = None
-        self.__dict__.pop("program", None)  # it holds the tensors of the call
-        for known in list(self.__dict__.values()):
-            if isinstance(known, (list, dict, set)):
-                known.clear()
-
-    def caught(self, error: BaseException | None) -> None:
-        """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""
-        if error is not None and not isinstance(error, Exception):
-            self.stop("interrupted", type(error).__name__)
+        vars(self).clear()
+        self.stopped = True  # stand-ins of numbers that the program still has ask for it
 
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
@@ -213,7 +205,7 @@ class Session(CallHandlers):
         self._missing.pop((name, attribute), None)
         self.read(module, self.constant(sys.modules).at(name))
         if attribute is not None and attribute in module.__dict__:
-            concrete(self.read_global(module.__dict__, attribute, module.__dict__[attribute]))
+            concrete(self.effects.read_global(module.__dict__, attribute, module.__dict__[attribute]))
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -336,7 +328,7 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
             positional, named = session.arguments(args, kwargs)
             run.push()
             session.hook()
-            result = session.call(function, positional, named)
+            result = session.calls.call(function, positional, named)
             run.pop()
             session.unhook()
             session.let_go()
@@ -350,6 +342,6 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
         go_on()
         try:
             session.settle_closures()
-            session.settle_effects()
+            session.effects.settle_effects()
         finally:
             session.empty()

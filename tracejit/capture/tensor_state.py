@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.handlers.effects import DataStore, EffectHandlers
+from tracejit.capture.handlers.effects import DataStore
+from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.places import user_line
 from tracejit.core.aval import Aval, ScalarAval
@@ -27,7 +28,7 @@ __all__ = ["StateRecorder"]
 class StateRecorder(Interpreter):
     """The values of tensors, and changes of their state."""
 
-    def __init__(self, recorder: EffectHandlers, first_sequence: int) -> None:
+    def __init__(self, recorder: Recorder, first_sequence: int) -> None:
         """first_sequence: nodes of the tape before it were made outside."""
         self.recorder = recorder
         self.nodes: list[Node] = []
@@ -131,7 +132,7 @@ class StateRecorder(Interpreter):
         recorder.keep.append(tensor)
         if outside:
             self.rebound.append(tensor)
-            recorder.note_store((id(tensor), "data"), DataStore(tensor, data))
+            recorder.effects.note_store((id(tensor), "data"), DataStore(tensor, data))
 
     def _begin_leaf(self, tensor: Tensor, data: Tensor) -> None:
         """`tensor`, which the call has made, is bound to the memory of `data`."""
@@ -163,14 +164,16 @@ class StateRecorder(Interpreter):
     # -- code of the program that the library calls
     def call(self, function: Any, *arguments: Any) -> Any:
         recorder = self.recorder
-        return function(*arguments) if recorder.stopped else recorder.settled(recorder.call(function, arguments, {}))
+        return (
+            function(*arguments) if recorder.stopped else recorder.contents.settled(recorder.calls.call(function, arguments, {}))
+        )
 
     def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
         recorder = self.recorder
         if recorder.stopped:
             return state.base.call_method(owner, name, *map(plain, arguments))
         given = tuple([a if isinstance(a, Tensor) else recorder.made(a) for a in arguments])
-        return recorder.settled(recorder.call(recorder.get_attribute(owner, name), given, {}))
+        return recorder.contents.settled(recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {}))
 
     def _place(self, node: Any, outputs: tuple[Any, ...]) -> None:
         """`outputs` have got their places at a node with a backward pass of its own."""
@@ -186,7 +189,7 @@ class StateRecorder(Interpreter):
         source = self.recorder.tensors.get(id(leaf))
         if source is not None:
             self.recorder.read(leaf._hooks, source.variable.get("_hooks"))
-            self.recorder.read_content(leaf._hooks)
+            self.recorder.contents.read_content(leaf._hooks)
             self.hooks_read.add(id(leaf))
 
     # -- everything else
@@ -207,7 +210,7 @@ class StateRecorder(Interpreter):
             self._begin_leaf(*details)
         elif event == "own backward":
             self.own_backward = details[0].__name__
-            recorder.lookup(details[0], "setup_context")
+            recorder.attributes.lookup(details[0], "setup_context")
         elif event == "placed":
             self._place(*details)
         elif event == "hooks of a leaf run":

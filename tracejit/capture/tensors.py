@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.handlers.effects import EffectHandlers, GradStore
+from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
+from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.places import user_line
 from tracejit.capture.tensor_state import StateRecorder
@@ -58,7 +59,7 @@ Watch = Callable[[Node, tuple[Tensor, ...]], None]
 class RecordingInterpreter(StateRecorder):
     """Evaluates by the eager interpreter and appends to the graph."""
 
-    def __init__(self, recorder: EffectHandlers, first_sequence: int, watch: Watch | None = None) -> None:
+    def __init__(self, recorder: Recorder, first_sequence: int, watch: Watch | None = None) -> None:
         """watch: is shown each operation that is appended."""
         super().__init__(recorder, first_sequence)
         self._watch = watch
@@ -112,7 +113,7 @@ class RecordingInterpreter(StateRecorder):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         if any(map(is_late, operands)):
-            operands = tuple([recorder.before(x) if is_late(x) else x for x in operands])
+            operands = tuple([recorder.leaving.before(x) if is_late(x) else x for x in operands])
             if op.name == "full" and is_late(operands[0]) and (made := self._full_of_late(operands[0], attributes)) is not None:
                 return made
             operands = self._with_late(op, operands)
@@ -154,14 +155,14 @@ class RecordingInterpreter(StateRecorder):
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         if not ((op.is_plain and op.ufunc) or "condition first" in op.traits) or dtype not in (float32, float64):
             return tuple([concrete(x) if is_late(x) else x for x in operands])
-        return tuple([self.recorder.as_operand(x, dtype) if is_late(x) else x for x in operands])
+        return tuple([self.recorder.in_program.as_operand(x, dtype) if is_late(x) else x for x in operands])
 
     def _full_of_late(self, number: Any, attributes: Mapping[str, Any]) -> Any:
         """A tensor full of a number that is known only after the program; None where its value has to be guarded."""
         dtype = attributes["dtype"]
         value = None
         if dtype in (float32, float64):
-            value = self.recorder.as_operand(number, dtype)
+            value = self.recorder.in_program.as_operand(number, dtype)
         elif dtype is int64 and type(number._value) is int:
             value = number._late.in_program()
             value = None if value is None else self.bind(REGISTRY["reshape"], (value,), {"shape": ()})
@@ -242,14 +243,14 @@ class RecordingInterpreter(StateRecorder):
         operand = self.value_of(tensor)
         if operand is None or type(value) is bool:
             return self.take(tensor)
-        return recorder.define_element(self._kept(operand, tensor, float64 if type(value) is float else int64), value)
+        return recorder.leaving.define_element(self._kept(operand, tensor, float64 if type(value) is float else int64), value)
 
     def take_numbers(self, tensor: Tensor) -> Any:
         array, recorder = tensor._array, self.recorder
         operand = None if recorder.stopped or array.dtype.kind == "b" or array.size > MOST_ELEMENTS else self.value_of(tensor)
         if operand is None:
             return self.take_list(tensor).tolist()
-        return recorder.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
+        return recorder.leaving.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
 
     def take_array(self, tensor: Tensor) -> Any:
         array, recorder = state.base.take_array(tensor), self.recorder
@@ -258,11 +259,11 @@ class RecordingInterpreter(StateRecorder):
         if self.value_of(tensor) is None:
             recorder.stop("tensor_origin", "its array is used")
             return array
-        return recorder.define_array(tensor, array)
+        return recorder.arrays.define_array(tensor, array)
 
     def share_array(self, array: Any, canonical: Any) -> Any:
         recorder = self.recorder
-        if recorder.stopped or not recorder.let_go_of(array):
+        if recorder.stopped or not recorder.arrays.let_go_of(array):
             recorder.stop("tensor_state", "a tensor on the memory of an array")
             return state.base.share_array(array, canonical)
         made = state.base.share_array(array, canonical)
@@ -270,7 +271,7 @@ class RecordingInterpreter(StateRecorder):
         return made
 
     def warn(self, message: str, stacklevel: int) -> None:
-        self.recorder.warned(message)
+        self.recorder.printing.warned(message)
 
     def kept(self, tensor: Tensor) -> Tensor | None:
         """A tensor of the recording's own, which holds what `tensor` holds now.  None for one of unknown origin: the recording stops."""
@@ -295,7 +296,7 @@ class RecordingInterpreter(StateRecorder):
     def read_grad(self, tensor: Tensor) -> Any:
         recorder = self.recorder
         value = state.base.read_grad(tensor)
-        if recorder.stopped or (id(tensor), "_grad") in recorder.written:
+        if recorder.stopped or (id(tensor), "_grad") in recorder.effects.written:
             return value
         source = recorder.tensors.get(id(tensor))
         return value if source is None else recorder.read(value, source.variable.get("_grad"))
@@ -307,7 +308,7 @@ class RecordingInterpreter(StateRecorder):
             return
         source = recorder.tensors.get(id(tensor))
         if source is not None:
-            recorder.note_store((id(tensor), "_grad"), GradStore(tensor, value))
+            recorder.effects.note_store((id(tensor), "_grad"), GradStore(tensor, value))
         elif id(tensor) not in self.values:
             recorder.stop("outside_graph", "a leaf that was not read in the call")
 
@@ -359,7 +360,7 @@ class RecordingInterpreter(StateRecorder):
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:
     """The integers that an operation takes as scalars and that a program, which holds them in 64 bits, treats as eager mode does."""
-    if op.kind is Kind.VIEW or op.name == "select_scatter":  # their integer is a position
+    if Kind.VIEW in (op.kind, op.region and op.region.kind):  # their integer is a position
         return _BOUNDS["int64"]
     names = {FROM_NUMPY[x._array.dtype].name for x in operands if isinstance(x, Tensor)}
     if "dtype" in attributes:

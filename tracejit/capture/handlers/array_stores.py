@@ -9,7 +9,7 @@ within.
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,14 +21,17 @@ from tracejit.capture.policies import is_a
 from tracejit.core.dtypes import bool_
 from tracejit.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
 __all__ = ["ArrayStoreHandlers"]
 
 
 class ArrayStoreHandlers(EarlyArrayHandlers):
     """`array[key]`, `array[key] = value` and `array += value`."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.array_stores: list[SymbolicNumber] = []
         self._errors = np.geterr()  # around the call
         self.outside_arrays: list[np.ndarray[Any, Any]] = []
@@ -36,23 +39,24 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def opened(self, array: Any) -> bool:
         """From now on an array from outside is read when the program has run; False for one that cannot be."""
-        if self.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
+        recorder = self.recorder
+        if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
             return False
         if id(array) not in self._whole:
-            source = self.sources[id(array)]
-            self.miss_if(
-                source.get("shape").differs(array.shape).otherwise(source.get("dtype").is_not(self.constant(array.dtype)))
+            source = recorder.sources[id(array)]
+            recorder.miss_if(
+                source.get("shape").differs(array.shape).otherwise(source.get("dtype").is_not(recorder.constant(array.dtype)))
             )
-            self.left[id(array)] = self._defined(Late(source, outside=True, of_program=True), array)
+            self.left[id(array)] = recorder.leaving.define_late(Late(source, outside=True, of_program=True), array)
             self._whole[id(array)] = array
             self.outside_arrays.append(array)
-            self.keep.append(array)
+            recorder.keep.append(array)
         return True
 
     def reads_array(self, array: Any) -> bool:
         """Whether it is an array that the call has, or one from outside that is read when the program has run: once the call has
         written to such memory, all are."""
-        if not self.is_array(array) or not self.is_outside(array):
+        if not self.is_array(array) or not self.recorder.is_outside(array):
             return self.is_array(array)
         return id(array) in self._whole or (bool(self.array_stores) and self.opened(array))
 
@@ -60,11 +64,11 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         """Whether tensors tell at which element an array from outside is looked at: it is read when the program has run."""
         parts = key if type(key) is tuple else (key,)
         told = is_a(array, np.ndarray) and any(is_a(part, Tensor) and part.ndim == 0 for part in parts)
-        return told and self.is_outside(array) and self.opened(array)
+        return told and self.recorder.is_outside(array) and self.opened(array)
 
     def takes_stores(self, array: Any) -> bool:
         """Whether a store to an array is one that is handled here."""
-        return self.opened(array) if self.is_outside(array) else self.is_array(array)
+        return self.opened(array) if self.recorder.is_outside(array) else self.is_array(array)
 
     def memory_is_written(self) -> bool:
         return bool(self.array_stores) or super().memory_is_written()
@@ -78,19 +82,20 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def is_written_to(self, array: Any) -> bool:
         """Whether a store to an array, or a change of it in place, is one to the memory of an array from outside."""
-        return id(array) in self._whole or (self.is_outside(array) and self.opened(array))
+        return id(array) in self._whole or (self.recorder.is_outside(array) and self.opened(array))
 
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
+        recorder = self.recorder
         for value in (*arguments, *(keywords or {}).values()):
             if is_a(value, np.ndarray):
                 self.reads_array(value)
-        if not self.stopped and self.unwatched(np.geterr) != self._errors:
-            self.stop("impure_call", "what NumPy does about errors, set inside,")
+        if not recorder.stopped and recorder.unwatched(np.geterr) != self._errors:
+            recorder.stop("impure_call", "what NumPy does about errors, set inside,")
         return super().array_call(function, arguments, keywords)
 
     def array_item(self, array: Any, key: Any) -> Any:
         """array[key], where a position may be another one in later calls."""
-        if self.stopped:
+        if self.recorder.stopped:
             return array[key]
         found = self.array_call(operator.getitem, (array, self._position(plain(array), key)))
         if is_a(found, np.ndarray) and found.base is not None and id(array) in self._whole:
@@ -99,7 +104,8 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def set_array_item(self, array: Any, key: Any, value: Any) -> None:
         """array[key] = value.  Arrays that are not from outside are not written to."""
-        if self.stopped or id(array) not in self._whole:
+        recorder = self.recorder
+        if recorder.stopped or id(array) not in self._whole:
             self.array_call(operator.setitem, (array, key, value))
             return
         whole = self._whole[id(array)]
@@ -108,16 +114,16 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             return
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
-            self.stop("container", "an item of an ndarray at other than numbers and slices")
-        if self.given_to_calls(whole):
-            self.stop("read_after_change", "an ndarray that a call has been given")
+            recorder.stop("container", "an item of an ndarray at other than numbers and slices")
+        if recorder.effects.given_to_calls(whole):
+            recorder.stop("read_after_change", "an ndarray that a call has been given")
         parts: list[Any] = []
         given = [self.argument_expression(v, parts) for v in (array, key, value)]
         now = bare(key), bare(value)
         self.numpy_computes(operator.setitem, (array, *now))
-        if not self.stopped:
-            late = Late(self.constant(operator.setitem).call(*given), tuple(parts), position=len(self.program.nodes))
-            self.array_stores.append(self._defined(late, None))
+        if not recorder.stopped:
+            late = Late(recorder.constant(operator.setitem).call(*given), tuple(parts), position=len(recorder.program.nodes))
+            self.array_stores.append(recorder.leaving.define_late(late, None))
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
         """array <symbol>= other, for the memory of an array from outside."""
@@ -125,31 +131,27 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             return in_place(array, plain(other))  # it raises what is to be raised
         result = self.array_call(function, (array, other))
         if not (is_a(result, np.ndarray) and result.shape == array.shape and self._casts(result.dtype, array.dtype, "same_kind")):
-            self.stop("tensor_contents", f"NumPy's {in_place.__name__}() of an array from outside")
-        if self.stopped:
+            self.recorder.stop("tensor_contents", f"NumPy's {in_place.__name__}() of an array from outside")
+        if self.recorder.stopped:
             return in_place(array, plain(other))
         self.set_array_item(array, Ellipsis, result)
         return array
 
-    def given_to_calls(self, array: Any) -> bool:
-        """Whether a call that is made when the program has run is given the array."""
-        raise NotImplementedError
-
     def _is_writeable(self, whole: np.ndarray[Any, Any]) -> bool:
         """Whether an array from outside may be written to: guarded."""
         writeable = whole.flags.writeable
-        self.miss_if(self.sources[id(whole)].get("flags").get("writeable").is_not(writeable))
+        self.recorder.miss_if(self.recorder.sources[id(whole)].get("flags").get("writeable").is_not(writeable))
         return writeable
 
     def _casts(self, given: Any, wanted: Any, casting: Any) -> bool:
-        return bool(self.unwatched(lambda: np.can_cast(given, wanted, casting)))
+        return bool(self.recorder.unwatched(lambda: np.can_cast(given, wanted, casting)))
 
     def _position(self, array: Any, key: Any) -> Any:
         """A key whose numbers are positions in each call."""
         items = list(key) if type(key) is tuple else [key]
         for d, item in enumerate(items):
             whole = is_a(item, Tensor) and not item.dtype.is_floating_point and item.dtype is not bool_
-            number = self.element(item) if whole else None
+            number = self.recorder.leaving.element(item) if whole else None
             item = items[d] = item if number is None else number
             if type(item) is SymbolicNumber:
                 size = array.shape[d] if d < array.ndim else 0
@@ -164,7 +166,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         """A value that can be stored in each call."""
         if is_a(value, Tensor):
             if value.requires_grad:
-                self.stop("tensor_contents", "a tensor that requires gradients is stored in an ndarray")
+                self.recorder.stop("tensor_contents", "a tensor that requires gradients is stored in an ndarray")
                 return value
             value = value.numpy()
         if type(value) in (list, tuple):
@@ -182,7 +184,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         if type(number) is not int or kind == "b":
             return concrete(value)
         if kind == "f":
-            return value if self.are_short([value]) else concrete(value)
+            return value if self.recorder.leaving.are_short([value]) else concrete(value)
         least, most = _WITHIN[array.dtype]
         known = is_late(value) and value._late.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
         return value if known or least <= value <= most else concrete(value)

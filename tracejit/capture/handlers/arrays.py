@@ -15,14 +15,14 @@ import builtins
 import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.handlers.protected import is_protected
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, plain
-from tracejit.capture.handlers.texts import TextHandlers
 from tracejit.capture.places import calling_frame, may_be_error, placed
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype
@@ -31,6 +31,9 @@ from tracejit.replay.ir import Constant, Expr, ListOf, Not, TupleOf
 from tracejit.tensor import Tensor
 from tracejit.tensor.construction import as_tensor, from_numpy, tensor
 from tracejit.tensor.sharing import shared_array
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["CALM", "CALM_METHODS", "KINDS", "OF_SEVERAL", "OPERATORS", "ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
 
@@ -150,11 +153,11 @@ def of_numpy(function: Any) -> bool:
     return isinstance(function, np.ufunc) or (type(function) in _DISPATCHERS and function in _FUNCTIONS)
 
 
-class ArrayHandlers(TextHandlers):
+class ArrayHandlers(Handlers):
     """What becomes of arrays."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.left: dict[int, SymbolicNumber] = {}  # by the id of an array: how each call computes it
         self._fixed: set[int] = set()
         self._of_lines: dict[Any, Any] = {}  # functions whose warnings name a line
@@ -162,14 +165,17 @@ class ArrayHandlers(TextHandlers):
     # -- which arrays there are
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """`array` shares the memory of a tensor of the program."""
-        late = Late(None, source=tensor, access=lambda made: self.constant(shared_array).call(made), of_program=True, shared=True)
+        late = Late(
+            None, source=tensor, access=lambda made: self.recorder.constant(shared_array).call(made), of_program=True, shared=True
+        )
         return self._left(late, array)  # type: ignore[no-any-return]
 
     def _left(self, late: Late, array: Any) -> Any:
-        number = self._defined(late, array)
+        recorder = self.recorder
+        number = recorder.leaving.define_late(late, array)
         self.left[id(array)] = number
-        self._made[id(array)] = array
-        self.keep.append(array)
+        recorder.made_here[id(array)] = array
+        recorder.keep.append(array)
         return array
 
     def is_array(self, value: Any) -> bool:
@@ -179,7 +185,7 @@ class ArrayHandlers(TextHandlers):
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the first argument is an array of this run, or one from outside that each call finds."""
         known = bool(arguments) and self.is_array(arguments[0])
-        return known and (not self.is_outside(arguments[0]) or id(arguments[0]) in self.left)
+        return known and (not self.recorder.is_outside(arguments[0]) or id(arguments[0]) in self.left)
 
     def is_of_arrays(self, left: Any, right: Any) -> bool:
         """Whether an operator between them is NumPy's."""
@@ -199,10 +205,11 @@ class ArrayHandlers(TextHandlers):
 
     def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
         """from_numpy, as_tensor or tensor of an array from outside: that of each call, whose memory is an input of the program."""
-        source, kind = self.sources[id(array)], self.constant(array.dtype)
-        self.miss_if(source.get("dtype").is_not(kind).otherwise(Not(source.get("flags").get("writeable"))))
-        made: Any = self.unwatched(lambda: from_numpy(array))
-        self.outside_tensor(made, self.constant(from_numpy).call(source))
+        recorder = self.recorder
+        source, kind = recorder.sources[id(array)], recorder.constant(array.dtype)
+        recorder.miss_if(source.get("dtype").is_not(kind).otherwise(Not(source.get("flags").get("writeable"))))
+        made: Any = recorder.unwatched(lambda: from_numpy(array))
+        recorder.outside_tensor(made, recorder.constant(from_numpy).call(source))
         if dtype is not None and made.dtype is not as_dtype(dtype, function.__name__):
             made = made.contiguous().to(dtype)  # a copy in row-major order
         elif function is tensor:
@@ -226,8 +233,9 @@ class ArrayHandlers(TextHandlers):
     # -- what is computed
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
         """A function of NumPy, an operator, or a method of an array (with the array before its arguments)."""
+        recorder = self.recorder
         keywords = keywords or {}
-        if self.stopped:
+        if recorder.stopped:
             return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
         if any(map(_holds_tensors, (*arguments, *keywords.values()))):
             if function not in _CONVERTING and not (is_a(function, type) and issubclass(function, np.generic)):
@@ -236,23 +244,26 @@ class ArrayHandlers(TextHandlers):
         values = (*arguments, *keywords.values())
         if not any(map(self._is_open, values)):
             for value in values:
-                self.read_content(value, deep=True)
+                recorder.contents.read_content(value, deep=True)
             return self._fixed_result(self.numpy_computes(function, arguments, keywords))
         name = getattr(function, "__name__", "")
         if not self._is_calm(function, name, arguments, keywords) and not any(map(self._leaves, values)):
-            settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+            settled = (
+                tuple(map(recorder.contents.settled, arguments)),
+                {k: recorder.contents.settled(v) for k, v in keywords.items()},
+            )
             return self.array_call(function, *settled)
         if not self._is_calm(function, name, arguments, keywords) or "out" in keywords:
-            self.stop("tensor_contents", f"NumPy's {name}() of them")
+            recorder.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
         given = [self.argument_expression(v, parts) for v in arguments]
         named = {k: self.argument_expression(v, parts) for k, v in keywords.items()}
         plain_values = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
         result = self._computed_late(function, *plain_values)
-        if self.stopped:
+        if recorder.stopped:
             return result
         called = self.placed_function(function)
-        return self._result(self.constant(called).call(*given, **named), tuple(parts), result, warns=called is not function)
+        return self._result(recorder.constant(called).call(*given, **named), tuple(parts), result, warns=called is not function)
 
     def placed_function(self, function: Any) -> Any:
         """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""
@@ -267,35 +278,38 @@ class ArrayHandlers(TextHandlers):
 
     def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
         """What NumPy comes to, given constants.  Where it warns, each call has to."""
+        recorder = self.recorder
         call = self.placed_function(function)
         compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
         if call is function:
-            return self.native(compute)
+            return recorder.containers.native(compute)
         try:
-            return self.native(lambda: _without_warnings(compute))
+            return recorder.containers.native(lambda: _without_warnings(compute))
         except FloatingPointError:
-            self.stop("impure_call", "a warning of NumPy")
+            recorder.stop("impure_call", "a warning of NumPy")
         return compute()
 
     def _computed_late(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
         """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
+        recorder = self.recorder
         call = self.placed_function(function)
-        if call is not function and self.unwatched(lambda: is_protected(True)):
+        if call is not function and recorder.unwatched(lambda: is_protected(True)):
             raises = _warnings_raise()
-            self.miss_if(self.constant(_warnings_raise).call().is_not(raises))
+            recorder.miss_if(recorder.constant(_warnings_raise).call().is_not(raises))
             if raises:
-                self.stop("impure_call", "NumPy, whose warnings may be errors that the program handles")
-        return self.native(lambda: call(*arguments, **keywords))
+                recorder.stop("impure_call", "NumPy, whose warnings may be errors that the program handles")
+        return recorder.containers.native(lambda: call(*arguments, **keywords))
 
     def _of_tensors(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """NumPy asks tensors, which may do it by operations of their own."""
-        self.inspect_all(arguments)
-        settled = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
+        recorder = self.recorder
+        recorder.inspect_all(arguments)
+        settled = tuple(map(recorder.contents.settled, arguments)), {k: recorder.contents.settled(v) for k, v in keywords.items()}
         for value in (*settled[0], *settled[1].values()):
-            self.read_content(value, deep=True)
-        result = self.native(lambda: function(*settled[0], **settled[1]))
+            recorder.contents.read_content(value, deep=True)
+        result = recorder.containers.native(lambda: function(*settled[0], **settled[1]))
         if not is_a(result, Tensor):
-            self.stop("tensor_contents", f"NumPy's {function.__name__}() of them")
+            recorder.stop("tensor_contents", f"NumPy's {function.__name__}() of them")
         return result
 
     def _is_calm(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
@@ -321,70 +335,74 @@ class ArrayHandlers(TextHandlers):
 
     def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
         """The expression of an argument."""
+        recorder = self.recorder
         number = value if type(value) is SymbolicNumber else self.left.get(id(value))
         if number is not None:
             parts.append(number)
             return number._name
         if type(value) in (int, float):
-            return self.number_expression(value)
+            return recorder.number_expression(value)
         if type(value) in PRIMITIVE_TYPES or value is Ellipsis or is_a(value, (np.generic, np.dtype, type)):
-            return self.constant(value)
+            return recorder.constant(value)
         if type(value) in (tuple, list):
-            self.read_content(value)
+            recorder.contents.read_content(value)
             elements = tuple([self.argument_expression(v, parts) for v in value])
             return TupleOf(elements) if type(value) is tuple else ListOf(elements)
         if type(value) is slice:
             ends = [self.argument_expression(v, parts) for v in (value.start, value.stop, value.step)]
-            return self.constant(slice).call(*ends)
+            return recorder.constant(slice).call(*ends)
         if id(value) in self._fixed:
             copy = value.copy(order="K")
             copy.flags.writeable = False
-            return self.constant(copy)
-        self.stop("unknown_call", f"a function of NumPy, given a {type(value).__name__}")
+            return recorder.constant(copy)
+        recorder.stop("unknown_call", f"a function of NumPy, given a {type(value).__name__}")
         return Constant(None)
 
     def _result(self, expression: Expr, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
         """What a call has come to."""
-        late = Late(expression, parts, bits=63, position=len(self.program.nodes), warns=warns)
+        recorder = self.recorder
+        late = Late(expression, parts, bits=63, position=len(recorder.program.nodes), warns=warns)
         if type(value) is np.ndarray:
             return self._left(late, value)
         if is_a(value, np.generic) or type(value) in (int, float, bool, str):
-            return self._defined(late, value)
+            return recorder.leaving.define_late(late, value)
         if type(value) in (tuple, list):
-            whole = self._defined(late, value)
-            return self.made(type(value)([self._result(whole._name.at(i), (whole,), v) for i, v in enumerate(value)]))
+            whole = recorder.leaving.define_late(late, value)
+            return recorder.made(type(value)([self._result(whole._name.at(i), (whole,), v) for i, v in enumerate(value)]))
         if value is not None:
-            self.stop("tensor_contents", f"a {type(value).__name__} made of them")
+            recorder.stop("tensor_contents", f"a {type(value).__name__} made of them")
         return value
 
     def _fixed_result(self, value: Any) -> Any:
+        recorder = self.recorder
         if type(value) is np.ndarray:
             if value.dtype.hasobject:
-                self.stop("unbuildable", "array of objects")
-            self._made[id(value)] = value
+                recorder.stop("unbuildable", "array of objects")
+            recorder.made_here[id(value)] = value
             self._fixed.add(id(value))
-            self.keep.append(value)
+            recorder.keep.append(value)
         elif type(value) in (tuple, list):
             for part in value:
                 self._fixed_result(part)
-        return self.made(value)
+        return recorder.made(value)
 
     # -- how Python uses them
     def array_attribute(self, array: Any, name: str) -> Any:
+        recorder = self.recorder
         value = bare(array)
         if name == "__class__":
-            return self.fixed(type(value))
+            return recorder.fixed(type(value))
         if not hasattr(type(value), name):
             return getattr(value, name)  # it raises what is to be raised
         if name in _STATIC or (self.is_fixed(value) and not callable(getattr(type(value), name))):
-            return self._fixed_result(self.native(lambda: getattr(value, name)))
+            return self._fixed_result(recorder.containers.native(lambda: getattr(value, name)))
         if name in _SHARING:
-            return getattr(value, name) if self.stopped else self._part(array, name)
+            return getattr(value, name) if recorder.stopped else self._part(array, name)
         method = getattr(type(value), name)
         if not callable(method):
-            self.stop("tensor_contents", f".{name} of an array of them")
+            recorder.stop("tensor_contents", f".{name} of an array of them")
             return getattr(value, name)
-        return self.made(MethodType(method, array))
+        return recorder.made(MethodType(method, array))
 
     def _part(self, array: Any, name: str) -> Any:
         parts: list[Any] = []
@@ -394,14 +412,14 @@ class ArrayHandlers(TextHandlers):
     def array_elements(self, array: Any) -> Any:
         """The elements, or rows, of an array."""
         if not array.ndim or len(array) > MOST_ELEMENTS:
-            self.stop("tensor_contents", f"shape {list(array.shape)}")
+            self.recorder.stop("tensor_contents", f"shape {list(array.shape)}")
             return array
         return [self.array_call(operator.getitem, (array, i)) for i in range(len(array))]
 
     def array_is_used(self, array: Any) -> None:
         """Something may look at the contents of an array."""
         if not self.is_fixed(array):
-            self.stop("tensor_contents", f"an array of shape {list(array.shape)} that is used by other than NumPy")
+            self.recorder.stop("tensor_contents", f"an array of shape {list(array.shape)} that is used by other than NumPy")
 
 
 def _without_warnings(compute: Callable[[], Any]) -> Any:

@@ -15,10 +15,10 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.handlers.effects import AttributeStore, EffectHandlers
-from tracejit.capture.handlers.recorder import ABSENT
+from tracejit.capture.handlers.base import ABSENT, Handlers
+from tracejit.capture.handlers.effects import AttributeStore
 from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic, stored
 from tracejit.capture.policies import (
     C_CALLABLES,
@@ -36,6 +36,9 @@ from tracejit.capture.policies import (
 )
 from tracejit.replay.ir import Expr, Name, Not
 from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["AttributeHandlers"]
 
@@ -83,11 +86,11 @@ def _is_data_descriptor(found: Any) -> bool:
     return hasattr(type(found), "__get__") and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
 
 
-class AttributeHandlers(EffectHandlers):
+class AttributeHandlers(Handlers):
     """`o.name`, `o.name = v`, `del o.name`, and the class lookups that special methods need."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self._class_dictionaries: dict[type, Any] = {}  # one proxy object per class, so that guards name it once
 
     # -- classes
@@ -98,29 +101,31 @@ class AttributeHandlers(EffectHandlers):
 
     def read_mro(self, cls: type) -> tuple[type, ...]:
         """The classes that `cls` inherits from, guarded."""
+        recorder = self.recorder
         mro: tuple[type, ...] = _class_mro(cls)
-        if is_heap_type(cls) and self.first_time("mro", cls):
-            self.miss_if(self.constant(cls).get("__mro__").is_not(self.constant(mro)))
+        if is_heap_type(cls) and recorder.first_time("mro", cls):
+            recorder.miss_if(recorder.constant(cls).get("__mro__").is_not(recorder.constant(mro)))
         return mro
 
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, Expr | None]:
+        recorder = self.recorder
         for cls in classes:
             dictionary = self.class_dictionary(cls)
             changeable = is_changeable(cls)
-            if (id(cls), name) in self.written:
-                return self.stored.get((id(cls), name), dictionary[name]), _STORED
+            if (id(cls), name) in recorder.effects.written:
+                return recorder.effects.stored.get((id(cls), name), dictionary[name]), _STORED
             if name in dictionary:
                 value = dictionary[name]
                 if not changeable:
                     return value, None
-                place = self.constant(dictionary).at(name)
+                place = recorder.constant(dictionary).at(name)
                 if is_a(value, _STATELESS):
-                    self.read(value, place, called=f"{cls.__name__}.{name}", by_identity=True)
+                    recorder.read(value, place, called=f"{cls.__name__}.{name}", by_identity=True)
                 elif value is None or callable(value) or hasattr(type(value), "__get__"):
-                    self.read(value, place, called=f"{cls.__name__}.{name}")
+                    recorder.read(value, place, called=f"{cls.__name__}.{name}")
                 return value, place
-            if changeable and self.first_time("no class attribute", cls, name):
-                self.miss_if(self.constant(dictionary).has(name))
+            if changeable and recorder.first_time("no class attribute", cls, name):
+                recorder.miss_if(recorder.constant(dictionary).has(name))
         return ABSENT, None
 
     def class_dictionary(self, cls: type) -> Any:
@@ -138,24 +143,27 @@ class AttributeHandlers(EffectHandlers):
     def _is_changed(self, owner: Any, name: str) -> bool:
         """Whether a call that is put off may have given an object another attribute of this name: its methods stay."""
         return (
-            id(owner) in self.changed and name not in KEEPING_NAMES and type(getattr(type(owner), name, None)) not in C_CALLABLES
+            id(owner) in self.recorder.effects.changed
+            and name not in KEEPING_NAMES
+            and type(getattr(type(owner), name, None)) not in C_CALLABLES
         )
 
     def get_attribute(self, owner: Any, name: str) -> Any:
+        recorder = self.recorder
         cls: Any = type(owner)
         if type(name) is not str:
             return getattr(concrete(owner), concrete(name))
         if cls is SuperProxy:
             return self._super_attribute(owner, name)
-        if self.is_array(owner) and (not self.is_outside(owner) or self.asks_contents(owner, name)):
-            return self.array_attribute(owner, name)
-        method = self.generator_method(owner, name) or self.early_method(owner, name)
+        if recorder.arrays.is_array(owner) and (not recorder.is_outside(owner) or recorder.arrays.asks_contents(owner, name)):
+            return recorder.arrays.array_attribute(owner, name)
+        method = recorder.generators.generator_method(owner, name) or recorder.arrays.early_method(owner, name)
         if method is not None:
             return method
-        if self.changed and self._is_changed(owner, name):
-            self.stop("read_after_change", f"a {cls.__name__}")
+        if recorder.effects.changed and self._is_changed(owner, name):
+            recorder.stop("read_after_change", f"a {cls.__name__}")
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
-            return self.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
+            return recorder.outside_calls.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
         if is_a(owner, Tensor):
             return self._tensor_attribute(owner, name)
         if is_a(owner, type):
@@ -171,31 +179,37 @@ class AttributeHandlers(EffectHandlers):
                 return self._native_attribute(owner, name)
         else:
             found, _ = self.lookup(cls, "__getattribute__")
-            return self._or_fallback(lambda: self.call(found, (owner, name), {}), owner, name)
-        if self.first_time("getattribute", cls):
+            return self._or_fallback(lambda: recorder.calls.call(found, (owner, name), {}), owner, name)
+        if recorder.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         return self.instance_attribute(owner, name)
 
     def referent(self, reference: Any) -> Any:
         """What a weak reference refers to."""
-        if self.dropped:
-            self.stop("impure_call", "a weak reference, once something was dropped")
-        value, expression = weakref.ref.__call__(reference), self.sources.get(id(reference))
-        return value if expression is None else self.read(value, self.constant(weakref.ref.__call__).call(expression))
+        recorder = self.recorder
+        if recorder.effects.dropped:
+            recorder.stop("impure_call", "a weak reference, once something was dropped")
+        value, expression = weakref.ref.__call__(reference), recorder.sources.get(id(reference))
+        return value if expression is None else recorder.read(value, recorder.constant(weakref.ref.__call__).call(expression))
 
     def attributes_of(self, value: Any) -> Any:
         """vars(value)"""
         value = concrete(value)
         if instance_dictionary(value) is None:
             if hasattr(value, "__dict__"):
-                self.stop("descriptor", f"{type(value).__name__}.__dict__")
+                self.recorder.stop("descriptor", f"{type(value).__name__}.__dict__")
             return vars(value)  # or it raises what is to be raised
-        return self.admitted(self.get_attribute(value, "__dict__"))
+        return self.recorder.admitted(self.get_attribute(value, "__dict__"))
 
     def part(self, owner: Any, name: str, value: Any) -> Any:
         """`value` is what an object of C code has had as `name` since it was made."""
-        expression = self.sources.get(id(owner))
-        return value if expression is None else self.read(value, expression.get(name), called=self.facts.attribute(owner, name))
+        recorder = self.recorder
+        expression = recorder.sources.get(id(owner))
+        return (
+            value
+            if expression is None
+            else recorder.read(value, expression.get(name), called=recorder.facts.attribute(owner, name))
+        )
 
     def instance_attribute(self, owner: Any, name: str, *, fallback: bool = True) -> Any:
         """object.__getattribute__, then `__getattr__` if `fallback`."""
@@ -209,9 +223,10 @@ class AttributeHandlers(EffectHandlers):
             handler = ABSENT if name is None else self.lookup(type(owner), "__getattr__")[0]
             if type(handler) is not types.FunctionType:
                 raise
-        return self.call(handler, (owner, name), {})
+        return self.recorder.calls.call(handler, (owner, name), {})
 
     def _found_attribute(self, owner: Any, name: str) -> Any:
+        recorder = self.recorder
         cls = type(owner)
         found, path = self.lookup(cls, name)
         if found is not ABSENT and _is_data_descriptor(found):
@@ -220,159 +235,180 @@ class AttributeHandlers(EffectHandlers):
         if instance is not None:
             key = (id(instance), name)
             if name in instance:
-                if key in self.stored:
-                    return self.stored[key]
-                expression = self.sources.get(id(owner))
-                if expression is None or key in self.written:
+                if key in recorder.effects.stored:
+                    return recorder.effects.stored[key]
+                expression = recorder.sources.get(id(owner))
+                if expression is None or key in recorder.effects.written:
                     return instance[name]
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
                 dotted = is_name(name) and not (hidden or _intercepts(cls))
                 place = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
-                self.instance_reads.add(place)
-                return self.read(instance[name], place, called=self.facts.attribute(owner, name), symbolic=True)
+                recorder.instance_reads.add(place)
+                return recorder.read(instance[name], place, called=recorder.facts.attribute(owner, name), symbolic=True)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:
-            return self._bound(found, name, path, owner, cls)
+            return self.bound_attribute(found, name, path, owner, cls)
         return object.__getattribute__(owner, name)  # it raises what is to be raised
 
     def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
-        expression = self.sources.get(id(owner))
-        if expression is not None and (id(instance), name) not in self.written and self.first_time("missing", expression, name):
-            self.miss_if(_attributes_of(type(owner), expression).has(name))
+        recorder = self.recorder
+        expression = recorder.sources.get(id(owner))
+        if (
+            expression is not None
+            and (id(instance), name) not in recorder.effects.written
+            and recorder.first_time("missing", expression, name)
+        ):
+            recorder.miss_if(_attributes_of(type(owner), expression).has(name))
 
     def _data_descriptor(self, owner: Any, name: str, found: Any) -> Any:
+        recorder = self.recorder
         if type(found) is property:
-            return object.__getattribute__(owner, name) if found.fget is None else self.call(self.fixed(found.fget), (owner,), {})
+            return (
+                object.__getattribute__(owner, name)
+                if found.fget is None
+                else recorder.calls.call(recorder.fixed(found.fget), (owner,), {})
+            )
         if is_a(owner, enum.Enum) and name in _ENUM_PROPERTIES and type(found).__module__ == "enum":
             return self._found_attribute(owner, _ENUM_PROPERTIES[name])
         getter, _ = self.lookup(type(found), "__get__")
         if type(getter) is types.FunctionType:
-            return self.call(getter, (found, owner, type(owner)), {})
+            return recorder.calls.call(getter, (found, owner, type(owner)), {})
         key = (id(owner), name)
-        expression = self.sources.get(id(owner))
+        expression = recorder.sources.get(id(owner))
         try:
             value = object.__getattribute__(owner, name)
         except AttributeError:  # an empty slot; the program may catch it
-            if expression is not None and key not in self.written:
-                self.namespace["is_empty"] = is_empty
-                self.miss_if(Not(Name("is_empty").call(self.constant(found), expression)))
+            if expression is not None and key not in recorder.effects.written:
+                recorder.namespace["is_empty"] = is_empty
+                recorder.miss_if(Not(Name("is_empty").call(recorder.constant(found), expression)))
             raise
-        if key in self.stored:
-            return self.stored[key]
+        if key in recorder.effects.stored:
+            return recorder.effects.stored[key]
         if expression is None:
             if name == "__context__" and is_a(owner, BaseException):
-                self.read_handled()
-            return self.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
+                recorder.read_handled()
+            return (
+                recorder.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
+            )
         if name == "__dict__":
-            if not self.is_outside(value):
-                self.register(value, _attributes_of(type(owner), expression))
-                self.facts.call_dictionary(value, owner)
+            if not recorder.is_outside(value):
+                recorder.register(value, _attributes_of(type(owner), expression))
+                recorder.facts.call_dictionary(value, owner)
             return value
-        if key in self.written:
+        if key in recorder.effects.written:
             return value
-        return self.read(value, expression.get(name), called=self.facts.attribute(owner, name), symbolic=True)
+        return recorder.read(value, expression.get(name), called=recorder.facts.attribute(owner, name), symbolic=True)
 
-    def _bound(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
+    def bound_attribute(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
         """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class
         itself)."""
+        recorder = self.recorder
         kind = type(found)
         if path is _STORED:
             return found
         if kind is types.FunctionType:
-            return found if owner is None else self.made(types.MethodType(found, owner))
+            return found if owner is None else recorder.made(types.MethodType(found, owner))
         if kind is staticmethod:
-            return self.fixed(found.__func__)
+            return recorder.fixed(found.__func__)
         if kind is classmethod and type(found.__func__) is types.FunctionType:
-            return self.made(types.MethodType(self.fixed(found.__func__), cls))
+            return recorder.made(types.MethodType(recorder.fixed(found.__func__), cls))
         getter, _ = self.lookup(kind, "__get__")
         if getter is ABSENT:
-            return self.fixed(found) if path is None else self.read(found, path, called=f"{cls.__name__}.{name}", symbolic=True)
+            return (
+                recorder.fixed(found)
+                if path is None
+                else recorder.read(found, path, called=f"{cls.__name__}.{name}", symbolic=True)
+            )
         if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
-            value = self.call(self.fixed(found.func), (owner,), {})
-            self.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
+            value = recorder.calls.call(recorder.fixed(found.func), (owner,), {})
+            recorder.containers.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
             return value
         if type(getter) is types.FunctionType:
-            return self.call(getter, (found, owner, cls), {})
+            return recorder.calls.call(getter, (found, owner, cls), {})
         value = found.__get__(owner, cls)
         if value is not found and type(value) not in (*C_CALLABLES, types.MethodType):
-            self.stop("descriptor", f"{cls.__name__}.{getattr(found, '__name__', kind.__name__)}")
+            recorder.stop("descriptor", f"{cls.__name__}.{getattr(found, '__name__', kind.__name__)}")
         return value
 
     def _tensor_attribute(self, tensor: Tensor, name: str) -> Any:
+        recorder = self.recorder
         if name in _TENSOR_STATE:
-            self.stop("tensor_state", f"reading .{name}")
+            recorder.stop("tensor_state", f"reading .{name}")
             return getattr(tensor, name)
         found, _ = self.lookup(type(tensor), name)
         if found is ABSENT:
             return self.instance_attribute(tensor, name)
-        self.inspect(tensor)
+        recorder.inspect(tensor)
         if type(found) is types.FunctionType:
-            return self.made(types.MethodType(found, tensor))
+            return recorder.made(types.MethodType(found, tensor))
         if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):
-            return self.call(self.fixed(found.fget), (tensor,), {})
-        return self.made(self.native(lambda: getattr(tensor, name)))
+            return recorder.calls.call(recorder.fixed(found.fget), (tensor,), {})
+        return recorder.made(recorder.containers.native(lambda: getattr(tensor, name)))
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
+        recorder = self.recorder
         names = module.__dict__
         if name in names:
-            return self.read_global(names, name, names[name])
-        held = self.constant(names)
-        self.miss_if(held.has(name))
+            return recorder.effects.read_global(names, name, names[name])
+        held = recorder.constant(names)
+        recorder.miss_if(held.has(name))
         found, _ = self.lookup(type(module), name)
         if found is not ABSENT:
             return self._found_attribute(module, name)
         if "__getattr__" in names:
-            return self.call(self.read_global(names, "__getattr__", names["__getattr__"]), (name,), {})
-        self.miss_if(held.has("__getattr__"))
+            return recorder.calls.call(recorder.effects.read_global(names, "__getattr__", names["__getattr__"]), (name,), {})
+        recorder.miss_if(held.has("__getattr__"))
         return getattr(module, name)
 
     def _class_attribute(self, cls: type, name: str) -> Any:
+        recorder = self.recorder
         kind = type(cls)
         if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
-            return self.read(self.native(lambda: getattr(cls, name)), self.constant(cls).get(name))
+            return recorder.read(recorder.containers.native(lambda: getattr(cls, name)), recorder.constant(cls).get(name))
         if kind.__getattribute__ is not type.__getattribute__ or name == "__dict__":
-            self.stop("descriptor", f"{cls.__name__}.{name}")
+            recorder.stop("descriptor", f"{cls.__name__}.{name}")
             return getattr(cls, name)
         inherited, inherited_path = self.lookup(kind, name)  # from the metaclass
         if inherited is not ABSENT and _is_data_descriptor(inherited):
             if type(inherited) is property and inherited.fget is not None:
-                return self.call(self.fixed(inherited.fget), (cls,), {})
+                return recorder.calls.call(recorder.fixed(inherited.fget), (cls,), {})
             getter, _ = self.lookup(type(inherited), "__get__")
             if type(getter) is types.FunctionType:
-                return self.call(getter, (inherited, cls, kind), {})
-            return self.read(getattr(cls, name), self.constant(cls).get(name))
+                return recorder.calls.call(getter, (inherited, cls, kind), {})
+            return recorder.read(getattr(cls, name), recorder.constant(cls).get(name))
         found, path = self.lookup(cls, name)
         if found is not ABSENT:
-            return self._bound(found, name, path, None, cls)
+            return self.bound_attribute(found, name, path, None, cls)
         if inherited is not ABSENT:
-            return self._bound(inherited, name, inherited_path, cls, kind)
+            return self.bound_attribute(inherited, name, inherited_path, cls, kind)
         fallback, _ = self.lookup(kind, "__getattr__")
         if type(fallback) is types.FunctionType:
-            return self.call(fallback, (cls, name), {})
+            return recorder.calls.call(fallback, (cls, name), {})
         return getattr(cls, name)  # it raises what is to be raised
 
     def _opaque_attribute(self, owner: Any, name: str) -> Any:
         """Attributes of thread-local storage: only getattr reaches them."""
-        place, expression = (id(owner), name), self.sources.get(id(owner))
-        if place in self.stored:
-            return self.stored[place]
-        if place in self.written:
+        recorder = self.recorder
+        place, expression = (id(owner), name), recorder.sources.get(id(owner))
+        if place in recorder.effects.stored:
+            return recorder.effects.stored[place]
+        if place in recorder.effects.written:
             expression = None
         try:
             value = getattr(owner, name)
         except AttributeError:
             if expression is not None:
-                self.miss_if(Name("getattr").call(expression, name, Name("ABSENT")).is_not(Name("ABSENT")))
+                recorder.miss_if(Name("getattr").call(expression, name, Name("ABSENT")).is_not(Name("ABSENT")))
             raise
         if expression is None:
             return value
-        return self.read(value, expression.get(name), called=self.facts.attribute(owner, name), symbolic=True)
+        return recorder.read(value, expression.get(name), called=recorder.facts.attribute(owner, name), symbolic=True)
 
     def _native_attribute(self, owner: Any, name: str) -> Any:
         """An object of C code with a way of its own to look attributes up."""
         if type(owner) is types.MethodType:
             return self.part(owner, name, getattr(owner, name))
-        self.stop("descriptor", f"{type(owner).__name__}.{name}")
+        self.recorder.stop("descriptor", f"{type(owner).__name__}.{name}")
         return getattr(owner, name)
 
     def _super_attribute(self, proxy: SuperProxy, name: str) -> Any:
@@ -387,34 +423,35 @@ class AttributeHandlers(EffectHandlers):
         if found is ABSENT:
             return getattr(super(proxy.cls, instance), name)
         if type(found) is property and found.fget is not None and not of_class:
-            return self.call(self.fixed(found.fget), (instance,), {})
+            return self.recorder.calls.call(self.recorder.fixed(found.fget), (instance,), {})
         if not of_class and type(found) in (types.MemberDescriptorType, types.GetSetDescriptorType):
             return self._data_descriptor(instance, name, found)
-        return self._bound(found, name, path, None if of_class else instance, cls)
+        return self.bound_attribute(found, name, path, None if of_class else instance, cls)
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
-        owner, value = concrete(owner), self.for_place(value)
+        recorder = self.recorder
+        owner, value = concrete(owner), recorder.contents.for_place(value)
         cls = type(owner)
         store, _ = self.lookup(cls, "__setattr__")
         if type(store) is types.FunctionType and not is_a(owner, Tensor):
-            self.call(store, (owner, name, value), {})
+            recorder.calls.call(store, (owner, name, value), {})
         elif _stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
         elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
-            self.fixed(owner)
-            self.dropping(_class_dict(owner).get(name))
+            recorder.fixed(owner)
+            recorder.effects.dropping(_class_dict(owner).get(name))
             setattr(owner, name, stored(value))
-            self.note_store((id(owner), name), AttributeStore(owner, name, value))
+            recorder.effects.note_store((id(owner), name), AttributeStore(owner, name, value))
         elif is_a(owner, types.ModuleType) and not _is_data_descriptor(self.lookup(cls, name)[0]):
-            owner.__dict__[name] = self.write_global(owner.__dict__, name, value)
+            owner.__dict__[name] = recorder.effects.write_global(owner.__dict__, name, value)
         else:
             self._stop_storing(owner, name)
             setattr(owner, name, stored(value))
 
     def _is_plain_in_class(self, cls: type, name: str, value: Any) -> bool:
         """Whether to store an attribute of a class changes nothing but what is found there: no method or other descriptor comes or goes."""
-        if self.is_made(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
+        if self.recorder.is_made(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
             return False
         kind = type(cls)
         if self.lookup(kind, "__setattr__")[0] is not type.__setattr__ or kind.__getattribute__ is not type.__getattribute__:
@@ -424,14 +461,15 @@ class AttributeHandlers(EffectHandlers):
     def _stop_storing(self, owner: Any, name: str) -> None:
         cls = type(owner)
         if is_a(owner, _SHARED):
-            self.stop("shared_store", cls.__name__)
+            self.recorder.stop("shared_store", cls.__name__)
         else:
-            self.stop("descriptor", f"{cls.__name__}.{name}")
+            self.recorder.stop("descriptor", f"{cls.__name__}.{name}")
 
     def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
-        if is_a(owner, types.FunctionType) and self.is_made(owner):
-            setattr(owner, name, self.settled(value))
+        recorder = self.recorder
+        if is_a(owner, types.FunctionType) and recorder.is_made(owner):
+            setattr(owner, name, recorder.contents.settled(value))
             return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
@@ -442,26 +480,26 @@ class AttributeHandlers(EffectHandlers):
             if found.fset is None:
                 object.__setattr__(owner, name, stored(value))  # it raises what is to be raised
             else:
-                self.call(self.fixed(found.fset), (owner, value), {})
+                recorder.calls.call(recorder.fixed(found.fset), (owner, value), {})
             return
         if found is not ABSENT and hasattr(type(found), "__set__") and type(found) is not types.MemberDescriptorType:
             setter, _ = self.lookup(type(found), "__set__")
             if type(setter) is types.FunctionType:
-                self.call(setter, (found, owner, value), {})
+                recorder.calls.call(setter, (found, owner, value), {})
                 return
-            self.stop("descriptor", f"{type(owner).__name__}.{name}")
+            recorder.stop("descriptor", f"{type(owner).__name__}.{name}")
             setattr(owner, name, stored(value))
             return
         self._note_instance(owner, name, found)
         storing_base(owner).__setattr__(owner, name, stored(value))
-        self.note_attribute(owner, name, value)
+        recorder.effects.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         owner = concrete(owner)
         cls = type(owner)
         delete, _ = self.lookup(cls, "__delattr__")
         if type(delete) is types.FunctionType:
-            self.call(delete, (owner, name), {})
+            self.recorder.calls.call(delete, (owner, name), {})
         elif _stores_as_usual(cls) and type(name) is str:
             self.plain_delete_attribute(owner, name)
         else:
@@ -470,32 +508,34 @@ class AttributeHandlers(EffectHandlers):
 
     def plain_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""
+        recorder = self.recorder
         found, _ = self.lookup(type(owner), name)
         instance = instance_dictionary(owner) or {}
         if type(found) is property and found.fdel is not None:
-            self.call(self.fixed(found.fdel), (owner,), {})
+            recorder.calls.call(recorder.fixed(found.fdel), (owner,), {})
             return
         if found is not ABSENT and hasattr(type(found), "__delete__"):
             deleter, _ = self.lookup(type(found), "__delete__")
             if type(deleter) is types.FunctionType:
-                self.call(deleter, (found, owner), {})
+                recorder.calls.call(deleter, (found, owner), {})
                 return
-            self.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
-        elif self.is_outside(owner) and is_a(owner, threading.local):
+            recorder.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
+        elif recorder.is_outside(owner) and is_a(owner, threading.local):
             self._opaque_attribute(owner, name)
-        elif self.is_outside(owner) and name in instance:
+        elif recorder.is_outside(owner) and name in instance:
             self.instance_attribute(owner, name, fallback=False)
         self._note_instance(owner, name, found)
         storing_base(owner).__delattr__(owner, name)
-        self.note_attribute(owner, name, ABSENT)
+        recorder.effects.note_attribute(owner, name, ABSENT)
 
     def _note_instance(self, owner: Any, name: str, found: Any) -> None:
         """The attribute `name` of `owner` is about to be changed."""
-        if not self.is_outside(owner):
+        recorder = self.recorder
+        if not recorder.is_outside(owner):
             return
         instance = instance_dictionary(owner)
         if instance is not None:
-            self.dropping(instance.get(name))
-            self.note_change(instance)
+            recorder.effects.dropping(instance.get(name))
+            recorder.effects.note_change(instance)
         elif is_a(found, types.MemberDescriptorType) and not is_empty(found, owner):
-            self.dropping(found.__get__(owner))
+            recorder.effects.dropping(found.__get__(owner))

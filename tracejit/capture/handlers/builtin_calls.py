@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.arrays import is_calm, of_numpy
+from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.late import is_answer
-from tracejit.capture.handlers.number_calls import NumberCallHandlers
-from tracejit.capture.handlers.recorder import ABSENT, Said
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import (
@@ -89,64 +88,71 @@ def _is_record(cls: Any) -> bool:
     return is_a(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-class BuiltinCallHandlers(NumberCallHandlers):
+class BuiltinCallHandlers(Handlers):
     """The policies of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        recorder = self.recorder
         owner = bound_to(function)
         if owner is not None:
-            self.admitted(self.part(function, "__self__", owner))
+            recorder.admitted(recorder.attributes.part(function, "__self__", owner))
         if type(function) is MethodWrapperType:  # a method of a C class, written as an operator usually is
             if function.__name__ == "__call__" and type(owner).__call__ is function.__objclass__.__call__:
-                return self.call(owner, arguments, keywords)
+                return recorder.calls.call(owner, arguments, keywords)
             return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
-        if not keywords and arguments and any(map(is_symbolic, arguments)) and not any(map(self.is_array, arguments)):
-            computed = self._computed_number(function, arguments)
+        if not keywords and arguments and any(map(is_symbolic, arguments)) and not any(map(recorder.arrays.is_array, arguments)):
+            computed = recorder.number_calls.computed_number(function, arguments)
             if computed is not None:
                 return computed
-        if of_numpy(function) or (self.asks_array(arguments) and (is_a(function, MethodDescriptorType) or is_calm(function))):
-            return self.array_call(function, arguments, keywords)
+        if of_numpy(function) or (
+            recorder.arrays.asks_array(arguments) and (is_a(function, MethodDescriptorType) or is_calm(function))
+        ):
+            return recorder.arrays.array_call(function, arguments, keywords)
         if is_a(function, (MethodDescriptorType, WrapperDescriptorType)) and arguments:
             return self._call_descriptor(function, arguments, keywords)
         if is_a(owner, Tensor):
-            self.inspect_all((owner, *arguments))
-            return self.made(self.native(lambda: function(*arguments, **keywords)))
-        drawn = self.drawn_by(function, arguments, keywords)
+            recorder.inspect_all((owner, *arguments))
+            return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+        drawn = recorder.generators.drawn_by(function, arguments, keywords)
         if drawn is not ABSENT:
             return drawn
-        standard = self.standard_call(function)
+        standard = recorder.standard_call(function)
         if standard is not None:
-            return standard(self, function, arguments, keywords)
+            return standard(function, arguments, keywords)
         handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
         if is_a(owner, _CONTAINER_TYPES):
-            return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
+            return recorder.container_methods.container_method(
+                function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
+            )
         if type(owner) is str and function.__name__ in ("format", "join"):
-            text = self.late_text_method(function.__name__, owner, arguments, keywords)
+            text = recorder.printing.late_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
                 return text
         elif type(owner) is str and not keywords and any(map(is_open, arguments)):
-            text = self.text_method(owner, function.__name__, arguments)
+            text = recorder.texts.text_method(owner, function.__name__, arguments)
             if text is not None:
                 return text
-        if type(owner) is tuple and function.__name__ in ("count", "index") and not self.is_outside(owner):
-            return self.container_method(function, owner, arguments, keywords)
+        if type(owner) is tuple and function.__name__ in ("count", "index") and not recorder.is_outside(owner):
+            return recorder.container_methods.container_method(function, owner, arguments, keywords)
         if function in _COMPARING:
             return self._call_pure(function, arguments, keywords)
         if function == tuple.__new__ and len(arguments) == 2 and not keywords and _is_record(arguments[0]):
-            return self.record_of(arguments[0], list(self.consumable(arguments[1])))
+            return recorder.contents.record_of(arguments[0], list(recorder.container_methods.consumable(arguments[1])))
         if self._is_unknown(function, owner):
             name = getattr(function, "__name__", repr(function))
             reason = "unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()"
-            return self.outside_call(function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason))
-        arguments = tuple(self.settled(a) for a in arguments)
-        keywords = {k: self.settled(v) for k, v in keywords.items()}
+            return recorder.outside_calls.outside_call(
+                function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason)
+            )
+        arguments = tuple(recorder.contents.settled(a) for a in arguments)
+        keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
             symbol, in_place = _OPERATORS[function]
-            return self.binary(symbol, *arguments, in_place=in_place)
+            return recorder.operators.binary(symbol, *arguments, in_place=in_place)
         if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
-            return self.unary(_UNARY_OPERATORS[function], *arguments)
+            return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
@@ -158,8 +164,8 @@ class BuiltinCallHandlers(NumberCallHandlers):
             return function(*arguments, **keywords)
         if is_a(owner, BaseException):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
-        bound: Any = self.standard_method(owner, function.__name__)
-        return bound(self, owner, *arguments)
+        bound: Any = recorder.standard_calls.standard_method(owner, function.__name__)
+        return bound(owner, *arguments)
 
     def _is_unknown(self, function: Any, owner: Any) -> bool:
         """Whether a C function that has no handler is none of those of which it is known what they do."""
@@ -171,170 +177,185 @@ class BuiltinCallHandlers(NumberCallHandlers):
             return False
         if owner is None:
             return True
-        made = is_a(owner, (GeneratorType, BaseException)) and not self.is_outside(owner)
-        return not made and self.standard_method(owner, function.__name__) is None
+        made = is_a(owner, (GeneratorType, BaseException)) and not self.recorder.is_outside(owner)
+        return not made and self.recorder.standard_calls.standard_method(owner, function.__name__) is None
 
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
+        recorder = self.recorder
         owner = arguments[0]
         name, cls, count = function.__name__, function.__objclass__, len(arguments)
         if cls is object and not keywords:
             if name == "__getattribute__" and count == 2:
-                return self.instance_attribute(owner, arguments[1], fallback=False)
+                return recorder.attributes.instance_attribute(owner, arguments[1], fallback=False)
             if name == "__setattr__" and count == 3:
-                return self.plain_set_attribute(arguments[2], owner, arguments[1])
+                return recorder.attributes.plain_set_attribute(arguments[2], owner, arguments[1])
             if name == "__delattr__" and count == 2:
-                return self.plain_delete_attribute(owner, arguments[1])
+                return recorder.attributes.plain_delete_attribute(owner, arguments[1])
             if name in ("__init__", "__init_subclass__") and count == 1:
                 return None
             if name in ("__eq__", "__ne__") and count == 2:
                 return function(*map(concrete, arguments))
         if name == "__get__" and cls is FunctionType and count in (2, 3) and arguments[1] is not None and not keywords:
-            return self.made(MethodType(owner, arguments[1]))
+            return recorder.made(MethodType(owner, arguments[1]))
         if (
             issubclass(cls, BaseException)
             and is_a(owner, BaseException)
-            and not self.is_outside(owner)
+            and not recorder.is_outside(owner)
             and name in _OF_EXCEPTIONS
         ):
-            keywords = {k: self.settled(v) for k, v in keywords.items()}
-            return self.native(lambda: function(*map(self.settled, arguments), **keywords))
+            keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
+            return recorder.containers.native(lambda: function(*map(recorder.contents.settled, arguments), **keywords))
         if cls in _WITH_METHODS and isinstance(plain(owner), cls):
             return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
         if cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
-            return self.referent(owner)
-        self.stop("unknown_call", f"{cls.__name__}.{name}()")
+            return recorder.attributes.referent(owner)
+        recorder.stop("unknown_call", f"{cls.__name__}.{name}()")
         return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
 
     def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A C method of a container or of a value, bound."""
+        recorder = self.recorder
         owner = function.__self__
         if is_a(owner, _CONTAINER_TYPES):
-            return self.container_method(function, owner, *self._for_container(function.__name__, owner, arguments, keywords))
-        arguments = tuple(self.settled(a) for a in arguments)
-        keywords = {k: self.settled(v) for k, v in keywords.items()}
+            return recorder.container_methods.container_method(
+                function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
+            )
+        arguments = tuple(recorder.contents.settled(a) for a in arguments)
+        keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
         return self._value_method(function, arguments, keywords)
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a text that each call computes."""
+        recorder = self.recorder
         if name == "join":
             text = None
             if len(arguments) == 1 and not keywords:
-                parts = list(self.iterate(arguments[0]))
+                parts = list(recorder.iteration.iterate(arguments[0]))
                 if all(type(plain(part)) is str for part in parts):
                     separated = [part for item in parts for part in (owner, item)][1:]
-                    return self.joined(tuple(separated))
+                    return recorder.texts.joined(tuple(separated))
                 arguments = (parts,)
         else:
-            text = None if keywords else self.text_method(owner, name, arguments)
-        return self.call(getattr(concrete(owner), name), arguments, keywords) if text is None else text
+            text = None if keywords else recorder.texts.text_method(owner, name, arguments)
+        return recorder.calls.call(getattr(concrete(owner), name), arguments, keywords) if text is None else text
 
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a method of a container: a number that it stores, or compares with its items, may stay symbolic."""
+        recorder = self.recorder
         if is_a(owner, set):
             stays: Any = ()
         elif is_a(owner, dict):
             stays = _KEPT_BY_DICTIONARIES.get(name, ())
         else:
             stays = _KEPT_BY_SEQUENCES.get(name, ())
-        arguments = tuple([self.for_place(a) if i in stays else self.settled(a) for i, a in enumerate(arguments)])
-        into = self.for_place if name in ("update", "__init__") and stays else self.settled
+        arguments = tuple(
+            [recorder.contents.for_place(a) if i in stays else recorder.contents.settled(a) for i, a in enumerate(arguments)]
+        )
+        into = recorder.contents.for_place if name in ("update", "__init__") and stays else recorder.contents.settled
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""
+        recorder = self.recorder
         owner = function.__self__
-        self.read_content(owner, deep=True)
+        recorder.contents.read_content(owner, deep=True)
         if is_a(owner, re.Pattern):  # the replacement may be a function
-            arguments = tuple(map(self.guarded_callback, arguments))
-        arguments = tuple(self.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
+            arguments = tuple(map(recorder.calls.guarded_callback, arguments))
+        arguments = tuple(recorder.iteration.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
         values = (*arguments, *keywords.values())
         if function.__name__ in ("format", "format_map") and is_a(owner, str):
             for value in values:
-                self.check_text(value)
-            parts = self.unwatched(lambda: list(string.Formatter().parse(owner)))
+                recorder.operators.check_text(value)
+            parts = recorder.unwatched(lambda: list(string.Formatter().parse(owner)))
             reaches = any("." in name or "[" in name for _, name, _, _ in parts if name)
             if reaches and not all(type(value) in (*PRIMITIVE_TYPES, *BUILTIN_CONTAINERS) for value in values):
-                self.stop("object_text", "what str.format() finds in an object")
+                recorder.stop("object_text", "what str.format() finds in an object")
             if any(is_a(value, decimal.Decimal) for value in values):
-                self.stop("impure_call", "a format that depends on the decimal context")
+                recorder.stop("impure_call", "a format that depends on the decimal context")
         for value in values:
-            self.read_content(value, deep=True)
-        return self.made(self.native(lambda: function(*arguments, **keywords)))
+            recorder.contents.read_content(value, deep=True)
+        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     def _static_method(self, function: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """`tuple.__new__`, `dict.fromkeys`, `str.maketrans` ..."""
+        recorder = self.recorder
         if function.__name__ == "__new__":
             if not arguments or not is_a(arguments[0], type):
                 return function(*arguments, **keywords)  # it raises what is to be raised
             made = arguments[0]
-            arguments = (made, *(self.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]))
+            arguments = (
+                made,
+                *(recorder.container_methods.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
+            )
             if cls is object or cls in (list, dict, set):
-                return self.made(function(*arguments, **keywords))
+                return recorder.made(function(*arguments, **keywords))
         for value in (*arguments, *keywords.values()):
-            self.read_content(value, deep=True)
-        return self.made(self.native(lambda: function(*arguments, **keywords)))
+            recorder.contents.read_content(value, deep=True)
+        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
-        called = self.guarded_predicate if function in PREDICATES else self.guarded_callback
-        called = self.passed_on if function in PASSING_ON else called
+        called = self.guarded_predicate if function in PREDICATES else self.recorder.calls.guarded_callback
+        called = self.recorder.calls.passed_on if function in PASSING_ON else called
         places = CALLED_BACK.get(function, ())
         arguments = tuple(called(a) if i in places else a for i, a in enumerate(arguments))
         return arguments, {k: called(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
 
     def guarded_predicate(self, value: Any) -> Any:
         """The same of a callable, or None, of whose results C code asks the truth."""
+        recorder = self.recorder
         if value is None:
-            return self.truth
-        call = self.guarded_callback(value)
-        return (lambda *arguments: self.truth(call(*arguments))) if callable(call) else call
+            return recorder.operators.truth
+        call = recorder.calls.guarded_callback(value)
+        return (lambda *arguments: recorder.operators.truth(call(*arguments))) if callable(call) else call
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        recorder = self.recorder
         if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
-            return self._extreme(function, arguments, keywords)
+            return recorder.number_calls.extreme(function, arguments, keywords)
         if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
-            elements = list(self.iterate(arguments[0]))
-            return self.made(self.in_order(elements, **keywords))
+            elements = list(recorder.iteration.iterate(arguments[0]))
+            return recorder.made(recorder.container_methods.in_order(elements, **keywords))
         arguments, keywords = self.with_callbacks(function, arguments, keywords)
         if function is functools.reduce and len(arguments) > 1:
-            arguments = (arguments[0], self.iterate(arguments[1]), *arguments[2:])
+            arguments = (arguments[0], recorder.iteration.iterate(arguments[1]), *arguments[2:])
         if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
-            method, _ = self.lookup(type(arguments[0]), _UNARY_METHODS[function])
+            method, _ = recorder.attributes.lookup(type(arguments[0]), _UNARY_METHODS[function])
             if method is not ABSENT:
-                return self.call(method, arguments, keywords)
+                return recorder.calls.call(method, arguments, keywords)
         if function in _UNARY_METHODS and arguments and is_user_instance(arguments[0]):
-            method = self.method(arguments[0], _UNARY_METHODS[function])
+            method = recorder.attributes.method(arguments[0], _UNARY_METHODS[function])
             if method is not None:
-                return self.call(method, arguments, keywords)
+                return recorder.calls.call(method, arguments, keywords)
         if function in _PROTOCOLS and any(is_user_instance(a) for a in arguments if type(a) is not Size):
-            self.stop("unknown_call", f"{function.__name__}() of an object")
+            recorder.stop("unknown_call", f"{function.__name__}() of an object")
         if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
-            self.stop("impure_call", f"{function.__name__}() by the decimal context")
+            recorder.stop("impure_call", f"{function.__name__}() by the decimal context")
         if any(type(a) is ObjectIdentity for a in arguments):
-            self.stop("object_identity", f"{function.__name__}() of an id()")
+            recorder.stop("object_identity", f"{function.__name__}() of an id()")
         if function in (builtins.format, builtins.repr, builtins.ascii):
             for value in arguments:
-                self.check_text(value)
+                recorder.operators.check_text(value)
         for value in arguments:
-            self.read_content(value, deep=True)
-        self.inspect_all(arguments)
+            recorder.contents.read_content(value, deep=True)
+        recorder.inspect_all(arguments)
         if any(is_a(value, np.generic) for value in arguments):
-            return self.numpy_computes(function, arguments, keywords)
-        return self.made(self.native(lambda: function(*arguments, **keywords)))
+            return recorder.arrays.numpy_computes(function, arguments, keywords)
+        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     # -- builtins with a handler of their own
     def _any(self, values: Any) -> bool:
-        return any(self.truth(value) for value in self.iterate(values))
+        return any(self.recorder.operators.truth(value) for value in self.recorder.iteration.iterate(values))
 
     def _all(self, values: Any) -> bool:
-        return all(self.truth(value) for value in self.iterate(values))
+        return all(self.recorder.operators.truth(value) for value in self.recorder.iteration.iterate(values))
 
     # -- builtins with a handler of their own
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         name = concrete(name)
         try:
-            return self.get_attribute(owner, name)
+            return self.recorder.attributes.get_attribute(owner, name)
         except AttributeError:
             if default:
                 return default[0]
@@ -344,29 +365,30 @@ class BuiltinCallHandlers(NumberCallHandlers):
         if type(name) is not str:
             return hasattr(owner, concrete(name))  # it raises what is to be raised
         try:
-            self.get_attribute(owner, name)
+            self.recorder.attributes.get_attribute(owner, name)
         except AttributeError:
             return False
         return True
 
     def _setattr(self, owner: Any, name: str, value: Any) -> None:
-        self.set_attribute(value, owner, concrete(name))
+        self.recorder.attributes.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
         if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not tell which it is
-            self.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
+            self.recorder.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
             return id(plain(value))
-        return ObjectIdentity(value, self)
+        return ObjectIdentity(value, self.recorder)
 
     def _hash(self, value: Any) -> int:
-        value = self.as_key(value)
+        recorder = self.recorder
+        value = recorder.contents.as_key(value)
         if type(value) not in PRIMITIVE_TYPES:
-            method = self.method(value, "__hash__") if is_user_instance(value) else None
+            method = recorder.attributes.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:
-                return hash(Said(self.call(method, (value,), {})))
-            self.read_content(value, deep=True)
+                return hash(Said(recorder.calls.call(method, (value,), {})))
+            recorder.contents.read_content(value, deep=True)
             if not has_stable_hash(value):
-                self.stop("object_identity", "hash()")
+                recorder.stop("object_identity", "hash()")
         return hash(value)
 
     def _isinstance(self, value: Any, classes: Any) -> bool:
@@ -376,30 +398,31 @@ class BuiltinCallHandlers(NumberCallHandlers):
         return self._class_test(builtins.issubclass, value, classes)
 
     def _class_test(self, function: Any, value: Any, classes: Any) -> bool:
+        recorder = self.recorder
         if is_a(classes, tuple):
-            self.read_content(classes)
+            recorder.contents.read_content(classes)
             return any(self._class_test(function, value, candidate) for candidate in classes)
         value = concrete(value) if is_answer(value) else plain(value)
         kind = type(classes)
         if kind is type:
-            self.read_mro(type(value))
+            recorder.attributes.read_mro(type(value))
             if is_a(value, type):
-                self.read_mro(value)
+                recorder.attributes.read_mro(value)
         elif not (function is builtins.isinstance and type(value) is classes):
             name = f"__{'instance' if function is builtins.isinstance else 'subclass'}check__"
-            check = self.lookup(kind, name)[0]
+            check = recorder.attributes.lookup(kind, name)[0]
             if getattr(classes, "_is_protocol", False):  # what it says depends on the frame that asks
-                self.stop("frame_access", function.__name__)
+                recorder.stop("frame_access", function.__name__)
                 return function(value, classes)
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
-                return self.truth(self.call(check, (classes, value), {}))
+                return recorder.operators.truth(recorder.calls.call(check, (classes, value), {}))
             self._guard_registrations()
-        return bool(self.native(lambda: function(value, classes)))
+        return bool(recorder.containers.native(lambda: function(value, classes)))
 
     def _guard_registrations(self) -> None:
         """What is registered with abstract classes counts."""
-        self.namespace["abstract_token"] = _abc.get_cache_token
-        self.miss_if(Name("abstract_token").call().differs(_abc.get_cache_token()))
+        self.recorder.namespace["abstract_token"] = _abc.get_cache_token
+        self.recorder.miss_if(Name("abstract_token").call().differs(_abc.get_cache_token()))
 
     def has_flag(self, value: Any, flag: int) -> bool:
         """Whether the type of `value` has a flag of those that registrations with abstract classes give."""
@@ -408,37 +431,37 @@ class BuiltinCallHandlers(NumberCallHandlers):
         return bool(type(value).__flags__ & flag)
 
     def _callable(self, value: Any) -> bool:
-        return self.lookup(type(plain(value)), "__call__")[0] is not ABSENT
+        return self.recorder.attributes.lookup(type(plain(value)), "__call__")[0] is not ABSENT
 
     def _repr(self, value: Any) -> str:
-        return self.formatted(value, ord("r"), "")
+        return self.recorder.operators.formatted(value, ord("r"), "")
 
     def _format(self, value: Any, specification: str = "") -> str:
-        return self.formatted(value, -1, specification)
+        return self.recorder.operators.formatted(value, -1, specification)
 
     def _iter(self, value: Any, *sentinel: Any) -> Any:
         if sentinel:
-            return iter(self.guarded_callback(value), *map(concrete, sentinel))
-        return self.iterator(value)
+            return iter(self.recorder.calls.guarded_callback(value), *map(concrete, sentinel))
+        return self.recorder.iteration.iterator(value)
 
     def _next(self, iterator: Any, *default: Any) -> Any:
-        return self.advance(iterator, *default)
+        return self.recorder.iteration.advance(iterator, *default)
 
     def _handled(self) -> Any:
         """sys.exception()"""
-        self.read_handled()
+        self.recorder.read_handled()
         return sys.exception()
 
     def _handled_parts(self) -> Any:
         """sys.exc_info()"""
-        self.read_handled()
-        return self.made(sys.exc_info())
+        self.recorder.read_handled()
+        return self.recorder.made(sys.exc_info())
 
     def _set_item(self, owner: Any, key: Any, value: Any) -> None:
-        self.set_item(value, owner, key)
+        self.recorder.containers.set_item(value, owner, key)
 
     def _not(self, value: Any) -> bool:
-        return not self.truth(value)
+        return not self.recorder.operators.truth(value)
 
 
 _PROTOCOLS = frozenset(
@@ -459,17 +482,17 @@ _ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.p
 _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments
     sys.exception: (BuiltinCallHandlers._handled, 0, 0),
     sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),
-    builtins.sum: (BuiltinCallHandlers._sum, 1, 2),
-    math.fsum: (BuiltinCallHandlers._precise_sum, 1, 1),
+    builtins.sum: (lambda self, *terms: self.recorder.number_calls.total(*terms), 1, 2),
+    math.fsum: (lambda self, terms: self.recorder.number_calls.precise_total(terms), 1, 1),
     builtins.any: (BuiltinCallHandlers._any, 1, 1),
     builtins.all: (BuiltinCallHandlers._all, 1, 1),
     builtins.getattr: (BuiltinCallHandlers._getattr, 2, 3),
     builtins.hasattr: (BuiltinCallHandlers._hasattr, 2, 2),
     builtins.setattr: (BuiltinCallHandlers._setattr, 3, 3),
-    builtins.delattr: (BuiltinCallHandlers.delete_attribute, 2, 2),
+    builtins.delattr: (lambda self, owner, name: self.recorder.attributes.delete_attribute(owner, name), 2, 2),
     builtins.iter: (BuiltinCallHandlers._iter, 1, 2),
     builtins.next: (BuiltinCallHandlers._next, 1, 2),
-    builtins.len: (BuiltinCallHandlers.length, 1, 1),
+    builtins.len: (lambda self, value: self.recorder.containers.length(value), 1, 1),
     builtins.id: (BuiltinCallHandlers._identity, 1, 1),
     builtins.hash: (BuiltinCallHandlers._hash, 1, 1),
     builtins.isinstance: (BuiltinCallHandlers._isinstance, 2, 2),
@@ -478,9 +501,9 @@ _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most argumen
     builtins.repr: (BuiltinCallHandlers._repr, 1, 1),
     builtins.format: (BuiltinCallHandlers._format, 1, 2),
     operator.setitem: (BuiltinCallHandlers._set_item, 3, 3),
-    operator.getitem: (BuiltinCallHandlers.get_item, 2, 2),
-    operator.delitem: (BuiltinCallHandlers.delete_item, 2, 2),
+    operator.getitem: (lambda self, owner, key: self.recorder.containers.get_item(owner, key), 2, 2),
+    operator.delitem: (lambda self, owner, key: self.recorder.containers.delete_item(owner, key), 2, 2),
     operator.contains: (lambda handlers, container, element: handlers.contains(element, container), 2, 2),
-    operator.truth: (BuiltinCallHandlers.truth, 1, 1),
+    operator.truth: (lambda self, value: self.recorder.operators.truth(value), 1, 1),
     operator.not_: (BuiltinCallHandlers._not, 1, 1),
 }

@@ -14,22 +14,21 @@ import operator
 import sys
 import weakref
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracejit.capture.frame import Frame
 from tracejit.capture.handlers.arrays import makes_tensors, of_numpy
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.caches import CACHED, cache_of, key_expression, key_of
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.generators import draws
 from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.printing import as_called_by_program
-from tracejit.capture.handlers.recorder import ABSENT
 from tracejit.capture.handlers.standard_calls import GETTERS
 from tracejit.capture.handlers.symbols import MethodOf, SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
-from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.policies import (
     C_CALLABLES,
     FRAME_FUNCTIONS,
@@ -49,6 +48,9 @@ from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor, fill
 
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
 __all__ = ["CallHandlers"]
 
 
@@ -66,22 +68,16 @@ _OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
 """What classes of containers that are made empty, and filled by `__init__`, have as their base."""
 
 
-class CallHandlers(TypeCallHandlers):
+class CallHandlers(Handlers):
     """Dispatch by the kind of callable; Python functions, library functions, classes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self._prepared: dict[int, tuple[Any, ...]] = {}  # id of a function -> it, what it consisted of, the instrumented one
 
-    def let_go(self) -> None:
-        self.closing = True
-        self._prepared.clear()
-        super().let_go()
-
     def release(self) -> None:
-        self._made = dict.fromkeys(self._made)
+        """No function is called any more."""
         self._prepared.clear()
-        super().release()
 
     def callee(self, function: Any) -> Any:
         """What the instrumented frame calls for `function`."""
@@ -92,20 +88,22 @@ class CallHandlers(TypeCallHandlers):
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
         if function in FRAME_FUNCTIONS if type(function) is BuiltinFunctionType else False:
-            self.stop("frame_access", function.__name__)
+            self.recorder.stop("frame_access", function.__name__)
             return function  # called from the instrumented frame, which is what it looks at
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted
 
     def _calling(self, function: Any) -> Any:
-        return lambda *arguments, **keywords: self.admitted(self.call(function, arguments, keywords))
+        return lambda *arguments, **keywords: self.recorder.admitted(self.call(function, arguments, keywords))
 
     def _parts(self, method: MethodType) -> tuple[Any, Any]:
         """The function of a bound method, and what it is bound to."""
-        return self.part(method, "__func__", method.__func__), self.part(method, "__self__", method.__self__)
+        return self.recorder.attributes.part(method, "__func__", method.__func__), self.recorder.attributes.part(
+            method, "__self__", method.__self__
+        )
 
     def _converted(self, function: FunctionType) -> Any:
-        if self._runs_natively(function) or of_numpy(function) or draws(function) or self.standard_call(function):
+        if self._runs_natively(function) or of_numpy(function) or draws(function) or self.recorder.standard_call(function):
             return None
         if function.__code__.co_filename == "<string>":
             return None
@@ -125,32 +123,33 @@ class CallHandlers(TypeCallHandlers):
 
     def inlined(self, compiled: Any) -> Any:
         """The function that a compiled function stands for."""
-        return self.get_attribute(compiled, "__wrapped__")
+        return self.recorder.attributes.get_attribute(compiled, "__wrapped__")
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if self.stopped:
+        recorder = self.recorder
+        if recorder.stopped:
             now = tuple(map(stored, arguments)), {k: stored(v) for k, v in keywords.items()}
             arguments, keywords = as_called_by_program(function, *now)
             return function(*arguments, **keywords)
         cls = type(function)
         if cls is not FunctionType and cls is not MethodType and of_numpy(function):
-            return self.array_call(function, arguments, keywords)
+            return recorder.arrays.array_call(function, arguments, keywords)
         if cls is FunctionType:
             if of_numpy(function):
-                return self.array_call(function, arguments, keywords)
-            drawn = self.drawn_by(function, arguments, keywords)
+                return recorder.arrays.array_call(function, arguments, keywords)
+            drawn = recorder.generators.drawn_by(function, arguments, keywords)
             if drawn is not ABSENT:
                 return drawn
             if self._runs_natively(function):
                 return self.call_library(function, arguments, keywords)
-            standard = self.standard_call(function)
+            standard = recorder.standard_call(function)
             if standard is not None:
-                return standard(self, function, arguments, keywords)
+                return standard(function, arguments, keywords)
             method = dataclass_method(function, arguments)
             if method is not None:
-                if not self.is_made(function):
+                if not recorder.is_made(function):
                     self._guard_function(function)
-                return method(self, function, arguments, keywords)
+                return method(recorder, function, arguments, keywords)
             return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
@@ -162,56 +161,60 @@ class CallHandlers(TypeCallHandlers):
         if is_a(function, type):
             return self._call_class(function, arguments, keywords)
         if is_a(function, C_CALLABLES):
-            return self.call_builtin(function, arguments, keywords)
+            return recorder.builtin_calls.call_builtin(function, arguments, keywords)
         if cls is CACHED:
             return self._call_cached(function, arguments, keywords)
         if cls in GETTERS:
-            return self.call_getter(function, arguments, keywords)
+            return recorder.standard_calls.call_getter(function, arguments, keywords)
         if is_symbolic(function):
             return concrete(function)()
         if cls is MethodOf:
-            return self.method_of(function, arguments, keywords)
-        drawn = self.drawn_by(function, arguments, keywords)
+            return recorder.outside_calls.method_of(function, arguments, keywords)
+        drawn = recorder.generators.drawn_by(function, arguments, keywords)
         if drawn is not ABSENT:
             return drawn
-        method, _ = self.lookup(cls, "__call__")
+        method, _ = recorder.attributes.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)
         if is_a(function, weakref.ref) and not (arguments or keywords):
-            return self.referent(function)
-        return self.outside_call(function, arguments, keywords, "unknown_callable", f"{cls.__module__}.{cls.__qualname__}")
+            return recorder.attributes.referent(function)
+        return recorder.outside_calls.outside_call(
+            function, arguments, keywords, "unknown_callable", f"{cls.__module__}.{cls.__qualname__}"
+        )
 
     def _call_cached(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function from outside with an lru_cache.  The recorded call may run the function, which is then no part of the recording: later
         calls find what it has left in the cache, and count as hits when the program has run, or they miss."""
+        recorder = self.recorder
         arguments = tuple([concrete(a) if is_late(a) else a for a in arguments])
         given = tuple(map(plain, arguments))
-        places = [a._name if is_symbolic(a) else self._key_expression(a) for a in arguments]
-        known = self.unwatched(lambda: cache_of(function))
-        if keywords or known is None or None in places or not self.is_outside(function):
-            self.stop("unknown_callable", f"{CACHED.__name__} (with keywords, objects, types, or no room)")
+        places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in arguments]
+        known = recorder.unwatched(lambda: cache_of(function))
+        if keywords or known is None or None in places or not recorder.is_outside(function):
+            recorder.stop("unknown_callable", f"{CACHED.__name__} (with keywords, objects, types, or no room)")
             return function(*given, **{k: stored(v) for k, v in keywords.items()})
         cache, most = known
         try:
-            value = self.unwatched(lambda: function(*given))
+            value = recorder.unwatched(lambda: function(*given))
         except Exception:
-            self.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
+            recorder.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
             raise
-        holder, key = self.constant(cache), key_expression(given, [place for place in places if place is not None])
-        self.note_hit(FunctionCall(function, arguments, {}))
+        holder, key = recorder.constant(cache), key_expression(given, [place for place in places if place is not None])
+        recorder.effects.note_hit(FunctionCall(function, arguments, {}))
         called = f"{function.__name__}()"
         if most is None:
-            self.miss_if(holder.lacks(key))
-            return self.read(value, holder.at(key), called=called, symbolic=True)
-        other = holder.method("get", key).is_not(self.constant(cache[key_of(given)]))
-        self.miss_if(other.otherwise(holder.length().compared(">=", most)))
-        return self.read(value, self.constant(value), called=called, symbolic=True)
+            recorder.miss_if(holder.lacks(key))
+            return recorder.read(value, holder.at(key), called=called, symbolic=True)
+        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(given)]))
+        recorder.miss_if(other.otherwise(holder.length().compared(">=", most)))
+        return recorder.read(value, recorder.constant(value), called=called, symbolic=True)
 
     def _parts_of_partial(self, function: Any) -> None:
+        recorder = self.recorder
         for name in ("func", "args", "keywords"):
-            self.admitted(self.get_attribute(function, name))
-        self.read_content(function.args)
-        self.read_content(function.keywords)
+            recorder.admitted(recorder.attributes.get_attribute(function, name))
+        recorder.contents.read_content(function.args)
+        recorder.contents.read_content(function.keywords)
 
     def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         self._parts_of_partial(function)
@@ -221,23 +224,24 @@ class CallHandlers(TypeCallHandlers):
     def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What the instrumented version of a function returns."""
         converted = self.prepare(function)
-        if self.stopped:  # it may be the function itself
+        if self.recorder.stopped:  # it may be the function itself
             now = tuple(map(released, arguments)), {k: released(v) for k, v in keywords.items()}
             arguments, keywords = as_called_by_program(converted, *now)
         return converted(*arguments, **keywords)
 
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
+        recorder = self.recorder
         parts = function.__code__, function.__defaults__, function.__kwdefaults__
         known = self._prepared.get(id(function))
         if known is not None and all(map(operator.is_, known[1], parts)):
             return known[2]
-        if not self.is_made(function):
+        if not recorder.is_made(function):
             self._guard_function(function)
         try:
-            code = self.unwatched(lambda: convert(function.__code__, function.__globals__.get("__file__")))
+            code = recorder.unwatched(lambda: convert(function.__code__, function.__globals__.get("__file__")))
         except NotConvertible as error:
-            self.stop(error.code, error.detail)
+            recorder.stop(error.code, error.detail)
             return function
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         frame = CellType(Frame(function.__globals__, cells))
@@ -249,30 +253,31 @@ class CallHandlers(TypeCallHandlers):
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:
-        source = self.sources.get(id(function))
+        recorder = self.recorder
+        source = recorder.sources.get(id(function))
         if source is None:
-            self.stop("unknown_origin", f"the function {function.__qualname__}")
+            recorder.stop("unknown_origin", f"the function {function.__qualname__}")
             return
-        self.read(function.__code__, source.get("__code__"))
+        recorder.read(function.__code__, source.get("__code__"))
         if function.__defaults__ is None:
-            self.miss_if(source.get("__defaults__").is_not(None))
+            recorder.miss_if(source.get("__defaults__").is_not(None))
         else:
-            self.read(function.__defaults__, source.get("__defaults__"))
+            recorder.read(function.__defaults__, source.get("__defaults__"))
         if function.__kwdefaults__:
-            self.read(function.__kwdefaults__, source.get("__kwdefaults__"))
-            self.read_content(function.__kwdefaults__)
+            recorder.read(function.__kwdefaults__, source.get("__kwdefaults__"))
+            recorder.contents.read_content(function.__kwdefaults__)
         for position, cell in enumerate(function.__closure__ or ()):
-            if id(cell) not in self.cells:
-                self.cells[id(cell)] = source.get("__closure__").at(position)
-                self.facts.call(cell, function.__code__.co_freevars[position])
-                self.keep.append(cell)
+            if id(cell) not in recorder.effects.cells:
+                recorder.effects.cells[id(cell)] = source.get("__closure__").at(position)
+                recorder.facts.call(cell, function.__code__.co_freevars[position])
+                recorder.keep.append(cell)
 
     def guarded_callback(self, value: Any) -> Any:
         """A callable that is handed to C code: calls of it come back to the recorder."""
         value = concrete(value)
         if not callable(value) or is_a(value, Tensor):
             return value
-        return lambda *arguments, **keywords: self.settled(self.call(value, arguments, keywords))
+        return lambda *arguments, **keywords: self.recorder.contents.settled(self.call(value, arguments, keywords))
 
     def passed_on(self, value: Any) -> Any:
         """The same for C code that looks at no results, and only passes them on."""
@@ -282,29 +287,41 @@ class CallHandlers(TypeCallHandlers):
     # -- the library
     def call_library(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function of the library: its tensor work passes the door, and symbolic numbers look after themselves."""
+        recorder = self.recorder
         refusal = REFUSED_LIBRARY.get(function.__name__)
         if refusal is not None:
-            self.stop(refusal, f"{function.__name__}()")
+            recorder.stop(refusal, f"{function.__name__}()")
         if (function.__module__, function.__name__) in SAVING:
-            return self.saves(function, arguments, keywords)
-        if makes_tensors(function, arguments) and self.is_outside(arguments[0]) and keywords.keys() <= {"dtype", "requires_grad"}:
-            return self.tensor_of_array(function, *map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
-        of_numbers = self.tensor_of_numbers(function, arguments, keywords)
+            return recorder.outside_calls.saves(function, arguments, keywords)
+        if (
+            makes_tensors(function, arguments)
+            and recorder.is_outside(arguments[0])
+            and keywords.keys() <= {"dtype", "requires_grad"}
+        ):
+            return recorder.arrays.tensor_of_array(
+                function, *map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()}
+            )
+        of_numbers = recorder.number_calls.tensor_of_numbers(function, arguments, keywords)
         if of_numbers is not None:
             return of_numbers
         values = (*arguments, *keywords.values())
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
             return self.prepare(function)(*arguments, **keywords)
-        arguments = tuple(a if is_symbolic(a) and not self.is_array(a) else self.settled(a) for a in arguments)
-        keywords = {k: v if is_symbolic(v) and not self.is_array(v) else self.settled(v) for k, v in keywords.items()}
+        arguments = tuple(
+            a if is_symbolic(a) and not recorder.arrays.is_array(a) else recorder.contents.settled(a) for a in arguments
+        )
+        keywords = {
+            k: v if is_symbolic(v) and not recorder.arrays.is_array(v) else recorder.contents.settled(v)
+            for k, v in keywords.items()
+        }
         arguments = tuple(list(a) if is_a(a, GeneratorType) else a for a in arguments)
         for value in (*arguments, *keywords.values()):
-            self.read_content(value, deep=True)
-            self.admitted(value)
-        self.inspect_all((*arguments, *keywords.values()))
-        result = self.native(lambda: function(*arguments, **keywords))
-        return self.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+            recorder.contents.read_content(value, deep=True)
+            recorder.admitted(value)
+        recorder.inspect_all((*arguments, *keywords.values()))
+        result = recorder.containers.native(lambda: function(*arguments, **keywords))
+        return recorder.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
@@ -316,27 +333,28 @@ class CallHandlers(TypeCallHandlers):
 
     # -- classes
     def _call_class(self, cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        recorder = self.recorder
         if cls in (type, int, float) and len(arguments) == 1 and not keywords and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
         if cls in (int, float) and len(arguments) == 1 and not keywords and type(arguments[0]) is Tensor:
-            number = self.element(arguments[0])
+            number = recorder.leaving.element(arguments[0])
             if number is not None:
                 return self._symbolic_conversion(cls, number)
-        begun = self.drawn_by(cls, arguments, keywords)
+        begun = recorder.generators.drawn_by(cls, arguments, keywords)
         if begun is not ABSENT:
             return begun
         if cls in PURE_TYPES:
-            return self.call_pure_type(cls, arguments, keywords)
-        of_tensors = issubclass(cls, Tensor) and is_library_module(self.lookup(cls, "__init__")[0].__module__)
+            return recorder.type_calls.call_pure_type(cls, arguments, keywords)
+        of_tensors = issubclass(cls, Tensor) and is_library_module(recorder.attributes.lookup(cls, "__init__")[0].__module__)
         if of_tensors or (is_library_module(cls.__module__) and is_heap_type(cls)):
             return self.call_library(cls, arguments, keywords)
         if issubclass(cls, np.generic) and any(is_symbolic(v) or is_a(v, (Tensor, np.ndarray)) for v in arguments):
-            return self.array_call(cls, arguments, keywords)
+            return recorder.arrays.array_call(cls, arguments, keywords)
         if issubclass(cls, (np.generic, decimal.Decimal)):
-            arguments = tuple(map(self.settled, arguments))
+            arguments = tuple(map(recorder.contents.settled, arguments))
             for value in (*arguments, *keywords.values()):
-                self.read_content(value, deep=True)
-            return self.native(lambda: cls(*arguments, **keywords))
+                recorder.contents.read_content(value, deep=True)
+            return recorder.containers.native(lambda: cls(*arguments, **keywords))
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
             super(*arguments)  # it raises what is to be raised
             return SuperProxy(*arguments)
@@ -344,43 +362,48 @@ class CallHandlers(TypeCallHandlers):
             return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
-                return self.fixed(type(arguments[0]))
-            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not self.is_made(arguments[0])):
-                return self.made(cls(*map(concrete, arguments), **keywords))
+                return recorder.fixed(type(arguments[0]))
+            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not recorder.is_made(arguments[0])):
+                return recorder.made(cls(*map(concrete, arguments), **keywords))
             if not issubclass(cls, type):
-                return self.outside_call(cls, arguments, keywords, "construction", f"{cls.__module__}.{cls.__qualname__}")
-            self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
+                return recorder.outside_calls.outside_call(
+                    cls, arguments, keywords, "construction", f"{cls.__module__}.{cls.__qualname__}"
+                )
+            recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*_class_arguments(cls, arguments), **keywords)
-        if self.lookup(cls, "__del__")[0] is not ABSENT:  # it would not run when a program takes the object's place
-            self.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
+        if (
+            recorder.attributes.lookup(cls, "__del__")[0] is not ABSENT
+        ):  # it would not run when a program takes the object's place
+            recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*arguments, **keywords)
-        initialise, _ = self.lookup(cls, "__init__")
-        create, _ = self.lookup(cls, "__new__")
+        initialise, _ = recorder.attributes.lookup(cls, "__init__")
+        create, _ = recorder.attributes.lookup(cls, "__new__")
         if type(initialise) is not FunctionType and self._is_record_maker(create):
             return self._record(cls, arguments, keywords)
         if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
-            return self.fixed(self._call_constructor(cls, arguments, keywords))
+            return recorder.fixed(self._call_constructor(cls, arguments, keywords))
         if issubclass(cls, tuple) and hasattr(cls, "_fields") and "__new__" in cls.__dict__:
             return self._call_constructor(cls, arguments, keywords)
         if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not is_a(create, staticmethod):
             return self._call_constructor(cls, arguments, keywords)
-        if self.lookup(type(cls), "__call__")[0] is not type.__call__:
-            self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
+        if recorder.attributes.lookup(type(cls), "__call__")[0] is not type.__call__:
+            recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*arguments, **keywords)
         return self._construct(cls, create, initialise, arguments, keywords)
 
     def _call_constructor(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A constructor that only keeps what it is given."""
+        recorder = self.recorder
         if cls is functools.partial and arguments and type(arguments[0]) is functools.partial:  # it keeps the parts of that one
             self._parts_of_partial(arguments[0])
-        made = self.made(self.native(lambda: cls(*arguments, **keywords)))
+        made = recorder.made(recorder.containers.native(lambda: cls(*arguments, **keywords)))
         if cls is functools.partial:
-            self.made(made.args)
-            self.made(made.keywords)
+            recorder.made(made.args)
+            recorder.made(made.keywords)
         return made
 
     @staticmethod
@@ -392,44 +415,52 @@ class CallHandlers(TypeCallHandlers):
     def _record(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A named tuple holds plain numbers, since nobody could change it later on; what stands for them is found by its places."""
         plainly = {name: stored(value) for name, value in keywords.items()}
-        made = self.native(lambda: cls(*map(stored, arguments), **plainly))
+        made = self.recorder.containers.native(lambda: cls(*map(stored, arguments), **plainly))
         given = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
-        return self.known_record(made, given)
+        return self.recorder.contents.known_record(made, given)
 
     def _plain_arguments(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """For C code: no symbolic numbers, but in lists and dictionaries."""
 
         def plain_or_tuple(value: Any) -> Any:
-            return self.settled(value) if type(value) is tuple else concrete(value)
+            return self.recorder.contents.settled(value) if type(value) is tuple else concrete(value)
 
         return tuple(map(plain_or_tuple, arguments)), {k: plain_or_tuple(v) for k, v in keywords.items()}
 
     def _construct(self, cls: Any, create: Any, initialise: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        recorder = self.recorder
         base = builtin_base(cls)
         if is_a(create, staticmethod):
-            instance = self.call(self.fixed(create.__func__), (cls, *arguments), keywords)
+            instance = self.call(recorder.fixed(create.__func__), (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
             if (arguments or keywords) and type(initialise) is not FunctionType:
                 return cls(*arguments, **keywords)  # it raises what is to be raised
-            instance = self.made(object.__new__(cls))
+            instance = recorder.made(object.__new__(cls))
             if is_a(instance, Tensor):
-                self._made[id(instance)] = fill(instance, np.empty(0))  # handlers look at it before it has contents of its own
+                recorder.made_here[id(instance)] = fill(
+                    instance, np.empty(0)
+                )  # handlers look at it before it has contents of its own
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)
         elif base in _OF_ITEMS and getattr(create, "__self__", None) in (base, dict):
-            instance = self.made(create(cls))
+            instance = recorder.made(create(cls))
             if type(initialise) is not FunctionType:
-                arguments = tuple(map(self.pairs if issubclass(base, dict) else self.consumable, arguments))
-                keywords = {k: self.for_place(v) for k, v in keywords.items()}
+                arguments = tuple(
+                    map(
+                        recorder.container_methods.pairs if issubclass(base, dict) else recorder.container_methods.consumable,
+                        arguments,
+                    )
+                )
+                keywords = {k: recorder.contents.for_place(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            given = tuple(self.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
+            given = tuple(recorder.container_methods.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
             for value in given:
-                self.read_content(value, deep=True)
-            instance = self.made(self.native(lambda: create(cls, *given, **keywords)))
+                recorder.contents.read_content(value, deep=True)
+            instance = recorder.made(recorder.containers.native(lambda: create(cls, *given, **keywords)))
         else:
-            self.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
+            recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return cls(*_class_arguments(cls, arguments), **keywords)
         if cls not in type(instance).__mro__:
             return instance
@@ -438,11 +469,12 @@ class CallHandlers(TypeCallHandlers):
             if result is not None:
                 raise TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}")
         elif base in _OF_ITEMS and (arguments or keywords):
-            self.native(lambda: base.__init__(instance, *arguments, **keywords))
+            recorder.containers.native(lambda: base.__init__(instance, *arguments, **keywords))
         return instance
 
     def _symbolic_conversion(self, cls: type, number: SymbolicNumber) -> Any:
         """type(), int() or float() of a symbolic number."""
+        recorder = self.recorder
         if cls is type:
             return type(concrete(number) if is_answer(number) else number._value)
         if type(number._value) is cls:
@@ -450,10 +482,10 @@ class CallHandlers(TypeCallHandlers):
         try:
             result = cls(number._value)
         except (ArithmeticError, ValueError) as error:  # the program may catch it: the number has decided where it goes on
-            if not self.raises_again(cls, (number,), error):
+            if not recorder.leaving.raises_again(cls, (number,), error):
                 concrete(number)
             raise
         if is_late(number):
-            late = self.late_function(cls, (number,), result)
+            late = recorder.leaving.late_function(cls, (number,), result)
             return cls(concrete(number)) if late is None else late
-        return self.define_number(Name(cls.__name__).call(number._name), result, check_type=False)
+        return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False)

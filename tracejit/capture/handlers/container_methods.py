@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import array
 import collections
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.containers import MOVING, ContainerHandlers
+from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.containers import MOVING
 from tracejit.capture.handlers.contents import DICT_TYPES
-from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import concrete, is_symbolic
 from tracejit.capture.policies import (
     CHANGING_METHODS,
@@ -20,6 +20,9 @@ from tracejit.capture.policies import (
     is_a,
     is_user_instance,
 )
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["ContainerMethodHandlers"]
 
@@ -55,36 +58,37 @@ class _Ordered:
         self._key = key
 
     def __lt__(self, other: _Ordered) -> bool:
-        return self._recorder.truth(self._recorder.binary("<", self._key, other._key))
+        return self._recorder.operators.truth(self._recorder.operators.binary("<", self._key, other._key))
 
 
-class ContainerMethodHandlers(ContainerHandlers):
+class ContainerMethodHandlers(Handlers):
     """`xs.append(x)`, `d.get(k)`, `sorted(xs)`."""
 
     # -- methods of containers
     def container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A C method of a list, dict, set or deque."""
+        recorder = self.recorder
         name = function.__name__
         if name in _AT_PLACES and arguments and is_a(arguments[0], (np.ndarray, slice)):
-            arguments = (self.as_key(self.position_in(owner, arguments[0])), *arguments[1:])
-        outside = self.is_outside(owner)
-        kept = name in ("append", "insert") and outside and self.takes(owner, arguments[-1:])
+            arguments = (recorder.contents.as_key(recorder.containers.position_in(owner, arguments[0])), *arguments[1:])
+        outside = recorder.is_outside(owner)
+        kept = name in ("append", "insert") and outside and recorder.sequences.takes(owner, arguments[-1:])
         if is_a(owner, array.array) and outside and name == "tolist" and not arguments:
-            return self.made(list(self.elements(owner)))
+            return recorder.made(list(recorder.contents.elements(owner)))
         if is_a(owner, array.array) and not (outside and (kept or name in _OF_ARRAYS)):
-            self.stop("container", f"array.array.{name}")
+            recorder.stop("container", f"array.array.{name}")
         elif outside and builtin_base(type(owner)) not in (list, set, collections.deque, array.array, *DICT_TYPES):
-            self.stop("container", f"a {type(owner).__name__}")
+            recorder.stop("container", f"a {type(owner).__name__}")
         elif name == "__init__" and not outside and builtin_base(type(owner)) in (list, set, *DICT_TYPES):
             return self._initialised(function, owner, arguments, keywords)
         elif name in READING_METHODS:
-            return self.made(self._reading_method(function, name, owner, outside, arguments, keywords))
+            return recorder.made(self._reading_method(function, name, owner, outside, arguments, keywords))
         elif name in CHANGING_METHODS:
             if not outside:
-                return self.made(self._change_of_its_own(function, name, owner, arguments, keywords))
-            return self.made(self._changing_method(function, name, owner, arguments, keywords))
+                return recorder.made(self._change_of_its_own(function, name, owner, arguments, keywords))
+            return recorder.made(self._changing_method(function, name, owner, arguments, keywords))
         else:
-            self.stop("container", f"{type(owner).__name__}.{name}")
+            recorder.stop("container", f"{type(owner).__name__}.{name}")
         return function(*arguments, **keywords)
 
     def _initialised(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -93,148 +97,158 @@ class ContainerMethodHandlers(ContainerHandlers):
         if arguments and not (builtin_base(type(owner)) is collections.defaultdict and len(arguments) == 1):
             last = (self.pairs if is_a(owner, dict) else self.consumable)(arguments[-1])
             given = (*arguments[:-1], last)
-        self.native(lambda: function(*given, **keywords))
+        self.recorder.containers.native(lambda: function(*given, **keywords))
 
     def consumable(self, value: Any) -> Any:
         """An iterable for C code."""
+        recorder = self.recorder
         value = concrete(value)
         if is_a(value, (list, tuple, dict, set, frozenset)) and not is_user_instance(value):
-            self.check_order(value)
-            return self.elements(value)
-        return self.iterate(value)
+            recorder.contents.check_order(value)
+            return recorder.contents.elements(value)
+        return recorder.iteration.iterate(value)
 
     def settled_elements(self, value: Any) -> Any:
         """An iterable for C code that makes something of its elements that cannot be changed, or looks at them."""
         values = self.consumable(value)
         known = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
-        return values if known else map(self.settled, values)
+        return values if known else map(self.recorder.contents.settled, values)
 
     def pairs(self, value: Any) -> Any:
         """A mapping, or an iterable of pairs, for C code that makes a dictionary of it."""
         value = concrete(value)
         if is_a(value, dict) or hasattr(type(value), "keys"):
-            return self.mapping(value)
-        return self.iterate(value, 2) if hasattr(type(value), "__iter__") else value
+            return self.recorder.iteration.mapping(value)
+        return self.recorder.iteration.iterate(value, 2) if hasattr(type(value), "__iter__") else value
 
     def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
         """sorted(elements, key=key, reverse=reverse): comparisons of anything but plain values go through the recorder."""
-        keys = elements if key is None else [self.call(key, (element,), {}) for element in elements]
-        plain_keys = [k if is_symbolic(k) else self.settled(k) for k in keys]
+        keys = elements if key is None else [self.recorder.calls.call(key, (element,), {}) for element in elements]
+        plain_keys = [k if is_symbolic(k) else self.recorder.contents.settled(k) for k in keys]
         if not all(type(k) in PRIMITIVE_TYPES for k in plain_keys):
-            plain_keys = [_Ordered(self, k) for k in plain_keys]
+            plain_keys = [_Ordered(self.recorder, k) for k in plain_keys]
         order = sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=concrete(reverse))
         return [elements[i] for i in order]
 
     def _reading_method(
         self, function: Any, name: str, owner: Any, outside: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
+        recorder = self.recorder
         if name == "get" and outside and is_a(owner, dict) and len(arguments) in (1, 2) and not keywords:
-            if self.plain_contains(arguments[0], owner):
-                return self.plain_item(owner, arguments[0])
+            if recorder.containers.plain_contains(arguments[0], owner):
+                return recorder.containers.plain_item(owner, arguments[0])
             return arguments[1] if len(arguments) > 1 else None
         if outside and is_a(owner, dict) and name in ("keys", "values", "items") and not (arguments or keywords):
-            self.read_elements(owner)
+            recorder.contents.read_elements(owner)
             view = function()
-            self.views[id(view)] = view, owner
+            recorder.contents.views[id(view)] = view, owner
             return view
         if name == "copy" and outside and type(owner) in (list, dict) and not (arguments or keywords):
-            return list(self.elements(owner)) if type(owner) is list else dict(self.mapping(owner))
+            return list(recorder.contents.elements(owner)) if type(owner) is list else dict(recorder.iteration.mapping(owner))
         if name == "__getitem__" and len(arguments) == 1 and not keywords:
-            return self.plain_item(owner, arguments[0])
+            return recorder.containers.plain_item(owner, arguments[0])
         if name == "__contains__" and len(arguments) == 1:
-            return self.plain_contains(arguments[0], owner)
+            return recorder.containers.plain_contains(arguments[0], owner)
         if name in _COMPARING_METHODS:
-            self.read_content(owner, deep=True)
-            if is_a(owner, (list, tuple, collections.deque)) and self._has_objects(owner, *arguments):
+            recorder.contents.read_content(owner, deep=True)
+            if is_a(owner, (list, tuple, collections.deque)) and recorder.containers.has_objects(owner, *arguments):
                 if name == "count" and len(arguments) == 1:
-                    return sum(self._equal(item, arguments[0]) for item in builtin_base(type(owner)).__iter__(owner))
-                if name == "index" and arguments and (place := self._place_of(owner, *arguments)) is not None:
+                    return sum(
+                        recorder.containers.equal(item, arguments[0]) for item in builtin_base(type(owner)).__iter__(owner)
+                    )
+                if name == "index" and arguments and (place := recorder.containers.place_of(owner, *arguments)) is not None:
                     return place
-        self.read_content(owner)
+        recorder.contents.read_content(owner)
         for argument in arguments:
-            self.read_content(argument, deep=True)
-        return self.native(lambda: function(*arguments, **keywords))
+            recorder.contents.read_content(argument, deep=True)
+        return recorder.containers.native(lambda: function(*arguments, **keywords))
 
     def _change_of_its_own(
         self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         """A method changes a container that this run made."""
+        recorder = self.recorder
         if name == "sort" and is_a(owner, list) and not arguments and keywords.keys() <= {"key", "reverse"}:
             list.__setitem__(owner, slice(None), self.in_order(list(list.__iter__(owner)), **keywords))
             return None
         if name == "remove" and is_a(owner, list) and len(arguments) == 1:
-            self.read_content(owner, deep=True)
-            if self._has_objects(owner, *arguments) and (place := self._place_of(owner, arguments[0])) is not None:
+            recorder.contents.read_content(owner, deep=True)
+            if (
+                recorder.containers.has_objects(owner, *arguments)
+                and (place := recorder.containers.place_of(owner, arguments[0])) is not None
+            ):
                 list.__delitem__(owner, place)
                 return None
         if name in _CONSUMING_METHODS:
             arguments = tuple(map(self.pairs if is_a(owner, dict) else self.consumable, arguments))
         elif name in _COMPARING_METHODS:
             for argument in arguments:
-                self.read_content(argument, deep=True)
-        return self.native(lambda: function(*arguments, **keywords))
+                recorder.contents.read_content(argument, deep=True)
+        return recorder.containers.native(lambda: function(*arguments, **keywords))
 
     def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method changes a container from outside."""
+        recorder = self.recorder
         count = len(arguments)
         if name == "sort" and not arguments and keywords.keys() <= {"key", "reverse"}:
-            self.read_content(owner)
-            return self._change(
-                owner, "__setitem__", slice(None), self.made(self.in_order(list(list.__iter__(owner)), **keywords))
+            recorder.contents.read_content(owner)
+            return recorder.containers.change(
+                owner, "__setitem__", slice(None), recorder.made(self.in_order(list(list.__iter__(owner)), **keywords))
             )
         if name == "update" and is_a(owner, dict) and count < 2:
             changes = dict(*map(self.pairs, arguments), **keywords)
             for key, value in changes.items():
-                self.plain_set_item(value, owner, key)
+                recorder.containers.plain_set_item(value, owner, key)
             return None
         if name in ("popitem", "move_to_end") and is_a(owner, collections.OrderedDict) and list(keywords) == ["last"]:
             arguments, keywords = (*arguments, keywords["last"]), {}
         if keywords:
-            self.stop("container", f"{type(owner).__name__}.{name} with keywords")
+            recorder.stop("container", f"{type(owner).__name__}.{name} with keywords")
             return function(*arguments, **keywords)
         if name == "__setitem__" and count == 2:
-            return self.plain_set_item(arguments[1], owner, arguments[0])
+            return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
         if name == "__delitem__" and count == 1:
-            return self.plain_delete_item(owner, arguments[0])
+            return recorder.containers.plain_delete_item(owner, arguments[0])
         if (
             is_a(owner, dict)
             and name in ("setdefault", "pop")
             and count in (1, 2)
-            and self._key_expression(arguments[0]) is not None
+            and recorder.contents.key_expression(arguments[0]) is not None
         ):
             return self._dict_method(function, name, owner, *arguments)
         if name in ("append", "appendleft", "add"):
-            if name == "appendleft" and self.is_written(owner):
-                self.read_elements(owner)
-            self.note_change(owner)
+            if name == "appendleft" and recorder.sequences.is_written(owner):
+                recorder.contents.read_elements(owner)
+            recorder.effects.note_change(owner)
         elif name in ("extend", "update") and count == 1:
-            arguments = (self.made(list(self.consumable(arguments[0]))),)
-            self.note_change(owner)
+            arguments = (recorder.made(list(self.consumable(arguments[0]))),)
+            recorder.effects.note_change(owner)
         elif name in _TAKING and is_a(owner, (list, collections.deque, array.array)):
-            arguments = (self.as_key(arguments[0]), *arguments[1:]) if arguments else arguments
-            return self.take_out(owner, name, *arguments)
+            arguments = (recorder.contents.as_key(arguments[0]), *arguments[1:]) if arguments else arguments
+            return recorder.containers.take_out(owner, name, *arguments)
         elif name == "clear" and is_a(owner, (list, collections.deque)) and not arguments:
             pass  # whatever was in it
         elif is_a(owner, (list, collections.deque)) and name in MOVING:
-            self.read_elements(owner)
+            recorder.contents.read_elements(owner)
         else:
-            self.read_content(owner)
+            recorder.contents.read_content(owner)
             for argument in arguments:
-                self.read_content(argument, deep=True)
-            if name == "remove" and is_a(owner, list) and self._has_objects(owner, *arguments):
-                place = self._place_of(owner, *arguments)
+                recorder.contents.read_content(argument, deep=True)
+            if name == "remove" and is_a(owner, list) and recorder.containers.has_objects(owner, *arguments):
+                place = recorder.containers.place_of(owner, *arguments)
                 if place is not None:
-                    return self._change(owner, "__delitem__", place)
-        return self._change(owner, name, *arguments)
+                    return recorder.containers.change(owner, "__delitem__", place)
+        return recorder.containers.change(owner, name, *arguments)
 
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
-        present = self.plain_contains(key, owner)
+        recorder = self.recorder
+        present = recorder.containers.plain_contains(key, owner)
         if name == "setdefault":
             if not present:
-                self.plain_set_item(default[0] if default else None, owner, key)
-            return self.plain_item(owner, key)
+                recorder.containers.plain_set_item(default[0] if default else None, owner, key)
+            return recorder.containers.plain_item(owner, key)
         if not present:
             return function(key, *default)
-        value = self.plain_item(owner, key)
-        self.plain_delete_item(owner, key)
+        value = recorder.containers.plain_item(owner, key)
+        recorder.containers.plain_delete_item(owner, key)
         return value

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.ends import Ends
 from tracejit.capture.handlers.late import is_answer, is_late
-from tracejit.capture.handlers.recorder import ABSENT, Said
-from tracejit.capture.handlers.sequences import SEQUENCES, SequenceHandlers
+from tracejit.capture.handlers.sequences import SEQUENCES
 from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain, released, stored
 from tracejit.capture.policies import (
     DICT_VIEWS,
@@ -71,61 +71,67 @@ MOVING = frozenset(
 """Methods of a list or deque that only move its items, take some out and put others in."""
 
 
-class ContainerHandlers(SequenceHandlers):
+class ContainerHandlers(Handlers):
     """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
+        recorder = self.recorder
         if is_a(owner, Tensor):
-            self.inspect(owner)
-            index = self.index_of(key)
-            return self.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
-        if self.reads_array(owner) or self.is_told(owner, key):
-            return self.array_item(owner, key)
-        if self.asks_array((owner,)):
-            return self.array_call(operator.getitem, (owner, key))
+            recorder.inspect(owner)
+            index = recorder.number_calls.index_of(key)
+            return recorder.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
+        if recorder.arrays.reads_array(owner) or recorder.arrays.is_told(owner, key):
+            return recorder.arrays.array_item(owner, key)
+        if recorder.arrays.asks_array((owner,)):
+            return recorder.arrays.array_call(operator.getitem, (owner, key))
         key = self.position_in(owner, key)
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
         if looked_up is not None:
             return looked_up
         if is_symbolic(owner) and type(plain(owner)) is str and type(key) is slice:
-            text = self.text_slice(owner, self.index(key))
+            text = recorder.texts.text_slice(owner, self.index(key))
             if text is not None:
                 return text
         owner = concrete(owner)
         if is_user_instance(owner):
-            method = self.method(owner, "__getitem__")
+            method = recorder.attributes.method(owner, "__getitem__")
             if method is not None:
-                return self.call(method, (owner, key), {})
-        key = self.as_key(key)
+                return recorder.calls.call(method, (owner, key), {})
+        key = recorder.contents.as_key(key)
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
-            return self.fixed(owner[key])
+            return recorder.fixed(owner[key])
         if is_a(owner, type):
-            found, path = self.lookup(owner, "__class_getitem__")
+            found, path = recorder.attributes.lookup(owner, "__class_getitem__")
             if type(found) is classmethod and type(found.__func__) is FunctionType:
-                return self.call(self._bound(found, "__class_getitem__", path, None, owner), (key,), {})
-            self.stop("container", f"the class {owner.__name__}")
+                return recorder.calls.call(
+                    recorder.attributes.bound_attribute(found, "__class_getitem__", path, None, owner), (key,), {}
+                )
+            recorder.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
 
     def position_in(self, owner: Any, key: Any) -> Any:
         """The number in an array of no dimensions, where it is a position in a sequence; any other key as it is."""
         is_position = type(key) is np.ndarray and not key.ndim and key.dtype.kind in "iu"
-        return self.array_call(np.ndarray.item, (key,)) if is_position and type(plain(owner)) in _POSITIONED else key
+        return (
+            self.recorder.arrays.array_call(np.ndarray.item, (key,)) if is_position and type(plain(owner)) in _POSITIONED else key
+        )
 
     def _looked_up(self, owner: Any, place: Any) -> Any:
         """An item of a list of texts, or of numbers, at a place that is known when the program has run: `names[scores.argmax().item()]`.
         None where the place is needed now."""
+        recorder = self.recorder
         kinds = set(map(type, owner))
-        if self.stopped or is_answer(place) or type(plain(place)) is not int or kinds not in ({str}, {int}, {float}):
+        if recorder.stopped or is_answer(place) or type(plain(place)) is not int or kinds not in ({str}, {int}, {float}):
             return None
         if not -len(owner) <= plain(place) < len(owner):
             return None
-        self.read_content(owner)
+        recorder.contents.read_content(owner)
         negative = plain(place) < 0
-        self.late_outcome("<", place, 0 if negative else len(owner), True)
-        self.late_outcome(">=", place, -len(owner) if negative else 0, True)
-        return self.late_item(tuple(owner), place)
+        recorder.leaving.late_outcome("<", place, 0 if negative else len(owner), True)
+        recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
+        return recorder.leaving.late_item(tuple(owner), place)
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number from outside that is a position may be another one in later calls."""
@@ -133,377 +139,399 @@ class ContainerHandlers(SequenceHandlers):
             return concrete(key) if is_late(key) else key
         if type(key) is tuple and any(map(is_symbolic, key)):
             return tuple(map(self._tensor_key, key))
-        return self.as_key(key)
+        return self.recorder.contents.as_key(key)
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""
+        recorder = self.recorder
         base = builtin_base(type(owner))
         if not hasattr(base, "__getitem__"):
             return owner[key]  # it raises what is to be raised
         if is_a(owner, dict):
-            missing = self.method(owner, "__missing__") if is_user_instance(owner) else None
+            missing = recorder.attributes.method(owner, "__missing__") if is_user_instance(owner) else None
             if missing is not None and not self.plain_contains(key, owner):
-                return self.call(missing, (owner, key), {})
+                return recorder.calls.call(missing, (owner, key), {})
         elif is_user_instance(key) or type(key) is slice:
             key = self.index(key)
-        if self.is_outside(owner):
+        if recorder.is_outside(owner):
             return self._outside_item(owner, key)
-        if is_a(owner, dict) and (id(owner), key) in self.stored:
-            return self.stored[id(owner), key]
-        if is_a(owner, tuple) and self.numbered.get(id(owner)):
+        if is_a(owner, dict) and (id(owner), key) in recorder.effects.stored:
+            return recorder.effects.stored[id(owner), key]
+        if is_a(owner, tuple) and recorder.effects.numbered.get(id(owner)):
             if type(key) is slice:
-                return self.made(tuple(self.elements(owner))[key])
+                return recorder.made(tuple(recorder.contents.elements(owner))[key])
             if type(key) is int and -len(owner) <= key < len(owner):
-                return self.stored.get((id(owner), key % len(owner)), tuple.__getitem__(owner, key))
+                return recorder.effects.stored.get((id(owner), key % len(owner)), tuple.__getitem__(owner, key))
         if not is_a(owner, (list, tuple, dict, str, range, bytes, collections.deque, np.generic)):
-            self.stop("container", f"a {type(owner).__name__}")
+            recorder.stop("container", f"a {type(owner).__name__}")
         value = get_past(owner, key)
-        return self.made(value) if type(key) is slice else value
+        return recorder.made(value) if type(key) is slice else value
 
     def _outside_item(self, owner: Any, key: Any) -> Any:
-        source = self.sources[id(owner)]
+        recorder = self.recorder
+        source = recorder.sources[id(owner)]
         cls: Any = type(owner)
         base = builtin_base(cls)
         if type(key) is ObjectIdentity:
-            self.stop("object_identity", "an item at id()")
+            recorder.stop("object_identity", "an item at id()")
         if base in DICT_TYPES:
-            place_of = self._key_expression(key)
+            place_of = recorder.contents.key_expression(key)
             if place_of is not None:
                 place = (id(owner), key)
-                if place in self.stored:
-                    return self.stored[place]
-                if place in self.written:
+                if place in recorder.effects.stored:
+                    return recorder.effects.stored[place]
+                if place in recorder.effects.written:
                     return base.__getitem__(owner, key)
                 if dict.__contains__(owner, key):
                     self._guard_presence(owner, source, place_of)
-                    return self.read(
+                    return recorder.read(
                         base.__getitem__(owner, key),
                         item_of(cls, source, place_of),
-                        called=self.facts.item(owner, key),
+                        called=recorder.facts.item(owner, key),
                         symbolic=True,
                     )
                 self._guard_absence(owner, source, place_of)
                 if base is collections.defaultdict and owner.default_factory is not None:
-                    factory = self.get_attribute(owner, "default_factory")
-                    self.plain_set_item(self.call(factory, (), {}), owner, key)
+                    factory = recorder.attributes.get_attribute(owner, "default_factory")
+                    self.plain_set_item(recorder.calls.call(factory, (), {}), owner, key)
                 return base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
-                self.stop("container", f"a {cls.__name__} that gets an item of its own")
+                recorder.stop("container", f"a {cls.__name__} that gets an item of its own")
         elif base in SEQUENCES and type(key) in (int, slice):
-            found = self.end_item(owner, key) if type(key) is int else self.end_slice(owner, key)
+            found = recorder.sequences.end_item(owner, key) if type(key) is int else recorder.sequences.end_slice(owner, key)
             if found is not ABSENT:
-                return self.made(found) if type(key) is slice else found
-            self.read_elements(owner)
+                return recorder.made(found) if type(key) is slice else found
+            recorder.contents.read_elements(owner)
             if type(key) is slice and base is list:
-                return self.made(list(self.elements(owner))[key])
+                return recorder.made(list(recorder.contents.elements(owner))[key])
             if type(key) is slice:
-                self.stop("container", f"a slice of a {cls.__name__}")
+                recorder.stop("container", f"a slice of a {cls.__name__}")
                 return owner[key]
             value = base.__getitem__(owner, key)
-            return self.stored.get((id(owner), key % base.__len__(owner)), value)
+            return recorder.effects.stored.get((id(owner), key % base.__len__(owner)), value)
         elif cls is tuple and type(key) is int and -len(owner) <= key < len(owner):
             place = (id(owner), key % len(owner))
-            if place in self.stored:
-                return self.stored[place]
-            if id(owner) in self.content_known:
+            if place in recorder.effects.stored:
+                return recorder.effects.stored[place]
+            if id(owner) in recorder.effects.content_known:
                 return owner[key]
             if key < 0:
                 self.length(owner)
-            return self.read(owner[key], source.at(place[1]), called=self.facts.item(owner, place[1]), symbolic=True)
+            return recorder.read(owner[key], source.at(place[1]), called=recorder.facts.item(owner, place[1]), symbolic=True)
         elif cls is tuple and type(key) is slice:
-            return self.made(tuple(self.elements(owner))[key])
-        self.read_content(owner)
+            return recorder.made(tuple(recorder.contents.elements(owner))[key])
+        recorder.contents.read_content(owner)
         value = get_past(owner, key)
-        return self.made(value) if type(key) is slice else value
+        return recorder.made(value) if type(key) is slice else value
 
     def _guard_absence(self, owner: Any, source: Expr, key: Expr) -> None:
-        if id(owner) not in self.content_known and self.first_time("absent", source, key):
-            self.miss_if(membership(type(owner), source, key))
+        recorder = self.recorder
+        if id(owner) not in recorder.effects.content_known and recorder.first_time("absent", source, key):
+            recorder.miss_if(membership(type(owner), source, key))
 
     def _guard_presence(self, owner: Any, source: Expr, key: Expr) -> None:
         """Of a class that may have a way to make up items: that it has the key."""
+        recorder = self.recorder
         makes = is_python_class(type(owner)) or is_a(owner, collections.defaultdict)
-        if makes and id(owner) not in self.content_known and self.first_time("present", source, key):
-            self.miss_if(Not(membership(type(owner), source, key)))
+        if makes and id(owner) not in recorder.effects.content_known and recorder.first_time("present", source, key):
+            recorder.miss_if(Not(membership(type(owner), source, key)))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
+        recorder = self.recorder
         if is_a(owner, Tensor):
-            store, _ = self.lookup(type(owner), "__setitem__")
-            key, value = self._tensor_key(key), value if is_symbolic(value) else self.as_key(value)
-            self.read_content((key, value), deep=True)
-            self.inspect_all((owner, key, value))
+            store, _ = recorder.attributes.lookup(type(owner), "__setitem__")
+            key, value = self._tensor_key(key), value if is_symbolic(value) else recorder.contents.as_key(value)
+            recorder.contents.read_content((key, value), deep=True)
+            recorder.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))
             return
-        if is_a(owner, np.ndarray) and self.takes_stores(owner):
-            self.set_array_item(owner, key, value)
+        if is_a(owner, np.ndarray) and recorder.arrays.takes_stores(owner):
+            recorder.arrays.set_array_item(owner, key, value)
             return
-        owner, key = concrete(owner), self.as_key(key)
+        owner, key = concrete(owner), recorder.contents.as_key(key)
         if is_user_instance(owner):
-            method = self.method(owner, "__setitem__")
+            method = recorder.attributes.method(owner, "__setitem__")
             if method is not None:
-                self.call(method, (owner, key, value), {})
+                recorder.calls.call(method, (owner, key, value), {})
                 return
         self.plain_set_item(value, owner, key)
 
     def plain_set_item(self, value: Any, owner: Any, key: Any) -> None:
         """The `__setitem__` of a built-in container, past that of a subclass."""
+        recorder = self.recorder
         cls: Any = type(owner)
         base = builtin_base(cls)
         if not is_a(owner, dict) and (is_user_instance(key) or type(key) is slice):
             key = self.index(key)
-        if not self.is_outside(owner):
+        if not recorder.is_outside(owner):
             if base not in (list, collections.deque, *DICT_TYPES):
-                self.stop("container", f"a {cls.__name__}")
-                owner[key] = self.settled(value)
+                recorder.stop("container", f"a {cls.__name__}")
+                owner[key] = recorder.contents.settled(value)
             else:
                 base.__setitem__(owner, key, value)
             return
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
-        if base in DICT_TYPES and self._key_expression(key) is not None:
-            value = self.for_place(value)
-            self.dropping(dict.get(owner, key))
-            self.note_change(owner)
+        if base in DICT_TYPES and recorder.contents.key_expression(key) is not None:
+            value = recorder.contents.for_place(value)
+            recorder.effects.dropping(dict.get(owner, key))
+            recorder.effects.note_change(owner)
             base.__setitem__(owner, key, stored(value))
-            self.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif base in SEQUENCES and type(key) is int and self.takes(owner, (value,)):
-            value = self.for_place(value)
-            if not self.set_end_item(owner, key, value):
-                self.read_elements(owner)
+            recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
+        elif base in SEQUENCES and type(key) is int and recorder.sequences.takes(owner, (value,)):
+            value = recorder.contents.for_place(value)
+            if not recorder.sequences.set_end_item(owner, key, value):
+                recorder.contents.read_elements(owner)
                 if -base.__len__(owner) <= key < base.__len__(owner):
                     key %= base.__len__(owner)
-                    self.dropping(base.__getitem__(owner, key))
+                    recorder.effects.dropping(base.__getitem__(owner, key))
                 base.__setitem__(owner, key, stored(value))
-                self.note_store((id(owner), key), ItemStore(owner, key, value))
+                recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
         elif base is list and type(key) is slice:
-            self.read_elements(owner)
-            value = self.for_place(value)
+            recorder.contents.read_elements(owner)
+            value = recorder.contents.for_place(value)
             if hasattr(type(value), "__iter__"):
-                value = self.made(list(self.iterate(value)))
-            self._change(owner, "__setitem__", key, value)
+                value = recorder.made(list(recorder.iteration.iterate(value)))
+            self.change(owner, "__setitem__", key, value)
         else:
-            self.stop("container", f"a {cls.__name__}")
-            owner[released(key)] = self.settled(value)
+            recorder.stop("container", f"a {cls.__name__}")
+            owner[released(key)] = recorder.contents.settled(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
-        owner, key = concrete(owner), self.as_key(key)
+        recorder = self.recorder
+        owner, key = concrete(owner), recorder.contents.as_key(key)
         if is_user_instance(owner):
-            method = self.method(owner, "__delitem__")
+            method = recorder.attributes.method(owner, "__delitem__")
             if method is not None:
-                self.call(method, (owner, key), {})
+                recorder.calls.call(method, (owner, key), {})
                 return
         self.plain_delete_item(owner, key)
 
     def plain_delete_item(self, owner: Any, key: Any) -> None:
         """The `__delitem__` of a built-in container, past that of a subclass."""
+        recorder = self.recorder
         cls = type(owner)
         base = builtin_base(cls)
-        if self.is_outside(owner):
-            if base in DICT_TYPES and self._key_expression(key) is not None:
+        if recorder.is_outside(owner):
+            if base in DICT_TYPES and recorder.contents.key_expression(key) is not None:
                 if self.plain_contains(key, owner):
                     self.plain_item(owner, key)
-                self.dropping(dict.get(owner, key))
-                self.note_change(owner)
+                recorder.effects.dropping(dict.get(owner, key))
+                recorder.effects.note_change(owner)
                 base.__delitem__(owner, key)
-                self.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
+                recorder.effects.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
             if base is list and type(key) in (int, slice):
                 self.take_out(owner, "__delitem__", key)
                 return
         if not hasattr(base, "__delitem__"):
             del owner[key]  # it raises what is to be raised
-        elif self.is_outside(owner) or base not in (list, collections.deque, *DICT_TYPES):
-            self.stop("container", f"a {cls.__name__}")
+        elif recorder.is_outside(owner) or base not in (list, collections.deque, *DICT_TYPES):
+            recorder.stop("container", f"a {cls.__name__}")
             del owner[key]
         else:
             base.__delitem__(owner, key)
 
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
+        recorder = self.recorder
         container = concrete(container)
         if is_symbolic(element):
             element = element if self._is_asked(container, element) else concrete(element)
         elif type(container) not in _SEQUENCES:
-            element = self.as_key(element)
+            element = recorder.contents.as_key(element)
         if is_a(container, Tensor):
-            self.inspect(container)
+            recorder.inspect(container)
             return element in container
         if isinstance(container, enum.EnumMeta):
-            self.read_content(element, deep=True)
+            recorder.contents.read_content(element, deep=True)
             return self.native(lambda: element in container)
         if is_user_instance(container):
-            method = self.method(container, "__contains__")
+            method = recorder.attributes.method(container, "__contains__")
             if method is not None:
-                return self.truth(self.call(method, (container, element), {}))
+                return recorder.operators.truth(recorder.calls.call(method, (container, element), {}))
             if not is_a(container, CONTAINERS):
-                self.stop("container", f"a {type(container).__name__} (operator in)")
+                recorder.stop("container", f"a {type(container).__name__} (operator in)")
                 return element in container
         return self.plain_contains(element, container)
 
     def _is_asked(self, container: Any, number: SymbolicNumber) -> bool:
         """Whether a guard can ask if a symbolic number is in a container, without a guard on the number."""
+        recorder = self.recorder
         if type(container) in _SEQUENCES:
             return len(container) <= _FEW
-        written = self.numbered.get(id(container)) or any(place[0] == id(container) for place in self.written)
-        hashed = is_a(container, (dict, set, frozenset)) and self.is_outside(container) and not is_late(number)
-        return hashed and not written and id(container) not in self.originals
+        written = recorder.effects.numbered.get(id(container)) or any(
+            place[0] == id(container) for place in recorder.effects.written
+        )
+        hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_late(number)
+        return hashed and not written and id(container) not in recorder.effects.originals
 
     def plain_contains(self, element: Any, container: Any) -> bool:
         """The `__contains__` of a built-in container, past that of a subclass."""
+        recorder = self.recorder
         if is_symbolic(element) and type(container) not in _SEQUENCES:
-            base, source = builtin_base(type(container)), self.sources[id(container)]
+            base, source = builtin_base(type(container)), recorder.sources[id(container)]
             found = bool(base.__contains__(container, plain(element)))
-            self.guard_outcome(membership(type(container), source, element._name), found)
+            recorder.guard_outcome(membership(type(container), source, element._name), found)
             return found
-        if self.is_outside(container):
+        if recorder.is_outside(container):
             base = builtin_base(type(container))
-            key = self._key_expression(element) if base in (set, frozenset, *DICT_TYPES) else None
+            key = recorder.contents.key_expression(element) if base in (set, frozenset, *DICT_TYPES) else None
             if key is not None:
-                if (id(container), element) not in self.written:
-                    source = self.sources[id(container)]
+                if (id(container), element) not in recorder.effects.written:
+                    source = recorder.sources[id(container)]
                     if not base.__contains__(self._original(container, base), element):
                         self._guard_absence(container, source, key)
-                    elif id(container) not in self.content_known and self.first_time("present", source, key):
-                        self.miss_if(Not(membership(type(container), source, key)))
+                    elif id(container) not in recorder.effects.content_known and recorder.first_time("present", source, key):
+                        recorder.miss_if(Not(membership(type(container), source, key)))
                 return bool(base.__contains__(container, element))
         elif not is_a(container, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)):
-            self.stop("container", f"a {type(container).__name__} (operator in)")
-        if type(element) is ObjectIdentity and self.is_outside(container):
-            self.stop("object_identity", "an id() among numbers from outside")
-        self.read_content(container, deep=True)
-        self.read_content(element, deep=True)
-        self.inspect_all((element,))
-        if is_a(container, (list, tuple, collections.deque)) and self._has_objects(container, element):
-            return self._place_of(container, element) is not None
+            recorder.stop("container", f"a {type(container).__name__} (operator in)")
+        if type(element) is ObjectIdentity and recorder.is_outside(container):
+            recorder.stop("object_identity", "an id() among numbers from outside")
+        recorder.contents.read_content(container, deep=True)
+        recorder.contents.read_content(element, deep=True)
+        recorder.inspect_all((element,))
+        if is_a(container, (list, tuple, collections.deque)) and self.has_objects(container, element):
+            return self.place_of(container, element) is not None
         return self.native(lambda: element in container)
 
     def _original(self, container: Any, base: Any) -> Any:
         """A set as it was before this run changed it; the changes of a dictionary are places."""
-        before = self.originals.get(id(container)) if base is set else None
+        before = self.recorder.effects.originals.get(id(container)) if base is set else None
         return container if before is None else set(before)
 
     def native(self, action: Callable[[], Any]) -> Any:
         """Do something in C that may run the standard library's own Python."""
-        self.native_depth += 1
+        self.recorder.native_depth += 1
         try:
             return action()
         finally:
-            self.native_depth -= 1
+            self.recorder.native_depth -= 1
 
     def binary_native(self, method: str, left: Any, right: Any) -> Any:
         """A special method of a tensor, with a plain or nested index or operand."""
-        found, _ = self.lookup(type(left), method)
-        self.read_content(right, deep=True)
-        self.inspect_all((right,))
+        recorder = self.recorder
+        found, _ = recorder.attributes.lookup(type(left), method)
+        recorder.contents.read_content(right, deep=True)
+        recorder.inspect_all((right,))
         return self.native(lambda: found(left, right))
 
     def length(self, value: Any) -> Any:
+        recorder = self.recorder
         if is_a(value, Tensor):
-            self.inspect(value)
+            recorder.inspect(value)
             return len(value)
-        if self.is_array(value) and not self.is_outside(value):
+        if recorder.arrays.is_array(value) and not recorder.is_outside(value):
             return len(plain(value))
         if is_a(value, np.ndarray) and value.ndim:
-            return self.get_item(self.get_attribute(value, "shape"), 0)
+            return self.get_item(recorder.attributes.get_attribute(value, "shape"), 0)
         value = concrete(value)
         if isinstance(value, enum.EnumMeta):
             return self.native(lambda: len(value))
         if is_user_instance(value):
-            method = self.method(value, "__len__")
+            method = recorder.attributes.method(value, "__len__")
             if method is not None:
-                return len(Said(self.call(method, (value,), {})))
-        if self.is_outside(value) and is_a(value, (list, dict, set, collections.deque, array.array)):
-            return self.outside_length(value)
-        if self.is_outside(value) or not is_a(value, CONTAINERS):
-            self.read_content(value)
+                return len(Said(recorder.calls.call(method, (value,), {})))
+        if recorder.is_outside(value) and is_a(value, (list, dict, set, collections.deque, array.array)):
+            return recorder.sequences.outside_length(value)
+        if recorder.is_outside(value) or not is_a(value, CONTAINERS):
+            recorder.contents.read_content(value)
         if not is_a(value, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
-            self.stop("container", f"a {type(value).__name__}")
+            recorder.stop("container", f"a {type(value).__name__}")
         return builtin_base(type(value)).__len__(value) if is_a(value, CONTAINERS) else len(value)
 
-    def _has_objects(self, *values: Any) -> bool:
+    def has_objects(self, *values: Any) -> bool:
         """Whether comparing these, or what is in them, may be up to methods of the program."""
         return any(
             is_user_instance(v)
             or is_symbolic(v)
-            or (is_a(v, (list, tuple, dict)) and self._has_objects(*(v.values() if is_a(v, dict) else v)))
+            or (is_a(v, (list, tuple, dict)) and self.has_objects(*(v.values() if is_a(v, dict) else v)))
             for v in values
             if type(v) not in PRIMITIVE_TYPES and not is_a(v, Tensor)
         )
 
-    def _equal(self, left: Any, right: Any) -> bool:
+    def equal(self, left: Any, right: Any) -> bool:
         """Whether a container takes two objects for the same."""
-        return left is right or self.truth(self.binary("==", left, right))
+        return left is right or self.recorder.operators.truth(self.recorder.operators.binary("==", left, right))
 
-    def _place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
+    def place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
         """The first place of something equal; None if there is none."""
         items = list(builtin_base(type(container)).__iter__(container))
-        return next((i for i in range(*slice(start, stop).indices(len(items))) if self._equal(items[i], element)), None)
+        return next((i for i in range(*slice(start, stop).indices(len(items))) if self.equal(items[i], element)), None)
 
     def index(self, key: Any) -> Any:
         """An index or a slice as numbers: objects of the program are asked for theirs."""
+        recorder = self.recorder
         if type(key) is slice:
             return slice(*map(self.index, (key.start, key.stop, key.step)))
         key = concrete(self.position_in((), key))
         if is_a(key, np.ndarray):
-            self.read_content(key)
-        method = self.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
+            recorder.contents.read_content(key)
+        method = recorder.attributes.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
         if method is None:
             return key
-        said: Any = Said.by("__index__", self.call(method, (key,), {}))
+        said: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
         return operator.index(said)
 
     def _movable(self, owner: Any, name: str) -> Any:
         """The items of a list or deque from outside with symbolic numbers in their places, to do with as with itself; None where what is
         in it is not known, or guarded."""
+        recorder = self.recorder
         base = builtin_base(type(owner))
-        if base not in SEQUENCES or id(owner) not in self.content_known:
+        if base not in SEQUENCES or id(owner) not in recorder.effects.content_known:
             return None
         if name not in MOVING:
             if base is collections.deque:
-                self._settle_places(owner)
+                recorder.contents.settle_places(owner)
             return None
-        items = [self.stored.get((id(owner), i), item) for i, item in enumerate(base.__iter__(owner))]
+        items = [recorder.effects.stored.get((id(owner), i), item) for i, item in enumerate(base.__iter__(owner))]
         return collections.deque(items, owner.maxlen) if base is collections.deque else items
 
     def take_out(self, owner: Any, name: str, *arguments: Any) -> Any:
         """`pop`, `popleft`, `del l[...]` of a list or deque from outside, and `insert`."""
-        left = self.end_place(owner, name, arguments)
+        recorder = self.recorder
+        left = recorder.sequences.end_place(owner, name, arguments)
         if name == "insert":
-            if left is None or self.is_written(owner) or getattr(owner, "maxlen", None) is not None:  # a full deque takes no more
-                self.read_elements(owner)
-            return self._change(owner, name, *arguments)
-        taken = ABSENT if left is None else self.takes_from_end(owner, left)
+            if (
+                left is None or recorder.sequences.is_written(owner) or getattr(owner, "maxlen", None) is not None
+            ):  # a full deque takes no more
+                recorder.contents.read_elements(owner)
+            return self.change(owner, name, *arguments)
+        taken = ABSENT if left is None else recorder.sequences.takes_from_end(owner, left)
         if taken is ABSENT:
-            self.read_elements(owner, shortened=True)
-        result = self._change(owner, name, *arguments)
+            recorder.contents.read_elements(owner, shortened=True)
+        result = self.change(owner, name, *arguments)
         return result if taken is ABSENT or name == "__delitem__" else taken
 
-    def _change(self, owner: Any, name: str, *arguments: Any) -> Any:
+    def change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
+        recorder = self.recorder
         moved = self._movable(owner, name)
-        is_open = is_a(owner, SEQUENCES) and id(owner) not in self.content_known
-        ends = self.ends_of(owner) if is_open else None
+        is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_known
+        ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
-            self.note_change(owner)
-        self.dropping(*_dropped(owner, name, arguments))
+            recorder.effects.note_change(owner)
+        recorder.effects.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
-        self.note_method(MethodCall(owner, name, arguments))
+        recorder.effects.note_method(MethodCall(owner, name, arguments))
         if moved is not None:
             result = getattr(moved, name)(*arguments)
-            self.remember_items(owner, moved)
+            recorder.contents.remember_items(owner, moved)
         elif ends is not None:
             self._change_ends(owner, ends, name, arguments)
         return result
 
     def _change_ends(self, owner: Any, ends: Ends, name: str, arguments: tuple[Any, ...]) -> None:
         """What becomes of a list or deque whose content is not known."""
+        recorder = self.recorder
         if name == "clear":
-            self.content_known.add(id(owner))
-            self.remember_items(owner, ())
+            recorder.effects.content_known.add(id(owner))
+            recorder.contents.remember_items(owner, ())
         elif name == "extend":
             ends.put(name, list(arguments[0]))
         elif name in ("append", "appendleft", "insert"):
             ends.put("append" if name == "append" else "appendleft", list(arguments[-1:]))
         else:
-            ends.take(bool(self.end_place(owner, name, arguments)))
+            ends.take(bool(recorder.sequences.end_place(owner, name, arguments)))

@@ -14,11 +14,11 @@ import math
 import weakref
 from collections.abc import Iterable, Iterator
 from types import FunctionType, MemberDescriptorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.attributes import AttributeHandlers
+from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import ItemStore, MethodCall, Place
 from tracejit.capture.handlers.ends import Ends
 from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released, stored
@@ -38,6 +38,9 @@ from tracejit.capture.recording.facts import shown
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
     "CONTAINERS",
@@ -122,36 +125,37 @@ def has_stable_hash(value: Any) -> bool:
     return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType, decimal.Decimal, datetime.date))
 
 
-class ContentHandlers(AttributeHandlers):
+class ContentHandlers(Handlers):
     """Keys, whole contents, and values on their way into a place."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
         self.reordered: set[int] = set()  # lists that are put in order when the program has run
         self.limited: set[int] = set()  # lists and deques whose length the program has compared with something
         self.ends: dict[int, Ends] = {}  # what is known of lists and deques of which only the ends were looked at, or changed
 
     # -- keys
-    def _key_expression(self, key: Any) -> Expr | None:
+    def key_expression(self, key: Any) -> Expr | None:
         """An expression for a key of an outside dictionary; None where there is none."""
+        recorder = self.recorder
         if type(key) in _SIMPLE_KEYS:
-            return self.number_expression(key) if type(key) is int else Constant(key)
+            return recorder.number_expression(key) if type(key) is int else Constant(key)
         if (
             type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
         ):  # else equal keys are not the same, or NaN
-            return self.number_expression(key)
+            return recorder.number_expression(key)
         if type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key):
-            return self.constant(key)
+            return recorder.constant(key)
         if type(key) is tuple:
-            parts = [self._key_expression(part) for part in key]
+            parts = [self.key_expression(part) for part in key]
             return None if None in parts else tuple_of(*parts)
-        if id(key) in self.sources and type(key).__hash__ is object.__hash__:
-            return self.sources[id(key)]
+        if id(key) in recorder.sources and type(key).__hash__ is object.__hash__:
+            return recorder.sources[id(key)]
         if is_a(key, IDENTITY_TYPES):
-            return self.constant(key)
+            return recorder.constant(key)
         if type(key) is weakref.ref and is_a(key(), IDENTITY_TYPES):  # of an object there is one reference without a callback
-            return self.constant(key)
+            return recorder.constant(key)
         return None
 
     # -- whole contents
@@ -162,7 +166,8 @@ class ContentHandlers(AttributeHandlers):
     def read_elements(self, value: Any, *, shortened: bool = False) -> None:
         """The program goes through `value`: guard how many elements there are, and what they are but for numbers, which stay symbolic.
         shortened: it is about to take some out."""
-        if not self.stopped and self.is_outside(value) and id(value) not in self.content_known:
+        recorder = self.recorder
+        if not recorder.stopped and recorder.is_outside(value) and id(value) not in recorder.effects.content_known:
             self._guard_content(value, type(value), symbolic=True, shortened=shortened)
 
     def elements(self, value: Any) -> Any:
@@ -172,27 +177,32 @@ class ContentHandlers(AttributeHandlers):
             self.read_content(owner)
             return value
         self.read_elements(owner)
-        if not self.numbered.get(id(owner)) or (is_a(value, dict) and owner is value) or is_a(value, DICT_VIEWS[0]):
+        if (
+            not self.recorder.effects.numbered.get(id(owner))
+            or (is_a(value, dict) and owner is value)
+            or is_a(value, DICT_VIEWS[0])
+        ):
             return value
         return self._with_numbers(value, owner)
 
     def _with_numbers(self, value: Any, owner: Any) -> Iterator[Any]:
         """The elements of a container with symbolic numbers, or of a view of such a dictionary, while the program may change it."""
+        recorder = self.recorder
         base = builtin_base(type(owner))
         if not is_a(owner, dict):
             for index, item in enumerate(base.__iter__(owner)):
-                yield self.stored.get((id(owner), index), item)
+                yield recorder.effects.stored.get((id(owner), index), item)
             return
         for key in base.__iter__(owner):
-            item = self.stored.get((id(owner), key), base.__getitem__(owner, key))
-            yield self.made((key, item)) if is_a(value, DICT_VIEWS[2]) else item
+            item = recorder.effects.stored.get((id(owner), key), base.__getitem__(owner, key))
+            yield recorder.made((key, item)) if is_a(value, DICT_VIEWS[2]) else item
 
     def backwards(self, value: Any) -> Any:
         """An iterator over a list or tuple from its end."""
         self.read_elements(value)
-        if not self.numbered.get(id(value)):
+        if not self.recorder.effects.numbered.get(id(value)):
             return reversed(value)
-        return (self.stored.get((id(value), index), value[index]) for index in self._places_from_the_end(value))
+        return (self.recorder.effects.stored.get((id(value), index), value[index]) for index in self._places_from_the_end(value))
 
     @staticmethod
     def _places_from_the_end(value: Any) -> Iterator[int]:
@@ -222,19 +232,20 @@ class ContentHandlers(AttributeHandlers):
             self.read_content(key, deep=True)
 
     def _read_content(self, value: Any, deep: bool, seen: set[int]) -> None:
+        recorder = self.recorder
         value = self.viewed(value)
-        if self.stopped or is_symbolic(value) or id(value) in seen:
+        if recorder.stopped or is_symbolic(value) or id(value) in seen:
             return
         cls = type(value)
         if cls in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
             return
-        if is_a(value, np.ndarray) and not self.is_outside(value):
-            self.array_is_used(value)
+        if is_a(value, np.ndarray) and not recorder.is_outside(value):
+            recorder.arrays.array_is_used(value)
             return
         seen.add(id(value))
-        self._settle_places(value)
-        outside = self.is_outside(value)
-        if outside and id(value) not in self.content_known:
+        self.settle_places(value)
+        outside = recorder.is_outside(value)
+        if outside and id(value) not in recorder.effects.content_known:
             self._guard_content(value, cls)
         if deep and is_a(value, dict):
             for key, item in list(value.items()):
@@ -244,90 +255,93 @@ class ContentHandlers(AttributeHandlers):
             for item in list(value):
                 self._read_content(item, True, seen)
 
-    def _settle_places(self, container: Any) -> None:
-        for place in self.numbered.pop(id(container), ()):
-            self.settled(self.stored.pop(place))
+    def settle_places(self, container: Any) -> None:
+        for place in self.recorder.effects.numbered.pop(id(container), ()):
+            self.settled(self.recorder.effects.stored.pop(place))
 
     def _read_element(self, value: Any, place: Place, expression: Expr, symbolic: bool, called: str) -> None:
         """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
-        if place not in self.written:
-            self._remember(place, self.read(value, expression, called=called, symbolic=symbolic))
+        recorder = self.recorder
+        if place not in recorder.effects.written:
+            recorder.effects.remember(place, recorder.read(value, expression, called=called, symbolic=symbolic))
 
     def _guard_content(self, value: Any, cls: type, symbolic: bool = False, shortened: bool = False) -> None:
+        recorder = self.recorder
         if is_a(value, CONTAINERS):
             self.check_reordered(value)
             if not shortened:
                 self._check_grown(value)
-            self.content_known.add(id(value))
+            recorder.effects.content_known.add(id(value))
             self.ends.pop(id(value), None)
-            self.keep.append(value)
-            source = self.sources[id(value)]
-            content = self.originals.get(id(value), value)
+            recorder.keep.append(value)
+            source = recorder.sources[id(value)]
+            content = recorder.effects.originals.get(id(value), value)
             if is_a(value, collections.deque):
-                self.miss_if(source.get("maxlen").differs(value.maxlen))
+                recorder.miss_if(source.get("maxlen").differs(value.maxlen))
             elif is_a(value, array.array):
-                self.miss_if(source.get("typecode").differs(value.typecode))
-            self.miss_if(length_of(cls, source).differs(len(content)))
-            self.facts.note("value", f"len({self.facts.name(value)})", str(len(content)), user_line())
-            if is_a(value, (list, collections.deque, array.array)) and id(value) in self.originals:
+                recorder.miss_if(source.get("typecode").differs(value.typecode))
+            recorder.miss_if(length_of(cls, source).differs(len(content)))
+            recorder.facts.note("value", f"len({recorder.facts.name(value)})", str(len(content)), user_line())
+            if is_a(value, (list, collections.deque, array.array)) and id(value) in recorder.effects.originals:
                 self._guard_moved(value, cls, content, symbolic)
             elif is_a(value, dict):
                 self._guard_dict(value, content, source, symbolic)
             elif is_a(value, (set, frozenset)):
                 if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
-                    self.stop("container", "a set of objects")
-                types = self.constant([type(k) for k in content])
+                    recorder.stop("container", "a set of objects")
+                types = recorder.constant([type(k) for k in content])
                 elements = elements_of(cls, source)
-                known = self.constant(list(content))
-                self.miss_if(elements.differs(known).otherwise(_types_of(elements).differs(types)))
+                known = recorder.constant(list(content))
+                recorder.miss_if(elements.differs(known).otherwise(_types_of(elements).differs(types)))
             elif (
                 _is_table(cls, content)
                 and not (symbolic and _may_change(content))
-                and not any((id(value), i) in self.written for i in range(len(content)))
+                and not any((id(value), i) in recorder.effects.written for i in range(len(content)))
             ):
-                types = self.constant(list(map(type, content)))
-                self.miss_if(source.differs(self.constant(cls(content))).otherwise(_types_of(source).differs(types)))
-                self.facts.note("value", self.facts.name(value), shown(repr(content)), user_line())
+                types = recorder.constant(list(map(type, content)))
+                recorder.miss_if(source.differs(recorder.constant(cls(content))).otherwise(_types_of(source).differs(types)))
+                recorder.facts.note("value", recorder.facts.name(value), shown(repr(content)), user_line())
             else:
                 for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    called = self.facts.item(value, i)
+                    called = recorder.facts.item(value, i)
                     self._read_element(item, (id(value), i), item_of(cls, source, i), symbolic, called)
         elif cls is slice:
-            source = self.sources[id(value)]
+            source = recorder.sources[id(value)]
             for name in ("start", "stop", "step"):
-                self.read(getattr(value, name), source.get(name), called=self.facts.attribute(value, name))
+                recorder.read(getattr(value, name), source.get(name), called=recorder.facts.attribute(value, name))
         elif is_a(value, BaseException):
-            source = self.sources[id(value)]
-            self.read(value.args, source.get("args"))
+            source = recorder.sources[id(value)]
+            recorder.read(value.args, source.get("args"))
             for name in _members(cls):
-                if (id(value), name) not in self.written:
-                    self.read(getattr(value, name), source.get(name))
+                if (id(value), name) not in recorder.effects.written:
+                    recorder.read(getattr(value, name), source.get(name))
         elif hasattr(cls, "__next__"):
-            self.stop("external_iterator", f"a {cls.__name__}")
+            recorder.stop("external_iterator", f"a {cls.__name__}")
         elif not (
             cls in TRANSPARENT_TYPES or is_a(value, IDENTITY_TYPES) or has_plain_state(cls)
             or is_a(value, (int, float, str, bytes, FunctionType))
         ):  # fmt: skip
-            self.stop("container", f"a {cls.__module__}.{cls.__name__}")
+            recorder.stop("container", f"a {cls.__module__}.{cls.__name__}")
 
     def _guard_moved(self, value: Any, cls: type, content: list[Any], symbolic: bool) -> None:
         """A list or deque that this run has changed: its items are where that has put them."""
-        source = self.sources[id(value)]
+        recorder = self.recorder
+        source = recorder.sources[id(value)]
         items = [
             item
-            if (id(value), i) in self.written
-            else self.read(item, item_of(cls, source, i), called=self.facts.item(value, i), symbolic=symbolic)
+            if (id(value), i) in recorder.effects.written
+            else recorder.read(item, item_of(cls, source, i), called=recorder.facts.item(value, i), symbolic=symbolic)
             for i, item in enumerate(content)
         ]
         moved: Any = collections.deque(items, value.maxlen) if is_a(value, collections.deque) else items
-        for effect in self.effects:
+        for effect in recorder.effects.in_order:
             if type(effect) is MethodCall and effect.container is value:
                 getattr(moved, effect.method)(*effect.arguments)
             elif type(effect) is ItemStore and effect.container is value:
                 moved[effect.key] = effect.value
         self.remember_items(value, moved)
         if not symbolic:
-            self._settle_places(value)
+            self.settle_places(value)
 
     def record_of(self, cls: Any, items: list[Any]) -> Any:
         """A named tuple of `items`.  It holds plain numbers, since nobody could change it later on; what stands for them is found by its
@@ -336,64 +350,68 @@ class ContentHandlers(AttributeHandlers):
 
     def known_record(self, made: Any, items: dict[str, Any]) -> Any:
         """A new named tuple; items: what it was given, by the names of its fields."""
+        recorder = self.recorder
         for index, name in enumerate(type(made)._fields):
             if name in items:
-                self._remember((id(made), index), items[name])
-                self._remember((id(made), name), items[name])
-        return self.made(made)
+                recorder.effects.remember((id(made), index), items[name])
+                recorder.effects.remember((id(made), name), items[name])
+        return recorder.made(made)
 
     def remember_items(self, container: Any, items: Iterable[Any]) -> None:
         """What later reads find in a list or deque."""
-        for place in self.numbered.pop(id(container), ()):
-            self.stored.pop(place)
+        recorder = self.recorder
+        for place in recorder.effects.numbered.pop(id(container), ()):
+            recorder.effects.stored.pop(place)
         for index, item in enumerate(items):
-            self._remember((id(container), index), item)
+            recorder.effects.remember((id(container), index), item)
 
     def check_reordered(self, value: Any) -> None:
         """Stop where items of a list are looked at whose order is known only when the program has run."""
         if id(value) in self.reordered:
-            self.stop("read_after_change", f"a {type(value).__name__}, as a heap,")
+            self.recorder.stop("read_after_change", f"a {type(value).__name__}, as a heap,")
 
     def _check_grown(self, value: Any) -> None:
         """Stop where a list or deque is looked at as a whole that grows with each call: its guards would not hold for the next one."""
-        before = self.originals.get(id(value)) if is_a(value, (list, collections.deque, array.array)) else None
+        before = self.recorder.effects.originals.get(id(value)) if is_a(value, (list, collections.deque, array.array)) else None
         if not before or len(before) >= builtin_base(type(value)).__len__(value):
             return
         limited = id(value) in self.limited or (is_a(value, collections.deque) and value.maxlen is not None)
         if not limited or len(before) > _LIMITED:
-            self.stop("read_after_change", f"a {type(value).__name__}")
+            self.recorder.stop("read_after_change", f"a {type(value).__name__}")
 
     def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], source: Expr, symbolic: bool) -> None:
-        found = {key: self._key_expression(key) for key in _keys(content)}
+        recorder = self.recorder
+        found = {key: self.key_expression(key) for key in _keys(content)}
         if None in found.values():
             found = self._object_keys(value, content, source)
         if None in found.values():
-            self.stop("container", "a dict with unusual keys")
+            recorder.stop("container", "a dict with unusual keys")
             return
         elements = elements_of(type(value), source)
         if found:
-            self.miss_if(elements.differs(ListOf(tuple([key for key in found.values() if key is not None]))))
+            recorder.miss_if(elements.differs(ListOf(tuple([key for key in found.values() if key is not None]))))
             keys = shown(", ".join(map(shown, found)))
-            self.facts.note("value", f"the keys of {self.facts.name(value)}", keys, user_line())
+            recorder.facts.note("value", f"the keys of {recorder.facts.name(value)}", keys, user_line())
         if not all(type(k) is str for k in found):
-            self.miss_if(_types_of(elements).differs(self.constant([type(k) for k in found])))
+            recorder.miss_if(_types_of(elements).differs(recorder.constant([type(k) for k in found])))
         for key, expression in found.items():
-            item, called = dict.__getitem__(content, key), self.facts.item(value, key)
+            item, called = dict.__getitem__(content, key), recorder.facts.item(value, key)
             self._read_element(item, (id(value), key), item_of(type(value), source, expression), symbolic, called)
 
     def _object_keys(self, value: Any, content: dict[Any, Any], source: Expr) -> dict[Any, Expr | None]:
         """Expressions of keys that are found by their identity, and of which only their place is known."""
-        keys = self.define(elements_of(type(value), source))
-        self.miss_if(keys.length().differs(len(content)))
+        recorder = self.recorder
+        keys = recorder.define(elements_of(type(value), source))
+        recorder.miss_if(keys.length().differs(len(content)))
         for i, key in enumerate(_keys(content)):
-            if type(key).__hash__ is object.__hash__ and not self.is_outside(key) and not self.is_made(key):
-                self.read(key, keys.at(i))
-        return {key: self._key_expression(key) for key in _keys(content)}
+            if type(key).__hash__ is object.__hash__ and not recorder.is_outside(key) and not recorder.is_made(key):
+                recorder.read(key, keys.at(i))
+        return {key: self.key_expression(key) for key in _keys(content)}
 
     def check_order(self, value: Any) -> None:
         """Stop where the order of a set depends on where its elements lie in memory."""
         if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
-            self.stop("object_identity", f"the order of a {type(value).__name__} of objects")
+            self.recorder.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
     def settled(self, value: Any) -> Any:
         """`value` for C code: symbolic numbers in it, and in containers of this run in it, replaced by guarded plain ones."""
@@ -405,14 +423,14 @@ class ContentHandlers(AttributeHandlers):
         cls = type(value)
         if cls is SymbolicNumber:
             return concrete(value)
-        if not is_a(value, CONTAINERS) or self.is_outside(value) or id(value) in seen:
+        if not is_a(value, CONTAINERS) or self.recorder.is_outside(value) or id(value) in seen:
             return value
         seen.add(id(value))
         if cls is tuple:
             new = tuple([self._settled(v, seen) for v in value])
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else self.made(new)
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else self.recorder.made(new)
         if is_a(value, tuple):
-            self._settle_places(value)
+            self.settle_places(value)
         if is_a(value, (list, dict, collections.deque)):
             base = builtin_base(cls)
             for key, item in list(base.items(value)) if is_a(value, dict) else enumerate(base.__iter__(value)):
@@ -423,13 +441,13 @@ class ContentHandlers(AttributeHandlers):
     def for_place(self, value: Any) -> Any:
         """`value`, to be stored in a place: a symbolic number stays one, also in a container that this run made."""
         if self._holds_identity(value, set()):
-            self.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
-            return released(value, self.is_outside)
+            self.recorder.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
+            return released(value, self.recorder.is_outside)
         return value
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
         """Whether there is an id() in a container that this run made."""
-        if type(value) not in (tuple, list, dict, set) or self.is_outside(value) or id(value) in seen:
+        if type(value) not in (tuple, list, dict, set) or self.recorder.is_outside(value) or id(value) in seen:
             return False
         seen.add(id(value))
         parts = [*value, *value.values()] if type(value) is dict else value

@@ -11,14 +11,16 @@ import inspect
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.handlers.recorder import Recorder
 from tracejit.core.interrupts import is_foreign
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["dataclass_method"]
 
-Method = Callable[[Recorder, FunctionType, tuple[Any, ...], dict[str, Any]], Any]
+Method = Callable[["Recorder", FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 _SYMBOLS = {"__eq__": "==", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 _ASSIGNING = frozenset({"object", "__setattr__", "__dataclass_builtins_object__", "__post_init__"})
 _FIELD_BY_FIELD = sys.version_info >= (3, 13)  # before, __eq__ compared tuples of the fields
@@ -75,17 +77,17 @@ class _Initialise:
                     continue
                 value = recorder.fixed(field.default)
             elif not field.init or type(bound[field.name]) is dataclasses._HAS_DEFAULT_FACTORY_CLASS:  # type: ignore[attr-defined]
-                value = recorder.call(recorder.fixed(field.default_factory), (), {})
+                value = recorder.calls.call(recorder.fixed(field.default_factory), (), {})
             else:
                 value = bound[field.name]
             if field._field_type is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
                 passed.append(value)
             elif self._cls.__dataclass_params__.frozen:
-                recorder.plain_set_attribute(value, instance, field.name)
+                recorder.attributes.plain_set_attribute(value, instance, field.name)
             else:
-                recorder.set_attribute(value, instance, field.name)
+                recorder.attributes.set_attribute(value, instance, field.name)
         if "__post_init__" in function.__code__.co_names:
-            recorder.call(recorder.get_attribute(instance, "__post_init__"), tuple(passed), {})
+            recorder.calls.call(recorder.attributes.get_attribute(instance, "__post_init__"), tuple(passed), {})
         return None
 
 
@@ -102,17 +104,21 @@ class _Compare:
         left, right = arguments
         if self._symbol == "==" and _FIELD_BY_FIELD and left is right:
             return True
-        if recorder.get_attribute(right, "__class__") is not recorder.get_attribute(left, "__class__"):
+        if recorder.attributes.get_attribute(right, "__class__") is not recorder.attributes.get_attribute(left, "__class__"):
             return NotImplemented
         if self._symbol == "==" and _FIELD_BY_FIELD:
             result: Any = True
             for name in self._names:
-                result = recorder.binary("==", recorder.get_attribute(left, name), recorder.get_attribute(right, name))
-                if not recorder.truth(result):
+                result = recorder.operators.binary(
+                    "==", recorder.attributes.get_attribute(left, name), recorder.attributes.get_attribute(right, name)
+                )
+                if not recorder.operators.truth(result):
                     break
             return result
-        sides = [recorder.made(tuple([recorder.get_attribute(side, name) for name in self._names])) for side in arguments]
-        return recorder.binary(self._symbol, *sides)
+        sides = [
+            recorder.made(tuple([recorder.attributes.get_attribute(side, name) for name in self._names])) for side in arguments
+        ]
+        return recorder.operators.binary(self._symbol, *sides)
 
 
 class _Hash:
@@ -125,5 +131,5 @@ class _Hash:
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if len(arguments) != 1 or keywords:
             return function(*arguments, **keywords)  # it raises what is to be raised
-        parts = recorder.made(tuple([recorder.get_attribute(arguments[0], name) for name in self._names]))
-        return recorder.call(hash, (parts,), {})
+        parts = recorder.made(tuple([recorder.attributes.get_attribute(arguments[0], name) for name in self._names]))
+        return recorder.calls.call(hash, (parts,), {})

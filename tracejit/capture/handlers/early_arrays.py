@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from types import MethodDescriptorType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tracejit.capture.handlers.symbols import SymbolicNumber, bare, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Expr, ListOf, TupleOf
 from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["EarlyArrayHandlers"]
 
@@ -35,8 +38,8 @@ _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
 class EarlyArrayHandlers(ArrayHandlers):
     """Calls of NumPy before the program."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.reads_late = False  # whether NumPy reads arrays from outside after the program
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
@@ -44,39 +47,40 @@ class EarlyArrayHandlers(ArrayHandlers):
         return super().asks_array(arguments) or (bool(arguments) and self.is_outside_array(arguments[0]))
 
     def is_outside_array(self, value: Any) -> bool:
-        return type(value) in KINDS and self.is_outside(value)
+        return type(value) in KINDS and self.recorder.is_outside(value)
 
     def early_method(self, owner: Any, name: str) -> Any:
         """A method of an array from outside, or None: they are functions of a kind of their own."""
         if self.is_outside_array(owner) and name in _METHODS:
-            return self.made(MethodType(self.fixed(getattr(np.ndarray, name)), owner))
+            return self.recorder.made(MethodType(self.recorder.fixed(getattr(np.ndarray, name)), owner))
         return None
 
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
+        recorder = self.recorder
         keywords = keywords or {}
         values = (*arguments, *keywords.values())
-        if self.stopped or not self._computes_early(function, keywords) or not any(map(self._varies, values)):
+        if recorder.stopped or not self._computes_early(function, keywords) or not any(map(self._varies, values)):
             return super().array_call(function, arguments, keywords)
         if any(map(_holds_tensors, values)):
-            self.stop("tensor_contents", "a place in an array from outside that a tensor tells")
+            recorder.stop("tensor_contents", "a place in an array from outside that a tensor tells")
         elif not all(map(self._is_early, values)):
             return super().array_call(function, arguments, keywords)
         elif any(map(self._holds_array, values)) and self.memory_is_written():
-            self.stop("read_after_change", "the memory that an array has")
-        if self.stopped:
+            recorder.stop("read_after_change", "the memory that an array has")
+        if recorder.stopped:
             return function(*map(bare, arguments), **{k: bare(v) for k, v in keywords.items()})
-        called = [self.constant(function), *map(self._early_argument, arguments)]
+        called = [recorder.constant(function), *map(self._early_argument, arguments)]
         named = {k: self._early_argument(v) for k, v in keywords.items()}
         given = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
-        result = self.unwatched(lambda: attempt_without_warnings(function, *given[0], **given[1]))
+        result = recorder.unwatched(lambda: attempt_without_warnings(function, *given[0], **given[1]))
         if result is FAILED:
-            self.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
+            recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
             return self.placed_function(function)(*given[0], **given[1])
-        return self._early_result(self.constant(attempt_without_warnings).call(*called, **named), result)
+        return self._early_result(recorder.constant(attempt_without_warnings).call(*called, **named), result)
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""
-        return self.program.writes_outside()
+        return self.recorder.program.writes_outside()
 
     @staticmethod
     def _computes_early(function: Any, keywords: dict[str, Any]) -> bool:
@@ -111,48 +115,53 @@ class EarlyArrayHandlers(ArrayHandlers):
 
     def _early_argument(self, value: Any) -> Expr:
         """The expression of an argument in the prologue."""
+        recorder = self.recorder
         if type(value) in (tuple, list):
-            if self.is_outside(value):
-                self.read_content(value, deep=True)
+            if recorder.is_outside(value):
+                recorder.contents.read_content(value, deep=True)
             elements = tuple(map(self._early_argument, value))
             return TupleOf(elements) if type(value) is tuple else ListOf(elements)
         if type(value) is slice:
-            return self.constant(slice).call(*map(self._early_argument, (value.start, value.stop, value.step)))
+            return recorder.constant(slice).call(*map(self._early_argument, (value.start, value.stop, value.step)))
         if self.is_outside_array(value):
-            source = self.sources[id(value)]
-            self.miss_if(source.get("dtype").is_not(self.constant(value.dtype)))  # of one of objects anything may happen
+            source = recorder.sources[id(value)]
+            recorder.miss_if(source.get("dtype").is_not(recorder.constant(value.dtype)))  # of one of objects anything may happen
             return source
-        return self.argument_expression(self.early(value) if is_late(value) else value, [])
+        return self.argument_expression(recorder.leaving.early(value) if is_late(value) else value, [])
 
     def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
         """The same of one that NumPy gets after the program."""
+        recorder = self.recorder
         if not self.is_outside_array(value) or value.dtype.kind not in "biuf":
             return super().argument_expression(value, parts)
-        source = self.sources[id(value)]
-        self.miss_if(source.get("shape").differs(value.shape).otherwise(source.get("dtype").is_not(self.constant(value.dtype))))
+        source = recorder.sources[id(value)]
+        recorder.miss_if(
+            source.get("shape").differs(value.shape).otherwise(source.get("dtype").is_not(recorder.constant(value.dtype)))
+        )
         self.reads_late = True
         return source
 
     def _early_result(self, expression: Expr, value: Any) -> Any:
         """What a call has come to."""
-        variable = self.define(expression)
+        recorder = self.recorder
+        variable = recorder.define(expression)
         if type(value) in PRIMITIVE_TYPES and type(value) not in (int, float):
-            self.guard_value(value, variable)
+            recorder.guard_value(value, variable)
             return value
-        self.miss_if(variable.type().is_not(self.constant(type(value))))
+        recorder.miss_if(variable.type().is_not(recorder.constant(type(value))))
         if type(value) in (int, float):
-            return SymbolicNumber(self, variable, value)
+            return SymbolicNumber(self.recorder, variable, value)
         if type(value) in KINDS:
-            self.register(value, variable)
+            recorder.register(value, variable)
             return value
         if is_a(value, np.generic):
-            number = SymbolicNumber(self, variable, value, Late(None, bits=63, placed=True))
-            self.late.append(number)
+            number = SymbolicNumber(self.recorder, variable, value, Late(None, bits=63, placed=True))
+            recorder.leaving.late.append(number)
             return number
         if type(value) in (tuple, list) and len(value) <= MOST_ELEMENTS:
-            self.miss_if(variable.length().differs(len(value)))
-            return self.made(type(value)([self._early_result(variable.at(i), v) for i, v in enumerate(value)]))
-        self.stop("tensor_contents", f"a {type(value).__name__} made of an array from outside")
+            recorder.miss_if(variable.length().differs(len(value)))
+            return recorder.made(type(value)([self._early_result(variable.at(i), v) for i, v in enumerate(value)]))
+        recorder.stop("tensor_contents", f"a {type(value).__name__} made of an array from outside")
         return value
 
 

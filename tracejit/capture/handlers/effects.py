@@ -9,19 +9,21 @@ in this run must see.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from types import CellType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.lifetimes import end_shows, leads_to, may_be_referred_to
-from tracejit.capture.handlers.recorder import ABSENT
 from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, released, stored
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
 from tracejit.replay.ir import Define, DeleteItem, Evaluate, Expr, Name, SetAttribute, SetItem, Statement
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
     "AttributeStore",
@@ -165,12 +167,12 @@ class FunctionCall:
         return Evaluate(call) if self.answer is None else Define(self.answer._name.name, call)
 
 
-class EffectHandlers(ArrayStoreHandlers):
+class EffectHandlers(Handlers):
     """Notes stores; reads and writes of globals and closure cells."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.effects: list[Effect] = []
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.in_order: list[Effect] = []
         self.outside: list[Reason] = []  # calls that are made when the program has run
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
@@ -186,94 +188,83 @@ class EffectHandlers(ArrayStoreHandlers):
         self.dropped = False  # whether something that weak references may refer to has lost a place
 
     # -- what is asked of the handlers of calls that are put off (outside_calls.py)
-    def is_moment(self, value: Any) -> bool:
-        raise NotImplementedError
-
-    def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
-        raise NotImplementedError
-
-    def late_attribute(self, owner: Any, name: str) -> Any:
-        raise NotImplementedError
-
-    def entered(self, manager: Any) -> Any:
-        raise NotImplementedError
 
     # -- changes
     def note_store(self, place: Place, effect: Effect) -> None:
         """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
         self.written.add(place)
-        self._remember(place, effect.value)
-        if self.stopped:
+        self.remember(place, effect.value)
+        if self.recorder.stopped:
             return
         position = self._latest.get(place)
-        if position is not None and self.effects[position].value is not ABSENT and effect.value is not ABSENT:
-            self.effects[position] = effect
+        if position is not None and self.in_order[position].value is not ABSENT and effect.value is not ABSENT:
+            self.in_order[position] = effect
         else:
-            self._latest[place] = len(self.effects)
-            self.effects.append(effect)
-        self.keep.append(effect)
+            self._latest[place] = len(self.in_order)
+            self.in_order.append(effect)
+        self.recorder.keep.append(effect)
 
     def note_method(self, effect: MethodCall) -> None:
         """A method changed an outside container: stores before it stay before it."""
-        if self.stopped:
+        if self.recorder.stopped:
             return
-        self.effects.append(effect)
-        self.keep.append(effect)
+        self.in_order.append(effect)
+        self.recorder.keep.append(effect)
         for place in [p for p in self._latest if p[0] == id(effect.container)]:
             del self._latest[place]
 
     def settle_effects(self) -> None:
         """What this run has made and put outside is for anybody from now on."""
-        for effect in self.effects:
+        for effect in self.in_order:
             for value in effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,):
-                released(value, self.is_outside)
+                released(value, self.recorder.is_outside)
 
     def release(self) -> None:
-        """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
+        """Nothing is recorded any more."""
         self.settle_effects()
-        for held in (self.keep, self.effects, self.originals, self.stored, self.numbered, self.namespace):
+        for held in (self.in_order, self.originals, self.stored, self.numbered):
             held.clear()
 
     def note_call(self, effect: Effect, name: str) -> None:
         """A function was called for what it does: stores before it stay before it.  name: what the program called."""
-        if not self.stopped:
+        if not self.recorder.stopped:
             self.outside.append(make("outside_call", f"{name}()", user_line()))
-            self.effects.append(effect)
-            self.keep.append(effect)
+            self.in_order.append(effect)
+            self.recorder.keep.append(effect)
             self._latest.clear()
 
     def last_call(self) -> Any:
-        return next((effect for effect in reversed(self.effects) if type(effect) is FunctionCall), None)
+        return next((effect for effect in reversed(self.in_order) if type(effect) is FunctionCall), None)
 
     def note_hit(self, effect: FunctionCall) -> None:
         """A function is called when the program has run that changes nothing which has to be looked up again: it counts a hit of a cache,
         or puts a list in order."""
-        if not self.stopped:
-            self.effects.append(effect)
-            self.keep.append(effect)
+        if not self.recorder.stopped:
+            self.in_order.append(effect)
+            self.recorder.keep.append(effect)
 
     def given_to_calls(self, array: Any) -> bool:
-        calls = [effect for effect in self.effects if isinstance(effect, FunctionCall)]
+        calls = [effect for effect in self.in_order if isinstance(effect, FunctionCall)]
         return any(leads_to([call.function, call.arguments, call.keywords], array) for call in calls)
 
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""
-        if not (self.stopped or id(container) in self.content_known or id(container) in self.originals):
+        if not (self.recorder.stopped or id(container) in self.content_known or id(container) in self.originals):
             base = builtin_base(type(container))
             self.originals[id(container)] = (
                 dict(base.items(container)) if issubclass(base, dict) else list(base.__iter__(container))
             )
-            self.keep.append(container)
+            self.recorder.keep.append(container)
 
     def dropping(self, *values: Any) -> None:
         """Values are about to lose a place outside.  Where their end shows, or a weak reference is asked later on, it matters that the
         recording would keep them alive."""
         self.dropped = self.dropped or any(map(may_be_referred_to, values))
-        for value in () if self.stopped else values:
+        for value in () if self.recorder.stopped else values:
             if end_shows(value):
-                self.stop("implicit_python", f"the end of a {type(value).__name__}")
+                self.recorder.stop("implicit_python", f"the end of a {type(value).__name__}")
 
-    def _remember(self, place: Place, value: Any) -> None:
+    def remember(self, place: Place, value: Any) -> None:
         if holds_numbers(value):
             self.stored[place] = value
             self.numbered.setdefault(place[0], {})[place] = None
@@ -285,11 +276,11 @@ class EffectHandlers(ArrayStoreHandlers):
         instance = None if is_a(owner, threading.local) else instance_dictionary(owner)
         slot = instance is None or (name not in instance and value is not ABSENT)
         place: Place = (id(owner) if slot else id(instance), name)
-        if self.is_outside(owner):
+        if self.recorder.is_outside(owner):
             self.note_store(place, AttributeStore(owner, name, value))
         else:
-            self._remember(place, value)
-            self.keep.append(owner)
+            self.remember(place, value)
+            self.recorder.keep.append(owner)
 
     # -- globals and cells
     def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
@@ -297,27 +288,33 @@ class EffectHandlers(ArrayStoreHandlers):
         place: Place = (id(names), name)
         if place in self.stored:
             return self.stored[place]
-        return value if place in self.written else self.read(value, self.constant(names).at(name), called=name, symbolic=True)
+        return (
+            value
+            if place in self.written
+            else self.recorder.read(value, self.recorder.constant(names).at(name), called=name, symbolic=True)
+        )
 
     def read_builtin(self, names: dict[str, Any], name: str, value: Any) -> Any:
         """A name was not found among the globals, but among the builtins."""
-        if self.first_time("builtin", id(names), name):
-            if not self.is_outside(value):
-                self.register(value, self.constant(value))
-            other = Name("builtin_names").at(name).is_not(self.constant(value))
-            self.miss_if(self.constant(names).has(name).otherwise(other))
+        recorder = self.recorder
+        if recorder.first_time("builtin", id(names), name):
+            if not recorder.is_outside(value):
+                recorder.register(value, recorder.constant(value))
+            other = Name("builtin_names").at(name).is_not(recorder.constant(value))
+            recorder.miss_if(recorder.constant(names).has(name).otherwise(other))
         return value
 
     def read_missing_global(self, names: dict[str, Any], name: str) -> None:
         """A name was found neither among the globals nor among the builtins."""
         if (id(names), name) not in self.written:
-            self.miss_if(self.constant(names).has(name).otherwise(Name("builtin_names").has(name)))
+            self.recorder.miss_if(self.recorder.constant(names).has(name).otherwise(Name("builtin_names").has(name)))
 
     def write_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
         """A global is about to be stored; returns what to store."""
-        if not self.is_outside(names):
-            self.register(names, self.constant(names))
-        value = self.for_place(value)
+        recorder = self.recorder
+        if not recorder.is_outside(names):
+            recorder.register(names, recorder.constant(names))
+        value = recorder.contents.for_place(value)
         self.dropping(names.get(name))
         self.note_store((id(names), name), ItemStore(names, name, value))
         return stored(value)
@@ -329,19 +326,19 @@ class EffectHandlers(ArrayStoreHandlers):
             return self.stored[place]
         if expression is None or place in self.written:
             return value
-        return self.read(value, expression.get("cell_contents"), called=self.facts.name(cell), symbolic=True)
+        return self.recorder.read(value, expression.get("cell_contents"), called=self.recorder.facts.name(cell), symbolic=True)
 
     def read_empty_cell(self, cell: Any) -> None:
         """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""
         expression = self.cells.get(id(cell))
         if expression is not None and (id(cell), "cell") not in self.written:
-            self.miss_if(expression.differs(self.constant(_EMPTY_CELL)))
+            self.recorder.miss_if(expression.differs(self.recorder.constant(_EMPTY_CELL)))
 
     def write_cell(self, cell: Any, value: Any) -> Any:
         expression = self.cells.get(id(cell))
         if expression is None:
             return value
-        value = self.for_place(value)
+        value = self.recorder.contents.for_place(value)
         self.dropping(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
         self.note_store((id(cell), "cell"), CellStore(expression, value))
         return stored(value)

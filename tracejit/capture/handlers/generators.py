@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import random
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracejit.capture.handlers.attempts import attempt
-from tracejit.capture.handlers.locking import LockHandlers
-from tracejit.capture.handlers.recorder import ABSENT
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Constant, Expr, Name, tuple_of
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["GeneratorHandlers", "draws"]
 
@@ -49,25 +51,25 @@ def draws(function: Any) -> bool:
     return function.__name__ in _DRAWS and vars(random.Random).get(function.__name__) is function
 
 
-class GeneratorHandlers(LockHandlers):
+class GeneratorHandlers(Handlers):
     """Calls of methods of generators."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.generators: dict[int, Any] = {}  # those that were drawn from
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.known: dict[int, Any] = {}  # those that were drawn from
         self._begun: set[int] = set()  # those that each call makes
 
     def generator_method(self, owner: Any, name: str) -> Any:
         """A method of a generator of NumPy, or None: they are functions of a kind of their own."""
         method = getattr(type(owner), name, None) if type(owner) in _GENERATORS[1:] and name in _DRAWS else None
-        return None if method is None else self.made(MethodType(self.fixed(method), owner))
+        return None if method is None else self.recorder.made(MethodType(self.recorder.fixed(method), owner))
 
     def drawing(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
         """(generator, the other arguments) where `function` draws from one; None for other functions."""
         if getattr(function, "__name__", "") not in _DRAWS:
             return None
         if type(function) is type(np.random.seed) and function in _OF_NUMPY:
-            return self.fixed(np.random.mtrand._rand), arguments
+            return self.recorder.fixed(np.random.mtrand._rand), arguments
         owner = getattr(function, "__self__", None)
         if type(owner) in _GENERATORS and type(function) is not MethodType:
             return owner, arguments
@@ -88,63 +90,67 @@ class GeneratorHandlers(LockHandlers):
 
     def draw_from(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A call that draws; ABSENT where Python code of the standard library has to be followed."""
+        recorder = self.recorder
         name = function.__name__
         if type(owner) is random.Random and name in _OF_SEQUENCES:
             return ABSENT
-        known: Any = self.sources.get(id(owner))
-        if id(owner) not in self._begun and (known is None or known != self.constant(owner)):
-            self.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
+        known: Any = recorder.sources.get(id(owner))
+        if id(owner) not in self._begun and (known is None or known != recorder.constant(owner)):
+            recorder.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
         expression, value = self._called(known.get(name), getattr(owner, name), arguments, keywords)
-        if self.stopped:
+        if recorder.stopped:
             return value
         if id(owner) not in self._begun:
-            self.generators[id(owner)] = owner
+            self.known[id(owner)] = owner
         return self._drawn(expression, value)
 
     def _begin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A generator is made: the prologue makes one in each call."""
-        expression, made = self._called(self.constant(function), function, arguments, keywords)
-        if not self.stopped:
-            variable = self.define(expression)
-            self.miss_if(variable.type().is_not(self.constant(type(made))))
-            self.register(made, variable)
+        recorder = self.recorder
+        expression, made = self._called(recorder.constant(function), function, arguments, keywords)
+        if not recorder.stopped:
+            variable = recorder.define(expression)
+            recorder.miss_if(variable.type().is_not(recorder.constant(type(made))))
+            recorder.register(made, variable)
             self._begun.add(id(made))
         return made
 
     def _called(self, called: Expr, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Expr, Any]:
         """The expression of a call, and what it comes to now."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
-        expression = self.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
+        expression = self.recorder.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
         given = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
-        value = self.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
+        value = self.recorder.readings.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
         return expression, value
 
     def _to_draw(self, value: Any) -> Expr:
         """The expression of an argument."""
+        recorder = self.recorder
         if is_symbolic(value) and value._late is None:
             return value._name
         value = concrete(value)
         if type(value) in (int, float):
-            return self.number_expression(value)
+            return recorder.number_expression(value)
         if type(value) not in PRIMITIVE_TYPES and not is_a(value, (type, np.dtype)):
             if type(value) not in (tuple, list) or not all(type(plain(v)) in (int, float) for v in value):
-                self.stop("impure_call", f"drawing with a {type(value).__name__}")
+                recorder.stop("impure_call", f"drawing with a {type(value).__name__}")
                 return Constant(None)
-            if self.is_outside(value):
-                self.read_content(value, deep=True)
+            if recorder.is_outside(value):
+                recorder.contents.read_content(value, deep=True)
             return tuple_of(*map(self._to_draw, value))
-        return self.constant(value)
+        return recorder.constant(value)
 
     def _drawn(self, expression: Expr, value: Any) -> Any:
-        variable = self.define(expression)
+        recorder = self.recorder
+        variable = recorder.define(expression)
         if type(value) in (int, float):
-            self.miss_if(variable.type().is_not(Name(type(value).__name__)))
-            return SymbolicNumber(self, variable, value)
+            recorder.miss_if(variable.type().is_not(Name(type(value).__name__)))
+            return SymbolicNumber(self.recorder, variable, value)
         if type(value) is np.ndarray:
-            self.miss_if(variable.type().is_not(self.constant(np.ndarray)))
-            self.register(value, variable)
+            recorder.miss_if(variable.type().is_not(recorder.constant(np.ndarray)))
+            recorder.register(value, variable)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
-            self.guard_value(value, variable)
+            recorder.guard_value(value, variable)
         else:
-            self.stop("impure_call", f"drawing a {type(value).__name__}")
+            recorder.stop("impure_call", f"drawing a {type(value).__name__}")
         return value

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.late import Program, is_late
-from tracejit.capture.handlers.recorder import Recorder
+from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
@@ -40,16 +40,13 @@ TO_INTEGERS: dict[Any, str] = {
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
-class InProgramHandlers(Recorder):
+class InProgramHandlers(Handlers):
     """Tensors for numbers that are late."""
-
-    program: Program
-    """The interpreter of the recording: it sets itself here."""
 
     def element_in_program(self, tensor: Tensor, index: int) -> Tensor:
         """One element of a tensor, by its place in memory order."""
-        flat = self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
-        element: Tensor = self.program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
+        flat = self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
+        element: Tensor = self.recorder.program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
         return element
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
@@ -57,7 +54,7 @@ class InProgramHandlers(Recorder):
         places = [number._late.element if is_late(number) else None for number in numbers]
         if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
             return None
-        source, bind = places[0][0], self.program.bind
+        source, bind = places[0][0], self.recorder.program.bind
         at = [place[1] for place in places if place is not None]
         flat = bind(REGISTRY["reshape"], (source,), {"shape": (source._array.size,)})
         if at == list(range(at[0], at[0] + len(at))):
@@ -71,7 +68,7 @@ class InProgramHandlers(Recorder):
         index = self._operand(place)
         if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > WORD for v in items):
             return None
-        bind, ops = self.program.bind, REGISTRY
+        bind, ops = self.recorder.program.bind, REGISTRY
         numbers = np.asarray(items, np.float64 if type(items[0]) is float else np.int64)
         table = bind(ops["constant"], (), {"array": ArrayConstant(numbers)})
         index = bind(ops["reshape"], (index,), {"shape": (1,)})
@@ -178,17 +175,21 @@ class InProgramHandlers(Recorder):
             if abs(plain(number)) >= 2.0**WORD:
                 return None
             whole = self._computed(TO_INTEGERS[function], tensor)
-            return self.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
+            return self.recorder.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
         return self._as_float(tensor) if function is builtins.float else None
 
     def _as_float(self, x: Any) -> Any:
         """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
         if isinstance(x, Tensor):
-            return x if FROM_NUMPY[x._array.dtype] is float64 else self.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
+            return (
+                x
+                if FROM_NUMPY[x._array.dtype] is float64
+                else self.recorder.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
+            )
         return float(x) if type(x) is int else x
 
     def _computed(self, name: str, *operands: Any) -> Any:
-        return self.program.bind(REGISTRY[name], operands, {})
+        return self.recorder.program.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:
         """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
@@ -198,8 +199,8 @@ class InProgramHandlers(Recorder):
             return concrete(number)
         tensor = self._as_float(tensor)
         if dtype is not float64:
-            tensor = self.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
-        return tensor if tensor._array.ndim == 0 else self.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+            tensor = self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
+        return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
 
 
 def _as_like(late: Any, other: Any) -> Any:

@@ -10,47 +10,50 @@ import array
 import collections
 from collections.abc import Callable, Iterator
 from types import GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.operators import OperatorHandlers
-from tracejit.capture.handlers.recorder import Said
+from tracejit.capture.handlers.base import Handlers, Said
 from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
 __all__ = ["IterationHandlers", "RecordedContext"]
 
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 
 
-class IterationHandlers(OperatorHandlers):
+class IterationHandlers(Handlers):
     """`for x in a`, `a, b = c`, `f(*a)`, `with a`."""
 
     def iterate(self, value: Any, depth: int = 0) -> Any:
         """An iterable that Python's own loop may consume; `depth`: how deep its elements are unpacked."""
+        recorder = self.recorder
         value = concrete(value)
         if is_a(value, (str, range, bytes)) and not is_user_instance(value):
             return value
         if is_a(value, Tensor):
-            self.inspect(value)
-            return self.made(self.native(lambda: list(value))) if value.ndim else value
-        if is_a(value, np.ndarray) and self.asks_array((value,)):
-            if self.is_outside(value) and value.ndim:
-                concrete(self.length(value))
-            return self.iterate(self.made(self.array_elements(value)), depth) if value.ndim else value
-        if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or self.viewed(value) is not value:
-            self.check_order(value)
-            values = self.elements(value)
+            recorder.inspect(value)
+            return recorder.made(recorder.containers.native(lambda: list(value))) if value.ndim else value
+        if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
+            if recorder.is_outside(value) and value.ndim:
+                concrete(recorder.containers.length(value))
+            return self.iterate(recorder.made(recorder.arrays.array_elements(value)), depth) if value.ndim else value
+        if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or recorder.contents.viewed(value) is not value:
+            recorder.contents.check_order(value)
+            values = recorder.contents.elements(value)
             return self._unpacked(values, depth) if depth else values
         if not (hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")):
             return value  # Python raises what is to be raised
         iterator = self.iterator(value)
         if is_user_instance(iterator):
-            step = self.method(iterator, "__next__")
+            step = recorder.attributes.method(iterator, "__next__")
             if step is not None:
                 iterator = self._stepped(iterator, step)
         elif not (is_a(iterator, GeneratorType) and is_instrumented(iterator.gi_code)):
@@ -60,42 +63,43 @@ class IterationHandlers(OperatorHandlers):
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
         for element in iterator:
-            yield self.admitted(self.made(element) if type(element) is tuple else element)
+            yield self.recorder.admitted(self.recorder.made(element) if type(element) is tuple else element)
 
     def _unpacked(self, values: Any, depth: int) -> Iterator[Any]:
         return (self.unpack(element, depth) for element in values)
 
     def _has_own_iterator(self, value: Any) -> bool:
-        return is_user_instance(value) and self.method(value, "__iter__") is not None
+        return is_user_instance(value) and self.recorder.attributes.method(value, "__iter__") is not None
 
     def _stepped(self, iterator: Any, step: Callable[[Any], Any]) -> Iterator[Any]:
         while True:
             try:
-                value = self.call(step, (iterator,), {})
+                value = self.recorder.calls.call(step, (iterator,), {})
             except StopIteration:
                 return
             yield value
 
     def iterator(self, value: Any) -> Any:
         """iter(value)."""
+        recorder = self.recorder
         value = concrete(value)
         if is_user_instance(value) and not is_a(value, Tensor):
-            method = self.method(value, "__iter__")
+            method = recorder.attributes.method(value, "__iter__")
             if method is not None:
-                return self._checked(self.call(method, (value,), {}))
+                return self._checked(recorder.calls.call(method, (value,), {}))
             if not is_a(value, _CONTAINERS):
-                if hasattr(type(value), "__next__") and self.is_outside(value):
-                    self.stop("external_iterator", f"a {type(value).__name__}")
-                elif self.method(value, "__getitem__") is not None:
+                if hasattr(type(value), "__next__") and recorder.is_outside(value):
+                    recorder.stop("external_iterator", f"a {type(value).__name__}")
+                elif recorder.attributes.method(value, "__getitem__") is not None:
                     return self._by_index(value)
                 return iter(value)
         if is_a(value, Tensor):
             return iter(self.iterate(value))
         if is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
-            self.check_order(value)
-            return iter(self.elements(value))
+            recorder.contents.check_order(value)
+            return iter(recorder.contents.elements(value))
         if not is_a(value, (str, range, bytes)) and self._is_foreign(value):
-            self.stop("external_iterator", f"a {type(value).__name__}")
+            recorder.stop("external_iterator", f"a {type(value).__name__}")
         return iter(value)
 
     @staticmethod
@@ -106,7 +110,7 @@ class IterationHandlers(OperatorHandlers):
     def _is_foreign(self, value: Any) -> bool:
         """Whether it can be iterated over, in a way of C code, or from where somebody else has got to."""
         cls = type(value)
-        known = hasattr(cls, "__next__") and not self.is_outside(value)
+        known = hasattr(cls, "__next__") and not self.recorder.is_outside(value)
         return not known and (hasattr(cls, "__iter__") or hasattr(cls, "__getitem__"))
 
     def _by_index(self, value: Any) -> Iterator[Any]:
@@ -114,7 +118,7 @@ class IterationHandlers(OperatorHandlers):
         index = 0
         while True:
             try:
-                element = self.get_item(value, index)
+                element = self.recorder.containers.get_item(value, index)
             except IndexError:
                 return
             yield element
@@ -122,18 +126,19 @@ class IterationHandlers(OperatorHandlers):
 
     def advance(self, iterator: Any, *default: Any) -> Any:
         """next(iterator, default)."""
+        recorder = self.recorder
         iterator = concrete(iterator)
-        step = self.method(iterator, "__next__") if is_user_instance(iterator) else None
+        step = recorder.attributes.method(iterator, "__next__") if is_user_instance(iterator) else None
         if step is not None:
             try:
-                return self.call(step, (iterator,), {})
+                return recorder.calls.call(step, (iterator,), {})
             except StopIteration:
                 if default:
                     return default[0]
                 raise
-        if self.is_outside(iterator):
-            self.stop("external_iterator", f"a {type(iterator).__name__}")
-        return self.made(next(iterator, *default))
+        if recorder.is_outside(iterator):
+            recorder.stop("external_iterator", f"a {type(iterator).__name__}")
+        return recorder.made(next(iterator, *default))
 
     def unpack(self, value: Any, depth: int) -> Any:
         """Something that Python may unpack `depth` levels deep."""
@@ -141,7 +146,7 @@ class IterationHandlers(OperatorHandlers):
         if depth <= 0 or is_a(value, (str, bytes, range)):
             return value
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
-            values = self.elements(value)
+            values = self.recorder.contents.elements(value)
             if depth > 1:
                 values = [self.unpack(v, depth - 1) if is_a(v, (list, tuple)) else v for v in values]
             return values if is_a(values, (list, tuple)) else tuple(values)
@@ -149,20 +154,24 @@ class IterationHandlers(OperatorHandlers):
 
     def mapping(self, value: Any) -> Any:
         """A mapping for `**value`."""
+        recorder = self.recorder
         value = concrete(value)
         if is_a(value, dict) and not is_user_instance(value):
-            self.read_elements(value)
-            if not self.numbered.get(id(value)):
+            recorder.contents.read_elements(value)
+            if not recorder.effects.numbered.get(id(value)):
                 return value
-            return {key: self.stored.get((id(value), key), item) for key, item in builtin_base(type(value)).items(value)}
+            return {
+                key: recorder.effects.stored.get((id(value), key), item) for key, item in builtin_base(type(value)).items(value)
+            }
         if not hasattr(type(value), "keys"):
             return value  # Python raises what is to be raised
-        keys = self.call(self.get_attribute(value, "keys"), (), {})
-        return {key: self.get_item(value, key) for key in self.iterate(keys)}
+        keys = recorder.calls.call(recorder.attributes.get_attribute(value, "keys"), (), {})
+        return {key: recorder.containers.get_item(value, key) for key in self.iterate(keys)}
 
     def context(self, manager: Any) -> Any:
         """A context manager for a with statement."""
-        known = self.entered(manager)
+        recorder = self.recorder
+        known = recorder.locking.entered(manager) or recorder.outside_calls.entered(manager)
         if known is not None:
             return known
         manager = concrete(manager)
@@ -172,9 +181,9 @@ class IterationHandlers(OperatorHandlers):
         if is_library_module(cls.__module__):
             return manager
         if is_user_instance(manager):
-            self.handles_in_blocks = True
-            return RecordedContext(self, manager)
-        self.stop("impure_call", f"with {cls.__name__}")
+            recorder.effects.handles_in_blocks = True
+            return RecordedContext(self.recorder, manager)
+        recorder.stop("impure_call", f"with {cls.__name__}")
         return manager
 
 
@@ -183,22 +192,25 @@ class RecordedContext:
 
     __slots__ = ("_exit", "_manager", "_recorder")
 
-    def __init__(self, recorder: IterationHandlers, manager: Any) -> None:
+    def __init__(self, recorder: Recorder, manager: Any) -> None:
         self._recorder = recorder
         self._manager = manager
 
     def __enter__(self) -> Any:
         recorder, manager = self._recorder, self._manager
-        enter = recorder.method(manager, "__enter__")
-        self._exit = recorder.method(manager, "__exit__")
+        enter = recorder.attributes.method(manager, "__enter__")
+        self._exit = recorder.attributes.method(manager, "__exit__")
         if enter is not None:
-            return recorder.call(enter, (manager,), {})
+            return recorder.calls.call(enter, (manager,), {})
         return recorder.admitted(recorder.made(type(manager).__enter__(manager)))
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, manager = self._recorder, self._manager
+        if recorder.stopped:
+            without_handlers(exception[1])
+            return bool(type(manager).__exit__(manager, *exception))
         recorder.caught(exception[1])
         without_handlers(exception[1])
         if self._exit is not None:
-            return recorder.truth(recorder.call(self._exit, (manager, *exception), {}))
+            return recorder.operators.truth(recorder.calls.call(self._exit, (manager, *exception), {}))
         return bool(type(manager).__exit__(manager, *exception))

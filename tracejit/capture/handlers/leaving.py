@@ -20,12 +20,13 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracejit.autograd.tape import edge_of
-from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD, InProgramHandlers
+from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
 from tracejit.capture.handlers.late import Access, Late, is_answer, is_late
 from tracejit.capture.handlers.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.policies import SPECIAL_NAMES
@@ -35,6 +36,9 @@ from tracejit.core.op import REGISTRY
 from tracejit.replay.ir import Arithmetic, Compare, Define, Every, Expr, Not, tuple_of
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["LeavingHandlers"]
 
@@ -72,11 +76,11 @@ _LONGEST = 1100
 """An integer made of a floating-point number has at most so many."""
 
 
-class LeavingHandlers(InProgramHandlers):
+class LeavingHandlers(Handlers):
     """Definitions of late numbers, and what they decide."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.late: list[SymbolicNumber] = []
 
     # -- definitions
@@ -92,37 +96,44 @@ class LeavingHandlers(InProgramHandlers):
         )
         flat: Any = np.empty(array.size, dtype=object)
         for i, value in enumerate(elements._value):
-            late = Late(elements._name.at(i), (elements,), partial(self.element_in_program, tensor, i), 63, element=(tensor, i))
-            flat[i] = self._defined(late, value)
+            late = Late(
+                elements._name.at(i),
+                (elements,),
+                partial(self.recorder.in_program.element_in_program, tensor, i),
+                63,
+                element=(tensor, i),
+            )
+            flat[i] = self.define_late(late, value)
         return flat.reshape(array.shape).tolist()
 
     def _taken(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
         """What Python takes out of the array of a tensor."""
-        return self._defined(Late(None, make=make, bits=63, source=source, access=access, of_program=True), value)
+        return self.define_late(Late(None, make=make, bits=63, source=source, access=access, of_program=True), value)
 
     def tensor_text(self, tensor: Tensor) -> Any:
         """repr() of a tensor, and str()."""
+        recorder = self.recorder
         kind, note = type(tensor).__name__, remark(tensor)
-        text = self.native(lambda: shown(tensor._array, kind, note))
-        copy = None if self.stopped else self.program.kept(tensor)
+        text = recorder.containers.native(lambda: shown(tensor._array, kind, note))
+        copy = None if recorder.stopped else recorder.program.kept(tensor)
         if copy is None:
             return text
-        outside = self.tensors.get(id(tensor))
+        outside = recorder.tensors.get(id(tensor))
         if outside is not None and not outside.is_leaf and edge_of(tensor) == outside.place:  # the text names what it was made by
-            self.miss_if(self.constant(remark).call(outside.variable).differs(note))
-        return self._taken(copy, lambda kept: self.constant(shown).call(kept.get("_array"), kind, note), text)
+            recorder.miss_if(recorder.constant(remark).call(outside.variable).differs(note))
+        return self._taken(copy, lambda kept: recorder.constant(shown).call(kept.get("_array"), kind, note), text)
 
     def element(self, tensor: Tensor) -> Any:
         """The number in a tensor of one element that is asked for it; None where Python has to ask."""
-        if self.stopped or tensor._array.size != 1 or FROM_NUMPY[tensor._array.dtype] is bool_:
+        if self.recorder.stopped or tensor._array.size != 1 or FROM_NUMPY[tensor._array.dtype] is bool_:
             return None
-        return self.program.take_number(tensor)
+        return self.recorder.program.take_number(tensor)
 
-    def _defined(self, late: Late, value: Any) -> SymbolicNumber:
+    def define_late(self, late: Late, value: Any) -> SymbolicNumber:
         parts = [part._late for part in late.parts if is_late(part)]
         late.readings = late.readings.union(*(part.readings for part in parts))
         late.of_program = late.of_program or any(part.of_program for part in parts)
-        number = SymbolicNumber(self, self.variable(), value, late)
+        number = SymbolicNumber(self.recorder, self.recorder.variable(), value, late)
         self.late.append(number)
         return number
 
@@ -137,8 +148,14 @@ class LeavingHandlers(InProgramHandlers):
         if symbol in _DIVISIONS:
             self._not_zero(right)
         expression = Arithmetic(symbol, self._expression(left), self._expression(right))
-        return self._defined(
-            Late(expression, (left, right), lambda: self.arithmetic_in_program(symbol, left, right, value, bits), bits), value
+        return self.define_late(
+            Late(
+                expression,
+                (left, right),
+                lambda: self.recorder.in_program.arithmetic_in_program(symbol, left, right, value, bits),
+                bits,
+            ),
+            value,
         )
 
     def _late_power(self, left: Any, right: Any, value: Any) -> Any:
@@ -158,7 +175,7 @@ class LeavingHandlers(InProgramHandlers):
                 else:
                     asked = [(left, "<", most), (left, ">", low)]
         elif type(right) is int and 0 <= right <= _FLOATS and type(base) is int:
-            length = self._length(left)
+            length = self.bits_of(left)
             bits = _LONGEST if length is None else length * max(right, 1)
             asked = [] if bits <= _FLOATS else None
         elif type(left) in (int, float) and left > 0 and (type(left) is float or type(exponent) is float):
@@ -170,7 +187,9 @@ class LeavingHandlers(InProgramHandlers):
         for number, symbol, bound in asked:
             self.late_outcome(symbol, number, bound, True)
         expression = Arithmetic("**", self._expression(left), self._expression(right))
-        return self._defined(Late(expression, (left, right), lambda: self.power_in_program(left, right, value), bits), value)
+        return self.define_late(
+            Late(expression, (left, right), lambda: self.recorder.in_program.power_in_program(left, right, value), bits), value
+        )
 
     def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
         """A function of numbers of which one at least is late; None where it has to be called with their values."""
@@ -181,7 +200,7 @@ class LeavingHandlers(InProgramHandlers):
         kinds = {type(plain(a)) for a in arguments}
         if str in kinds:
             return None
-        lengths = [self._length(a) for a in arguments]
+        lengths = [self.bits_of(a) for a in arguments]
         if demands is None or type(value) not in (int, float) or None in lengths or (function in CHOOSING and len(kinds) > 1):
             return None
         if function not in CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
@@ -197,31 +216,40 @@ class LeavingHandlers(InProgramHandlers):
         for symbol, bound in asked:
             self.late_outcome(symbol, arguments[0], bound, True)
         bits = WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
-        expression = self.constant(function).call(*map(self._expression, arguments))
-        return self._defined(Late(expression, arguments, lambda: self.function_in_program(function, arguments), bits), value)
+        expression = self.recorder.constant(function).call(*map(self._expression, arguments))
+        return self.define_late(
+            Late(expression, arguments, lambda: self.recorder.in_program.function_in_program(function, arguments), bits), value
+        )
 
     def late_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
         """items[place], where exits see to it that there is one."""
-        bits = max([self._length(item) or 0 for item in items if type(item) is int], default=0)
-        late = Late(self.constant(items).at(place._name), (place,), lambda: self.item_in_program(items, place), bits)
-        return self._defined(late, items[place._value])
+        bits = max([self.bits_of(item) or 0 for item in items if type(item) is int], default=0)
+        late = Late(
+            self.recorder.constant(items).at(place._name),
+            (place,),
+            lambda: self.recorder.in_program.item_in_program(items, place),
+            bits,
+        )
+        return self.define_late(late, items[place._value])
 
     def late_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
-        lengths = [self._length(n) for n in numbers]
+        lengths = [self.bits_of(n) for n in numbers]
         if None in lengths or type(value) not in (int, float):
             return sum(map(concrete, numbers[1:]), concrete(numbers[0]))
         first, *others = map(self._expression, numbers)
-        expression = self.constant(builtins.sum).call(tuple_of(*others), first)
+        expression = self.recorder.constant(builtins.sum).call(tuple_of(*others), first)
         bits = max(n for n in lengths if n is not None) + len(numbers)
-        return self._defined(Late(expression, tuple(numbers), lambda: self.total_in_program(numbers, bits), bits), value)
+        return self.define_late(
+            Late(expression, tuple(numbers), lambda: self.recorder.in_program.total_in_program(numbers, bits), bits), value
+        )
 
     def late_fsum(self, numbers: list[Any], value: float) -> Any:
         """math.fsum(numbers), which cannot raise."""
-        expression = self.constant(math.fsum).call(tuple_of(*map(self._expression, numbers)))
+        expression = self.recorder.constant(math.fsum).call(tuple_of(*map(self._expression, numbers)))
         if not any(map(is_late, numbers)):
-            return self.define_number(expression, value, check_type=False)
-        return self._defined(Late(expression, tuple(numbers)), value)
+            return self.recorder.define_number(expression, value, check_type=False)
+        return self.define_late(Late(expression, tuple(numbers)), value)
 
     @staticmethod
     def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -231,13 +259,13 @@ class LeavingHandlers(InProgramHandlers):
         return () if type(digits) is int and 0 <= digits < 300 else None
 
     def _expression(self, value: Any) -> Expr:
-        return value._name if type(value) is SymbolicNumber else self.number_expression(value)
+        return value._name if type(value) is SymbolicNumber else self.recorder.number_expression(value)
 
     def are_short(self, values: Iterable[Any]) -> bool:
         """Whether the ints among numbers and texts are, in every call, short enough for what Python does with them."""
-        return all(is_late(v) or self._length(v) is not None for v in values if type(plain(v)) is int)
+        return all(is_late(v) or self.bits_of(v) is not None for v in values if type(plain(v)) is int)
 
-    def _length(self, value: Any) -> int | None:
+    def bits_of(self, value: Any) -> int | None:
         """How many bits an int can have, 0 for a float; None for one that may be too long to become a float, or may be no number."""
         if is_answer(value):
             return None
@@ -254,11 +282,11 @@ class LeavingHandlers(InProgramHandlers):
             return length if length <= _FLOATS else None
         most = next((most for most in _LENGTHS if length <= most), None)
         if most is not None:
-            self.miss_if(Not(Every((value._name.compared(">=", -(2**most)), value._name.compared("<", 2**most)))))
+            self.recorder.miss_if(Not(Every((value._name.compared(">=", -(2**most)), value._name.compared("<", 2**most)))))
         return most
 
     def _bits_of(self, symbol: str, left: Any, right: Any, value: Any) -> int | None:
-        a, b = self._length(left), self._length(right)
+        a, b = self.bits_of(left), self.bits_of(right)
         if a is None or b is None:
             return None
         if symbol in _SHIFTS:
@@ -276,7 +304,7 @@ class LeavingHandlers(InProgramHandlers):
             return False
         if function in _DIVISIONS:
             left, divisor = arguments
-            if type(error) is not ZeroDivisionError or plain(divisor) != 0 or self._length(left) is None:
+            if type(error) is not ZeroDivisionError or plain(divisor) != 0 or self.bits_of(left) is None:
                 return False
             if is_symbolic(divisor):
                 self.late_outcome("==", divisor, 0, True)
@@ -292,17 +320,14 @@ class LeavingHandlers(InProgramHandlers):
     # -- readings of clocks
     def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function that tells the time is called."""
+        recorder = self.recorder
         value = clock(*arguments, **keywords)  # or it raises what is to be raised
-        late = Late(self.constant(clock).call(), (), lambda: None, 63, behind=self.last_call())
+        late = Late(recorder.constant(clock).call(), (), lambda: None, 63, behind=recorder.effects.last_call())
         late.readings = frozenset([late])
-        number = self._defined(late, value)
-        if not self.program.nodes and late.behind is None:
+        number = self.define_late(late, value)
+        if not recorder.program.nodes and late.behind is None:
             self.place(number)
         return number
-
-    def last_call(self) -> Any:
-        """The last effect that is a call of something outside."""
-        raise NotImplementedError
 
     def answered(
         self, answer: Any, code: str, detail: str, expression: Expr | None = None, parts: tuple[Any, ...] = ()
@@ -311,13 +336,13 @@ class LeavingHandlers(InProgramHandlers):
         where it is asked for.  expression: what computes it, where it is no call for its own sake."""
         late = Late(expression, parts, answer=(code, detail))
         late.readings = frozenset([late])
-        return self._defined(late, answer)
+        return self.define_late(late, answer)
 
     def _stop_for_answer(self, readings: Iterable[Late]) -> bool:
         """Whether there are answers among readings of clocks; then the recording has stopped."""
         answer = next((late.answer for late in readings if late.answer), None)
         if answer is not None:
-            self.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
+            self.recorder.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
         return answer is not None
 
     def place(self, number: Any) -> None:
@@ -326,11 +351,12 @@ class LeavingHandlers(InProgramHandlers):
             for part in number._late.parts:
                 self.place(part)
             number._late.placed = True
-            self.prologue.append(Define(number._name.name, number._late.expression))
+            self.recorder.prologue.append(Define(number._name.name, number._late.expression))
 
     def _decided_by_clocks(self, *numbers: Any) -> bool:
         """Whether there are readings of clocks in numbers that decide something.  If so, the prologue defines them; where it cannot, the
         recording stops."""
+        recorder = self.recorder
         lates = [number._late for number in numbers if is_late(number)]
         readings: frozenset[Late] = frozenset().union(*(late.readings for late in lates))
         if not readings:
@@ -338,11 +364,11 @@ class LeavingHandlers(InProgramHandlers):
         if self._stop_for_answer(readings):
             pass
         elif any(late.behind is not None for late in readings):
-            self.stop("clock", "a clock that is read after a call of something outside decides")
+            recorder.stop("clock", "a clock that is read after a call of something outside decides")
         elif any(late.of_program for late in lates):
-            self.stop("clock", "a clock and results of the call decide together")
+            recorder.stop("clock", "a clock and results of the call decide together")
         elif len(readings) > 1:
-            self.stop("clock", "the time between two readings of a clock in the call decides")
+            recorder.stop("clock", "the time between two readings of a clock in the call decides")
         for number in numbers:
             self.place(number)
         return True
@@ -351,27 +377,29 @@ class LeavingHandlers(InProgramHandlers):
     def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
         """left <symbol> right, of which one at least is late: known at once, or, of clocks, when somebody asks for its truth."""
         if any(is_late(number) and number._late.readings for number in (left, right)):
-            compare = self.constant(COMPARISONS[symbol])
+            compare = self.recorder.constant(COMPARISONS[symbol])
             asked = compare.call(self._expression(left), self._expression(right))
-            return self._defined(Late(asked, (left, right), lambda: None, 1), outcome)
+            return self.define_late(Late(asked, (left, right), lambda: None, 1), outcome)
         self.late_outcome(symbol, left, right, outcome)
         return outcome
 
     def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
         """left <symbol> right has come to `outcome`: a call where it comes to something else leaves."""
+        recorder = self.recorder
         if not (is_late(left) or is_late(right)) or self._decided_by_clocks(left, right):
-            self.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
+            recorder.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
             return
-        operands = self.comparable(left, right)
+        operands = recorder.in_program.comparable(left, right)
         if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
             left, right = self.early(left), self.early(right)
             if is_symbolic(left) or is_symbolic(right):
-                self.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
+                recorder.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
             return
         self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
 
     def early(self, number: Any) -> Any:
         """A late number as one that the prologue defines, or a plain one: what it has of the program is guarded by its value."""
+        recorder = self.recorder
         if not is_late(number):
             return number
         late: Late = number._late
@@ -382,10 +410,10 @@ class LeavingHandlers(InProgramHandlers):
             for part, early in zip(late.parts, parts, strict=True):
                 if is_late(part) and not is_symbolic(early):
                     part._late.placed = True
-                    self.prologue.append(Define(part._name.name, self.constant(early)))
+                    recorder.prologue.append(Define(part._name.name, recorder.constant(early)))
             self.place(number)
-            self.miss_if(number._name.type().is_not(self.constant(type(number._value))))
-        return SymbolicNumber(self, number._name, number._value)
+            recorder.miss_if(number._name.type().is_not(recorder.constant(type(number._value))))
+        return SymbolicNumber(self.recorder, number._name, number._value)
 
     def late_predicate(self, function: Any, number: Any) -> bool | None:
         """math.isfinite and its like of a late number; None for other functions."""
@@ -400,22 +428,22 @@ class LeavingHandlers(InProgramHandlers):
             self._decide(REGISTRY[name], (tensor,))
         return value
 
-    def guard_number(self, number: SymbolicNumber) -> None:
-        if number._late is None:
-            super().guard_number(number)
-        elif number._late.readings:
+    def guard_late(self, number: SymbolicNumber) -> None:
+        """A late number is asked for its value."""
+        recorder = self.recorder
+        if number._late.readings:
             if not self._stop_for_answer(number._late.readings):
-                self.stop("clock", "the very time that a clock tells is asked for")
+                recorder.stop("clock", "the very time that a clock tells is asked for")
         elif number._late.placed:
-            if self.first_time("number", number._name):
-                self.guard_value(number._value, number._name)
-        elif self.first_time("number", number._name):
+            if recorder.first_time("number", number._name):
+                recorder.guard_value(number._value, number._name)
+        elif recorder.first_time("number", number._name):
             tensor = number._late.in_program()
             if tensor is not None:
-                self.program.take(tensor)
+                recorder.program.take(tensor)
             elif number._late.source is not None or number._late.outside:
                 what = "is in an ndarray from outside" if number._late.outside else "has left as a text or an array"
-                self.stop("tensor_contents", f"what {what} decides")
+                recorder.stop("tensor_contents", f"what {what} decides")
             for part in number._late.parts if tensor is None else ():
                 concrete(part)
 
@@ -426,24 +454,24 @@ class LeavingHandlers(InProgramHandlers):
         elif is_late(divisor):
             self.late_outcome("!=", divisor, 0, True)
         elif type(divisor) is SymbolicNumber:
-            self.miss_if(divisor._name.compared("==", 0))
+            self.recorder.miss_if(divisor._name.compared("==", 0))
 
     def _decide(self, op: Any, operands: tuple[Any, ...]) -> None:
         """The program computes a predicate and leaves where it is not what it was."""
-        self.program.take(self.program.bind(op, operands, {}))
+        self.recorder.program.take(self.recorder.program.bind(op, operands, {}))
 
     def before(self, number: Any) -> Any:
         """A late number, for tensor work: one of clocks, or of numbers from outside alone, as a number of the prologue."""
         late: Late = number._late
         if late.readings or late.of_program or late.source is not None:
-            return SymbolicNumber(self, number._name, number._value) if self._decided_by_clocks(number) else number
+            return SymbolicNumber(self.recorder, number._name, number._value) if self._decided_by_clocks(number) else number
         found = self.early(number)
         if not is_symbolic(found) or type(found._value) in (int, float):
             return found
         value: Any = plain_number(found._value)
         if type(value) not in (int, float):
             return concrete(number)
-        return self.define_number(self.constant(type(value)).call(found._name), value, check_type=False)
+        return self.recorder.define_number(self.recorder.constant(type(value)).call(found._name), value, check_type=False)
 
 
 def _is_number(value: Any) -> bool:

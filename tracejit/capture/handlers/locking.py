@@ -8,15 +8,17 @@ of a recording: the entry would hold both at once, which the program never does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall, Values
-from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
 from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.policies import LOCKS, bound_to, is_a
 from tracejit.replay.ir import Evaluate, Every, Name, Statement
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["LockHandlers", "release"]
 
@@ -41,68 +43,73 @@ class Release:
         return Evaluate(Name("release").call(Name("held"), values.source(self.lock)))
 
 
-class LockHandlers(OutsideCallHandlers):
+class LockHandlers(Handlers):
     """What becomes of locks."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.taken: list[Any] = []  # locks that the entry takes, once for each time
         self._given_back = False
 
-    def standard_call(self, function: Any) -> Callable[..., Any] | None:
+    def standard_call(self, function: Any) -> Handler | None:
+        """The handler of a method of a lock."""
         if is_a(bound_to(function), LOCKS) and function.__name__ in (*_TAKING, *_GIVING):
-            return LockHandlers._of_lock
-        return super().standard_call(function)
+            return self._of_lock
+        return None
 
     def _of_lock(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a lock."""
         lock, name = bound_to(function), function.__name__
         if name in _TAKING and (arguments or keywords):
-            self.stop("impure_call", f"{name}() of a lock, with arguments,")
-        if self.stopped or not self._is_known_lock(lock):
+            self.recorder.stop("impure_call", f"{name}() of a lock, with arguments,")
+        if self.recorder.stopped or not self._is_known_lock(lock):
             return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
         return self.take(lock) if name in _TAKING else self.give_back(lock)
 
     def _is_known_lock(self, lock: Any) -> bool:
-        if not self.is_outside(lock):
-            self.stop("impure_call", "a lock that the call has made")
-        return not self.stopped
+        recorder = self.recorder
+        if not recorder.is_outside(lock):
+            recorder.stop("impure_call", "a lock that the call has made")
+        return not recorder.stopped
 
     def take(self, lock: Any) -> bool:
         """lock.acquire(), which may wait."""
+        recorder = self.recorder
         if self._given_back:
-            self.stop("impure_call", "a lock, taken after one has been given back,")
-        if self.content_known or self.ends:
-            self.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
-        if any(type(effect) is FunctionCall for effect in self.effects):
-            self.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
+            recorder.stop("impure_call", "a lock, taken after one has been given back,")
+        if recorder.effects.content_known or recorder.contents.ends:
+            recorder.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
+        if any(type(effect) is FunctionCall for effect in recorder.effects.in_order):
+            recorder.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
         taken: bool = lock.acquire()
-        if not self.stopped:
+        if not recorder.stopped:
             self.taken.append(lock)
-            source = self.sources[id(lock)]
-            self.prologue.append(Evaluate(Name("held").method("append", Every((source.method("acquire"), source)))))
-            self.read_again()
+            source = recorder.sources[id(lock)]
+            recorder.prologue.append(Evaluate(Name("held").method("append", Every((source.method("acquire"), source)))))
+            recorder.read_again()
         return taken
 
     def give_back(self, lock: Any) -> None:
         """lock.release(), which raises where it is not taken."""
+        recorder = self.recorder
         if sum(held is lock for held in self.taken) <= sum(
-            type(effect) is Release and effect.lock is lock for effect in self.effects
+            type(effect) is Release and effect.lock is lock for effect in recorder.effects.in_order
         ):
-            self.stop("impure_call", "a lock, given back that was taken outside,")
+            recorder.stop("impure_call", "a lock, given back that was taken outside,")
         lock.release()
         self._given_back = True
-        self.note_call(Release(lock), "Lock.release")
+        recorder.effects.note_call(Release(lock), "Lock.release")
 
     def entered(self, manager: Any) -> Any:
+        """What enters and leaves a lock that is known; None for others."""
         if is_a(manager, LOCKS) and self._is_known_lock(manager):
-            return _EnteredLock(self, manager)
-        return super().entered(manager)
+            return _EnteredLock(self.recorder, manager)
+        return None
 
     def check_locks(self) -> None:
         """What the entry takes it has to give back."""
-        if len(self.taken) != sum(type(effect) is Release for effect in self.effects):
-            self.stop("impure_call", "a lock that is held when the call is over")
+        if len(self.taken) != sum(type(effect) is Release for effect in self.recorder.effects.in_order):
+            self.recorder.stop("impure_call", "a lock that is held when the call is over")
 
 
 class _EnteredLock:
@@ -110,13 +117,13 @@ class _EnteredLock:
 
     __slots__ = ("_lock", "_recorder")
 
-    def __init__(self, recorder: LockHandlers, lock: Any) -> None:
+    def __init__(self, recorder: Recorder, lock: Any) -> None:
         self._recorder = recorder
         self._lock = lock
 
     def __enter__(self) -> bool:
         recorder = self._recorder
-        return bool(self._lock.acquire()) if recorder.stopped else recorder.take(self._lock)
+        return bool(self._lock.acquire()) if recorder.stopped else recorder.locking.take(self._lock)
 
     def __exit__(self, *exception: Any) -> None:
         recorder = self._recorder
@@ -124,4 +131,4 @@ class _EnteredLock:
         if recorder.stopped:
             self._lock.release()
         else:
-            recorder.give_back(self._lock)
+            recorder.locking.give_back(self._lock)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.generators import GeneratorHandlers
+from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
@@ -38,17 +38,18 @@ def _is_number(value: Any) -> bool:
     return is_symbolic(value) or type(value) in (int, float, bool)
 
 
-class NumberCallHandlers(GeneratorHandlers):
+class NumberCallHandlers(Handlers):
     """`math.cos(t)`, `divmod(t, 3)`, `sum(xs)`, `max(xs)`, `tensor([a, b])`."""
 
-    def _computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+    def computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         """A function of numbers, left to the prologue; None where it is not."""
+        recorder = self.recorder
         try:
             known = function in COMPUTED_NUMBERS
             if (
                 len(arguments) == 1
                 and is_late(arguments[0])
-                and (answer := self.late_predicate(function, arguments[0])) is not None
+                and (answer := recorder.leaving.late_predicate(function, arguments[0])) is not None
             ):
                 return answer
         except TypeError as error:
@@ -64,28 +65,31 @@ class NumberCallHandlers(GeneratorHandlers):
             ValueError,
             TypeError,
         ) as error:  # the program may catch it: the numbers have decided where it goes on
-            if not self.raises_again(function, arguments, error):
+            if not recorder.leaving.raises_again(function, arguments, error):
                 for argument in arguments:
                     concrete(argument)
             raise
         if function in _AS_OPERATORS and len(arguments) == 2:
-            found = tuple([self.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
-            return found[0] if len(found) == 1 else self.made(found)
+            found = tuple([recorder.operators.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
+            return found[0] if len(found) == 1 else recorder.made(found)
         if any(map(is_late, arguments)):
-            return self.late_function(function, arguments, result)
-        expression = self.constant(function).call(*[a._name if is_symbolic(a) else self.number_expression(a) for a in arguments])
+            return recorder.leaving.late_function(function, arguments, result)
+        expression = recorder.constant(function).call(
+            *[a._name if is_symbolic(a) else recorder.number_expression(a) for a in arguments]
+        )
         if type(result) is bool:
-            self.guard_outcome(expression, result)
+            recorder.guard_outcome(expression, result)
             return result
         if type(result) not in (int, float) or result != result:
             return None
-        return self.define_number(expression, result, check_type=True)
+        return recorder.define_number(expression, result, check_type=True)
 
-    def _extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """max and min: keys and comparisons come in Python's order, between the elements."""
+        recorder = self.recorder
         if len(arguments) > 1 and "default" in keywords:
             return function(*arguments, **keywords)  # it raises what is to be raised
-        values = arguments if len(arguments) > 1 else self.iterate(arguments[0])
+        values = arguments if len(arguments) > 1 else recorder.iteration.iterate(arguments[0])
         key = keywords.get("key")
         if key is None and is_a(arguments[0], (list, tuple, collections.deque, array.array)) and not is_a(values, (list, tuple)):
             values = list(values)
@@ -93,24 +97,24 @@ class NumberCallHandlers(GeneratorHandlers):
             return function(values, **keywords)
         several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
         if several and any(map(is_late, values)) and all(map(_is_number, values)):
-            late = self.late_function(function, tuple(values), function(map(plain, values)))
+            late = recorder.leaving.late_function(function, tuple(values), function(map(plain, values)))
             if late is not None:
                 return late
         symbol = ">" if function is builtins.max else "<"
         found = False
         best = best_key = None
         for value in values:
-            value_key = value if key is None else self.call(key, (value,), {})
-            if not found or self.truth(self.binary(symbol, value_key, best_key)):
+            value_key = value if key is None else recorder.calls.call(key, (value,), {})
+            if not found or recorder.operators.truth(recorder.operators.binary(symbol, value_key, best_key)):
                 found, best, best_key = True, value, value_key
         if not found:
             return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
         return best
 
-    def _sum(self, values: Any, start: Any = 0) -> Any:
+    def total(self, values: Any, start: Any = 0) -> Any:
         if is_a(start, (str, bytes, bytearray)):
             return sum(values, start)  # it raises what is to be raised
-        elements = iter(self.iterate(values))
+        elements = iter(self.recorder.iteration.iterate(values))
         numbers, rest = [], []
         if _is_number(start):
             for value in elements:
@@ -120,49 +124,52 @@ class NumberCallHandlers(GeneratorHandlers):
                 numbers.append(value)
         total = self._sum_of_numbers(numbers, start) if numbers else start
         for value in itertools.chain(rest, elements):
-            total = self.binary("+", total, value)
+            total = self.recorder.operators.binary("+", total, value)
         return total
 
     def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
         """Not one addition after the other: Python may carry the errors of floating-point additions along."""
+        recorder = self.recorder
         result = sum(map(plain, numbers), plain(start))
         if not any(map(is_symbolic, (start, *numbers))):
             return result
         if any(map(is_late, (start, *numbers))):
-            return self.late_sum([start, *numbers], result)
+            return recorder.leaving.late_sum([start, *numbers], result)
         if type(result) not in (int, float) or result != result:
             return sum(map(concrete, numbers), concrete(start))
-        first, *others = [n._name if is_symbolic(n) else self.number_expression(n) for n in (start, *numbers)]
-        return self.define_number(Name("sum").call(tuple_of(*others), first), result, check_type=True)
+        first, *others = [n._name if is_symbolic(n) else recorder.number_expression(n) for n in (start, *numbers)]
+        return recorder.define_number(Name("sum").call(tuple_of(*others), first), result, check_type=True)
 
-    def _precise_sum(self, values: Any) -> Any:
+    def precise_total(self, values: Any) -> Any:
         """math.fsum of numbers, none of which is so large that it raises."""
-        numbers = list(self.iterate(values))
+        recorder = self.recorder
+        numbers = list(recorder.iteration.iterate(values))
         usual = 0 < len(numbers) <= _MOST and any(map(is_symbolic, numbers)) and all(type(plain(n)) is float for n in numbers)
         if not usual or not all(abs(plain(n)) < _LARGE for n in numbers):
             known = list(map(concrete, numbers))
-            self.read_content(known, deep=True)
-            return self.native(lambda: math.fsum(known))
+            recorder.contents.read_content(known, deep=True)
+            return recorder.containers.native(lambda: math.fsum(known))
         for number in filter(is_symbolic, numbers):
-            self.late_outcome("<", number, _LARGE, True)
-            self.late_outcome(">", number, -_LARGE, True)
-        return self.late_fsum(numbers, math.fsum(map(plain, numbers)))
+            recorder.leaving.late_outcome("<", number, _LARGE, True)
+            recorder.leaving.late_outcome(">", number, -_LARGE, True)
+        return recorder.leaving.late_fsum(numbers, math.fsum(map(plain, numbers)))
 
     # -- tensors
     def tensor_of_numbers(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None for others."""
+        recorder = self.recorder
         if function not in (tensor, as_tensor) or len(arguments) != 1 or not keywords.keys() <= {"dtype", "requires_grad"}:
             return None
         (given,) = arguments
         scalar: Any = plain(given) if is_late(given) and not given._late.of_program else None
         if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
             keywords = {**keywords, "dtype": keywords.get("dtype") or FROM_NUMPY[scalar.dtype]}
-            given = self.before(given)
+            given = recorder.leaving.before(given)
         numbers: list[Any] = []
         shape = self._shape_of(given, numbers)
         if shape is None or not any(map(is_symbolic, numbers)):
             return None
-        whole = self.elements_as_tensor(numbers)
+        whole = recorder.in_program.elements_as_tensor(numbers)
         if whole is None and len(numbers) > _MOST:
             return None
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
@@ -172,7 +179,7 @@ class NumberCallHandlers(GeneratorHandlers):
         dtype = as_dtype(dtype, function.__name__)
         if not dtype.is_floating_point and (floating or dtype is not int64):
             return None
-        bind, full = self.program.bind, REGISTRY["full"]
+        bind, full = recorder.program.bind, REGISTRY["full"]
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
@@ -182,11 +189,11 @@ class NumberCallHandlers(GeneratorHandlers):
             parts = [bind(full, (n,), {"shape": (1,), "dtype": dtype}) for n in numbers]
             out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
-        return out.requires_grad_() if self.truth(keywords.get("requires_grad", False)) else out
+        return out.requires_grad_() if recorder.operators.truth(keywords.get("requires_grad", False)) else out
 
     def index_of(self, key: Any) -> Any:
         """A list of positions, of which some are symbolic, as the tensor that indexes as it does; None for other keys."""
-        if type(key) is not list or self.is_outside(key) or any(type(plain(n)) is not int for n in key):
+        if type(key) is not list or self.recorder.is_outside(key) or any(type(plain(n)) is not int for n in key):
             return None
         return self.tensor_of_numbers(tensor, (key,), {})
 
@@ -197,8 +204,8 @@ class NumberCallHandlers(GeneratorHandlers):
             return ()
         if type(value) not in (list, tuple) or not value:
             return None
-        if self.is_outside(value) and len(value) > _MOST:
+        if self.recorder.is_outside(value) and len(value) > _MOST:
             return None
-        shapes = [self._shape_of(item, numbers) for item in self.elements(value)]
+        shapes = [self._shape_of(item, numbers) for item in self.recorder.contents.elements(value)]
         first = shapes[0]
         return None if first is None or any(shape != first for shape in shapes) else (len(shapes), *first)

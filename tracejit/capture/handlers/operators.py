@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.container_methods import ContainerMethodHandlers
+from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.late import is_answer
-from tracejit.capture.handlers.recorder import ABSENT, Said
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import (
@@ -56,34 +55,35 @@ _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r")
 _SET_METHODS = {"|": "update", "&": "intersection_update", "-": "difference_update", "^": "symmetric_difference_update"}
 
 
-class OperatorHandlers(ContainerMethodHandlers):
+class OperatorHandlers(Handlers):
     """`a + b`, `a += b`, `-a`, `a < b`, `a in b`, `bool(a)`, f"{a}"."""
 
     # -- binary
     def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
+        recorder = self.recorder
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
-        if symbol == "%" and is_a(right, tuple) and self.numbered.get(id(right)):
-            right = tuple(self.elements(right))
+        if symbol == "%" and is_a(right, tuple) and recorder.effects.numbered.get(id(right)):
+            right = tuple(recorder.contents.elements(right))
         if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
-            text = self.late_percent(left, right)
+            text = recorder.texts.late_percent(left, right)
             if text is not None:
                 return text
         if symbol == "*" and (is_open(left) or is_open(right)):
-            text = self.repeated(left, right)
+            text = recorder.texts.repeated(left, right)
             if text is not None:
                 return text
         if symbol == "+" and (is_open(left) or is_open(right)):
-            text = self.late_concatenation(left, right)
+            text = recorder.texts.late_concatenation(left, right)
             if text is not None:
                 return text
-        if in_place and is_a(left, np.ndarray) and self.is_written_to(left):
-            return self.update_array(BINARY[symbol], compute, left, right)
-        if self.is_of_arrays(left, right):
-            return self.array_call(compute if is_a(left, np.ndarray) else BINARY[symbol], (left, right))
-        if self.is_moment(left) or self.is_moment(right):
-            return self.moment_binary(left, right, compute)
+        if in_place and is_a(left, np.ndarray) and recorder.arrays.is_written_to(left):
+            return recorder.arrays.update_array(BINARY[symbol], compute, left, right)
+        if recorder.arrays.is_of_arrays(left, right):
+            return recorder.arrays.array_call(compute if is_a(left, np.ndarray) else BINARY[symbol], (left, right))
+        if recorder.readings.is_moment(left) or recorder.readings.is_moment(right):
+            return recorder.readings.moment_binary(left, right, compute)
         simple = (_is_simple(left), _is_simple(right))
         if all(simple):
             if is_symbolic(left) or is_symbolic(right):
@@ -94,60 +94,62 @@ class OperatorHandlers(ContainerMethodHandlers):
             if result is not ABSENT:
                 return result
         if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
-            self.stop("object_identity", f"operator {symbol} on an id()")
+            recorder.stop("object_identity", f"operator {symbol} on an id()")
         if is_user_instance(plain(left)) or is_user_instance(plain(right)):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
                 return result
-        if in_place and is_a(left, (list, dict, set, collections.deque)) and self.is_outside(left):
+        if in_place and is_a(left, (list, dict, set, collections.deque)) and recorder.is_outside(left):
             return self._in_place_container(symbol, left, right)
         if type(left) in (list, tuple) and type(right) is type(left) and (symbol == "+" or symbol in SWAPPED):
             if symbol == "+":
                 if in_place and type(left) is list:
-                    left.extend(list(self.elements(right)))
+                    left.extend(list(recorder.contents.elements(right)))
                     return left
-                return self.made(type(left)([*self.elements(left), *self.elements(right)]))
-            if self._has_objects(left, right):
+                return recorder.made(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
+            if recorder.containers.has_objects(left, right):
                 return self._compare_sequences(symbol, left, right)
-        left, right = self.settled(left), self.settled(right)
+        left, right = recorder.contents.settled(left), recorder.contents.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
-        if symbol in SWAPPED and is_a(left, (list, tuple)) and self._has_objects(left, right):
+        if symbol in SWAPPED and is_a(left, (list, tuple)) and recorder.containers.has_objects(left, right):
             for kind in (list, tuple):
                 if is_a(left, kind) and is_a(right, kind):
                     return self._compare_sequences(symbol, left, right)
         for operand in (left, right):
             if not is_a(operand, _OPERANDS) and not (symbol in ("==", "!=") and type(operand).__eq__ is object.__eq__):
-                self.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
-            self.read_content(operand, deep=True)
+                recorder.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
+            recorder.contents.read_content(operand, deep=True)
         if is_a(left, np.generic) or is_a(right, np.generic):
-            return self.numpy_computes(compute, (left, right))
-        return self.made(self.native(lambda: compute(left, right)))
+            return recorder.arrays.numpy_computes(compute, (left, right))
+        return recorder.made(recorder.containers.native(lambda: compute(left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
         """Lists or tuples with objects of the program: the first elements that differ decide."""
-        if is_a(left, list) and self.length(left) != self.length(right) and symbol in ("==", "!="):
+        recorder = self.recorder
+        if is_a(left, list) and recorder.containers.length(left) != recorder.containers.length(right) and symbol in ("==", "!="):
             return symbol == "!="
-        for one, other in zip(self.elements(left), self.elements(right), strict=False):
-            if not self._equal(one, other):
+        for one, other in zip(recorder.contents.elements(left), recorder.contents.elements(right), strict=False):
+            if not recorder.containers.equal(one, other):
                 return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
         return BINARY[symbol](len(left), len(right))
 
     def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
+        recorder = self.recorder
         if is_answer(left) or is_answer(right):
             left, right = concrete(left), concrete(right)
         if is_symbolic(left) or is_symbolic(right):
             if left is not right and type(plain(left)) is type(plain(right)):
-                self.stop("object_identity", f"operator {symbol} on numbers")
+                recorder.stop("object_identity", f"operator {symbol} on numbers")
             left, right = (left, right) if left is right else (plain(left), plain(right))
         if type(left) is type(right) and _may_be_copied(left) and left == right:
-            self.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
+            recorder.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
-        mine, other = self.sources.get(id(left)), self.sources.get(id(right))
+        mine, other = recorder.sources.get(id(left)), recorder.sources.get(id(right))
         if (
             mine is not None and other is not None and (is_shareable(left) or is_shareable(right))
         ):  # guards tell other objects apart anyway
-            self.miss_if(mine.is_not(other) if same else mine.is_same(other))
+            recorder.miss_if(mine.is_not(other) if same else mine.is_same(other))
         return same is (symbol == "is")
 
     @staticmethod
@@ -166,6 +168,7 @@ class OperatorHandlers(ContainerMethodHandlers):
 
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """An operator of Tensor; ABSENT where Python code of the program takes part."""
+        recorder = self.recorder
         name = SPECIAL_NAMES[symbol]
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if symbol in SWAPPED else f"r{name}"
         for operand, methods in (
@@ -173,45 +176,47 @@ class OperatorHandlers(ContainerMethodHandlers):
             (right, () if type(left) is type(right) else (f"__{reflected}__",)),
         ):
             if is_a(operand, Tensor):
-                self.inspect(operand)
+                recorder.inspect(operand)
                 for method in methods:
-                    found, _ = self.lookup(type(operand), method)
+                    found, _ = recorder.attributes.lookup(type(operand), method)
                     if type(found) is FunctionType and not is_library_module(found.__globals__.get("__name__")):
                         return ABSENT
             elif not (_is_simple(operand) or is_a(operand, (list, tuple, np.generic))):
                 return ABSENT
             elif is_a(operand, (list, tuple)):
-                self.read_content(operand, deep=True)
+                recorder.contents.read_content(operand, deep=True)
         compute = (IN_PLACE if in_place else BINARY)[symbol]
-        return self.native(lambda: compute(left, right))
+        return recorder.containers.native(lambda: compute(left, right))
 
     def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
+        recorder = self.recorder
         if is_a(left, (list, collections.deque)) and symbol == "+":
-            self.call(left.extend, (list(self.iterate(right)),), {})
+            recorder.calls.call(left.extend, (list(recorder.iteration.iterate(right)),), {})
             return left
         if is_a(left, dict) and symbol == "|":
-            self.call(left.update, (right,), {})
+            recorder.calls.call(left.update, (right,), {})
             return left
         if is_a(left, set) and symbol in _SET_METHODS and is_a(right, (set, frozenset)):
-            self.call(getattr(left, _SET_METHODS[symbol]), (right,), {})
+            recorder.calls.call(getattr(left, _SET_METHODS[symbol]), (right,), {})
             return left
-        self.stop("container", f"operator {symbol}= on a {type(left).__name__}")
+        recorder.stop("container", f"operator {symbol}= on a {type(left).__name__}")
         return IN_PLACE[symbol](left, right)
 
     def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """What the special methods of two objects come to; ABSENT where there is one that nothing is known of."""
+        recorder = self.recorder
         name = SPECIAL_NAMES[symbol]
         comparison = symbol in SWAPPED
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if comparison else f"r{name}"
-        forward: tuple[Any, Any, Any] = (self.lookup(type(left), f"__{name}__")[0], left, right)
-        backward = (self.lookup(type(right), f"__{reflected}__")[0], right, left)
+        forward: tuple[Any, Any, Any] = (recorder.attributes.lookup(type(left), f"__{name}__")[0], left, right)
+        backward = (recorder.attributes.lookup(type(right), f"__{reflected}__")[0], right, left)
         candidates = [forward, backward]
         if type(left) is type(right):
             candidates = candidates[: 2 if comparison else 1]
         elif issubclass(type(right), type(left)) and (comparison or self._has_own(type(left), reflected, backward[0])):
             candidates.reverse()
         if in_place:
-            candidates.insert(0, (self.lookup(type(left), f"__i{name}__")[0], left, right))
+            candidates.insert(0, (recorder.attributes.lookup(type(left), f"__i{name}__")[0], left, right))
         concatenated = symbol in ("+", "*") and [(m, o, other) for m, o, other in candidates if _is_of_sequences(m)]
         for method, owner, other in candidates:
             if method is ABSENT or method is None or (concatenated and _is_of_sequences(method)):
@@ -220,7 +225,7 @@ class OperatorHandlers(ContainerMethodHandlers):
             if result is ABSENT:
                 return ABSENT
             if result is not NotImplemented:
-                return self.made(result)
+                return recorder.made(result)
         if symbol in ("==", "!="):
             return (left is right) is (symbol == "==")
         if concatenated:  # Python asks sequences last
@@ -229,113 +234,127 @@ class OperatorHandlers(ContainerMethodHandlers):
 
     def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
         """What one special method says; ABSENT where nothing is known of it."""
+        recorder = self.recorder
         if type(method) is FunctionType:
-            return self.call(method, (owner, other), {})
+            return recorder.calls.call(method, (owner, other), {})
         if method is object.__ne__:
-            equal = self.lookup(type(owner), "__eq__")[0]
+            equal = recorder.attributes.lookup(type(owner), "__eq__")[0]
             result = NotImplemented if equal is None else self._special_method(equal, owner, other)
             return result if result is NotImplemented or result is ABSENT else not self.truth(result)
         if type(method) in C_CALLABLES and (
             method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, frozenset, str, bytes, int, float))
         ):
-            self.read_content(owner, deep=True)
-            self.read_content(other, deep=True)
-            return self.native(lambda: method(owner, other))
-        self.stop("unknown_callable", type(method).__name__)
+            recorder.contents.read_content(owner, deep=True)
+            recorder.contents.read_content(other, deep=True)
+            return recorder.containers.native(lambda: method(owner, other))
+        recorder.stop("unknown_callable", type(method).__name__)
         return ABSENT
 
     def _concatenated(self, symbol: str, method: Any, owner: Any, other: Any) -> Any:
         """sequence + other, or sequence * other."""
+        recorder = self.recorder
         if symbol == "*":
-            if self.lookup(type(other), "__index__")[0] is ABSENT:
+            if recorder.attributes.lookup(type(other), "__index__")[0] is ABSENT:
                 raise TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}")
-            other = self.index(other)
-        self.read_content(owner)
-        self.read_content(other)
-        return self.made(self.native(lambda: method(owner, other)))
+            other = recorder.containers.index(other)
+        recorder.contents.read_content(owner)
+        recorder.contents.read_content(other)
+        return recorder.made(recorder.containers.native(lambda: method(owner, other)))
 
     def _has_own(self, base: type, name: str, method: Any) -> bool:
         """Whether `method`, of a subclass, is not what `base` has: then it is asked first."""
-        return self.lookup(base, f"__{name}__")[0] is not method
+        return self.recorder.attributes.lookup(base, f"__{name}__")[0] is not method
 
     # -- unary, comparison, truth
     def unary(self, name: str, value: Any) -> Any:
+        recorder = self.recorder
         if is_a(value, Tensor) or is_user_instance(plain(value)):
-            method, _ = self.lookup(type(value), f"__{name}__")
+            method, _ = recorder.attributes.lookup(type(value), f"__{name}__")
             if type(method) is FunctionType:
-                return self.call(method, (value,), {})
-        elif self.is_array(value):
-            return self.array_call(UNARY[name], (value,))
+                return recorder.calls.call(method, (value,), {})
+        elif recorder.arrays.is_array(value):
+            return recorder.arrays.array_call(UNARY[name], (value,))
         elif not (_is_simple(value) or is_a(value, np.generic)):
-            self.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
+            recorder.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
         return UNARY[name](value)
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         if symbol == "in":
-            return self.contains(left, right)
+            return self.recorder.containers.contains(left, right)
         if symbol == "not in":
-            return not self.contains(left, right)
+            return not self.recorder.containers.contains(left, right)
         return self.binary(symbol, left, right)
 
     def truth(self, value: Any) -> bool:
+        recorder = self.recorder
         cls = type(value)
         if cls is bool or cls in PRIMITIVE_TYPES or is_symbolic(value):
             return bool(value)
         if is_a(value, Tensor):
-            self.inspect(value)
-            number = self.element(value) if type(value) is Tensor else None
-            return self.native(lambda: bool(value)) if number is None else bool(number)
+            recorder.inspect(value)
+            number = recorder.leaving.element(value) if type(value) is Tensor else None
+            return recorder.containers.native(lambda: bool(value)) if number is None else bool(number)
         if is_user_instance(value):
-            method = self.method(value, "__bool__")
+            method = recorder.attributes.method(value, "__bool__")
             if method is not None:
-                result = self.call(method, (value,), {})
+                result = recorder.calls.call(method, (value,), {})
                 if type(plain(result)) is not bool:
                     raise TypeError(f"__bool__ should return bool, returned {type(plain(result)).__name__}")
                 return bool(result)
-            if self.method(value, "__len__") is not None:
-                return bool(self.length(value))
+            if recorder.attributes.method(value, "__len__") is not None:
+                return bool(recorder.containers.length(value))
         if is_a(value, (list, tuple, dict, set, frozenset, collections.deque)):
-            return bool(self.length(value) > 0)
+            return bool(recorder.containers.length(value) > 0)
         if is_a(value, np.ndarray):
-            self.array_is_used(value)
+            recorder.arrays.array_is_used(value)
         elif hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
             if not is_a(value, (np.generic, enum.Enum, range, datetime.timedelta, *DICT_VIEWS)):
-                self.stop("unknown_call", f"the truth value of a {cls.__name__}")
-            self.read_content(value)
-        return self.native(lambda: bool(value))
+                recorder.stop("unknown_call", f"the truth value of a {cls.__name__}")
+            recorder.contents.read_content(value)
+        return recorder.containers.native(lambda: bool(value))
 
     # -- text
     def check_text(self, value: Any) -> None:
         """Stop where the text of `value` may hold an address."""
         if not _has_stable_text(value):
-            self.stop("object_text", f"a {type(value).__name__}")
+            self.recorder.stop("object_text", f"a {type(value).__name__}")
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
+        recorder = self.recorder
         specification = concrete(specification)
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
-            number = self.element(value)
-            value = self.native(value.item) if number is None else number
-        if type(value) in (list, tuple, dict) and not specification and conversion != ord("a") and self.holds_open(value):
-            return self.text_of_container(value)  # type: ignore[no-any-return]
+            number = recorder.leaving.element(value)
+            value = recorder.containers.native(value.item) if number is None else number
+        if (
+            type(value) in (list, tuple, dict)
+            and not specification
+            and conversion != ord("a")
+            and recorder.texts.holds_open(value)
+        ):
+            return recorder.texts.text_of_container(value)  # type: ignore[no-any-return]
         if type(value) is np.ndarray and value.ndim == 0 and conversion == -1:
-            value = self.array_call(np.ndarray.item, (value,))
+            value = recorder.arrays.array_call(np.ndarray.item, (value,))
         if (
             is_a(value, np.ndarray)
             and (conversion != -1 or not specification)
-            and (id(value) in self.left or (self.is_outside(value) and self.opened(value)))
+            and (id(value) in recorder.arrays.left or (recorder.is_outside(value) and recorder.arrays.opened(value)))
         ):
-            text = self.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
+            text = recorder.arrays.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
             if conversion == ord("a") or not is_open(text):
                 return format(concrete(text), specification)
-            return self.late_format(text, -1, specification) if specification else text  # type: ignore[no-any-return]
+            return recorder.texts.late_format(text, -1, specification) if specification else text  # type: ignore[no-any-return]
         if is_open(value):
-            return self.late_format(value, conversion, specification)  # type: ignore[no-any-return]
+            return recorder.texts.late_format(value, conversion, specification)  # type: ignore[no-any-return]
         if is_a(value, Tensor) and not specification and self._prints_as_usual(type(value)):
-            self.inspect(value)
-            return self.tensor_text(value)  # type: ignore[no-any-return]
+            recorder.inspect(value)
+            return recorder.leaving.tensor_text(value)  # type: ignore[no-any-return]
         if is_a(value, Tensor):
-            self.inspect(value)
-        elif conversion == -1 and specification and self.lookup(type(value), "__format__")[0] is vars(object)["__format__"]:
+            recorder.inspect(value)
+        elif (
+            conversion == -1
+            and specification
+            and recorder.attributes.lookup(type(value), "__format__")[0] is vars(object)["__format__"]
+        ):
             return format(value, specification)  # which raises
         elif is_user_instance(value):
             names = ["__repr__"]
@@ -344,25 +363,29 @@ class OperatorHandlers(ContainerMethodHandlers):
             if conversion == -1:
                 names.insert(0, "__format__")
             for name in names:
-                method = self.method(value, name)
+                method = recorder.attributes.method(value, name)
                 if method is not None:
-                    said = self.call(method, (value, specification)[: 1 + (name == "__format__")], {})
+                    said = recorder.calls.call(method, (value, specification)[: 1 + (name == "__format__")], {})
                     if is_open(said) and type(plain(said)) is str and conversion != ord("a"):
-                        return said if name == "__format__" or not specification else self.late_format(said, -1, specification)  # type: ignore[no-any-return]
+                        return (
+                            said
+                            if name == "__format__" or not specification
+                            else recorder.texts.late_format(said, -1, specification)
+                        )  # type: ignore[no-any-return]
                     if conversion == ord("a"):
                         return format(ascii(Said(said)), specification)
                     return self._said_text(name, said, specification)
         self.check_text(value)
         if specification.endswith("n"):
-            self.stop("impure_call", "a format that depends on the locale")
+            recorder.stop("impure_call", "a format that depends on the locale")
         if is_a(value, decimal.Decimal) and (specification or "E" in str(value)):
-            self.stop("impure_call", "a format that depends on the decimal context")
-        self.read_content(value, deep=True)
-        return self.native(lambda: format(_CONVERSIONS[conversion](value), specification))
+            recorder.stop("impure_call", "a format that depends on the decimal context")
+        recorder.contents.read_content(value, deep=True)
+        return recorder.containers.native(lambda: format(_CONVERSIONS[conversion](value), specification))
 
     def _prints_as_usual(self, cls: type) -> bool:
         """Whether a class of tensors has no text of its own."""
-        found = [self.lookup(cls, name)[0] for name in ("__format__", "__str__", "__repr__")]
+        found = [self.recorder.attributes.lookup(cls, name)[0] for name in ("__format__", "__str__", "__repr__")]
         return found == [vars(Tensor)["__format__"], vars(object)["__str__"], vars(Tensor)["__repr__"]]
 
     @staticmethod

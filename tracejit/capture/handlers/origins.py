@@ -55,7 +55,7 @@ class Origins:
     def __init__(self) -> None:
         self.sources: dict[int, Expr] = {}
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
-        self._made: dict[int, Any] = {}
+        self.made_here: dict[int, Any] = {}
 
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.sources
@@ -81,7 +81,7 @@ class Origins:
             return value
         if _is_shared(value):
             return value
-        self._made[id(value)] = value
+        self.made_here[id(value)] = value
         if is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for element in builtin_base(cls).__iter__(value):
                 if is_a(element, CONTAINER_TYPES):
@@ -94,10 +94,10 @@ class Origins:
 
     def is_made(self, value: Any) -> bool:
         """Whether this run made `value`."""
-        return id(value) in self._made or (id(value) in self.values and id(value) not in self.tensors)
+        return id(value) in self.made_here or (id(value) in self.values and id(value) not in self.tensors)
 
     def _is_known(self, value: Any) -> bool:
-        return id(value) in self.sources or id(value) in self._made
+        return id(value) in self.sources or id(value) in self.made_here
 
     @staticmethod
     def _is_iterator(cls: type) -> bool:
@@ -106,7 +106,7 @@ class Origins:
 
     def admitted(self, value: Any) -> Any:
         """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
-        if self.stopped or self._explains(value):
+        if self.stopped or self.explains(value):
             return value
         if is_a(value, Tensor):
             self.stop("tensor_origin", f"shape {list(value._array.shape)}")
@@ -114,7 +114,7 @@ class Origins:
             self.stop("unknown_origin", f"a {type(value).__module__}.{type(value).__qualname__}")
         return value
 
-    def _explains(self, value: Any) -> bool:
+    def explains(self, value: Any) -> bool:
         return type(value) in _STATELESS or self._is_known(value) or id(value) in self.values or self._explains_itself(value)
 
     def _explains_itself(self, value: Any) -> bool:
@@ -125,10 +125,10 @@ class Origins:
             self.fixed(value)
             return True
         if cls is MethodType:
-            return self._explains(value.__func__) and self._explains(value.__self__)
+            return self.explains(value.__func__) and self.explains(value.__self__)
         if cls is slice:
-            return all(map(self._explains, (value.start, value.stop, value.step)))
-        return is_a(value, IDENTITY_TYPES) and self._explains(bound_to(value))
+            return all(map(self.explains, (value.start, value.stop, value.step)))
+        return is_a(value, IDENTITY_TYPES) and self.explains(bound_to(value))
 
     # -- what it asks of the rest of the recorder
     def stop(self, code: str, detail: str) -> None:

@@ -34,20 +34,24 @@ import urllib.parse
 import zlib
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.late import Late, is_answer
 from tracejit.capture.handlers.printing import FILES
 from tracejit.capture.handlers.protected import is_protected
-from tracejit.capture.handlers.readings import CONSTANTS, READINGS, ReadingHandlers, present
+from tracejit.capture.handlers.readings import CONSTANTS, present
 from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, bare, concrete, plain
 from tracejit.capture.handlers.texts import OPEN_METHODS
 from tracejit.capture.policies import C_CALLABLES, KEEPING_NAMES, LOCKS, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["OutsideCallHandlers"]
 
@@ -112,50 +116,52 @@ def _is_endless(value: Any, around: tuple[int, ...] = ()) -> bool:
     return id(value) in around or any(_is_endless(part, (*around, id(value))) for part in parts)
 
 
-class OutsideCallHandlers(ReadingHandlers):
+class OutsideCallHandlers(Handlers):
     """What the recorder does about such calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self.given: list[tuple[Any, list[Any]]] = []  # containers of the call that were given to one, and what was in them then
         self.arrays_given: list[tuple[int, SymbolicNumber]] = []  # arrays, and how many nodes the graph had
         self.looking: list[tuple[int, str, str]] = []  # those that look at tensors: how many nodes the graph had, the reason
         self.may_raise: list[tuple[int, str, str]] = []  # calls that may: how many nodes the graph had, the reason
 
     # -- which there are
-    def standard_call(self, function: Any) -> Callable[..., Any] | None:
-        handler = super().standard_call(function)
-        if handler is not None or type(function) not in (FunctionType, BuiltinFunctionType):
-            return handler
-        if (is_a(function, BuiltinFunctionType) and bound_to(function) is not None) or _is_unhashable(function):
-            return None
-        return _HANDLERS.get(function)
+    def standard_call(self, function: Any) -> Handler | None:
+        """The handler of a function of the standard library that is put off."""
+        return self.in_table(_HANDLERS, function)
 
     def outside_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str, detail: str) -> Any:
         """A call of which nothing is known; code, detail: the reason where it is not put off."""
+        recorder = self.recorder
         if _looks_only(function):
-            arguments = tuple([self.made([*self.iterate(v)]) if self._is_of_the_call(v) else v for v in arguments])
+            arguments = tuple(
+                [recorder.made([*recorder.iteration.iterate(v)]) if self._is_of_the_call(v) else v for v in arguments]
+            )
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
         if not self._may_be_put_off(function, arguments, keywords, keeps):
-            self.stop(code, detail)
-            return function(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
+            recorder.stop(code, detail)
+            return function(
+                *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
+            )
         return self._put_off(function, arguments, keywords, code, detail)
 
     def _is_of_the_call(self, value: Any) -> bool:
         """Whether it is a generator, or another iterator, that goes through what this run has."""
-        return is_a(value, (GeneratorType, map, filter, zip)) and not self.is_outside(value)
+        return is_a(value, (GeneratorType, map, filter, zip)) and not self.recorder.is_outside(value)
 
     # -- functions of data
     def _of_data(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """json.dumps(metrics), struct.pack("<f", loss) ..."""
+        recorder = self.recorder
         if any(map(_is_endless, (*arguments, *keywords.values()))):
             return self.outside_call(function, arguments, keywords, "unknown_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
         parts: list[Any] = []
-        given = self.data_arguments(self.constant(function), arguments, keywords, parts)
+        given = recorder.readings.data_arguments(recorder.constant(function), arguments, keywords, parts)
         if given is None:
             if type(function) is FunctionType:
-                return self.instrumented(function, arguments, keywords)
+                return recorder.calls.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
         values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         quiet = (
@@ -163,35 +169,36 @@ class OutsideCallHandlers(ReadingHandlers):
         )
         if parts and not quiet and self._may_be_put_off(None, arguments, keywords, False):
             return self._put_off(function, arguments, keywords)
-        if not quiet or any(map(is_answer, parts)) or not self.are_short(parts):
+        if not quiet or any(map(is_answer, parts)) or not recorder.leaving.are_short(parts):
             for part in parts:
                 concrete(part)
             parts = []
-        answer = self.computed_now(lambda: function(*values[0], **values[1]), parts)
-        if self.stopped or not parts:
-            return self.made(answer)
-        return self._defined(Late(given, tuple(parts), bits=63), answer)
+        answer = recorder.readings.computed_now(lambda: function(*values[0], **values[1]), parts)
+        if recorder.stopped or not parts:
+            return recorder.made(answer)
+        return recorder.leaving.define_late(Late(given, tuple(parts), bits=63), answer)
 
     def _is_open_in(self, options: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether options are other ones in each call."""
         found: list[Any] = []
-        self.data_arguments(Name("type"), options, keywords, found)
+        self.recorder.readings.data_arguments(Name("type"), options, keywords, found)
         return bool(found)
 
     def _as_data(self, value: Any) -> Any:
         """A container from outside as one of this run, with the numbers that each call finds in it."""
+        recorder = self.recorder
         if not self._has_outside(value):
             return value
         if type(value) is dict:
-            self.read_elements(value)
-            return self.made({k: self._as_data(self.stored.get((id(value), k), v)) for k, v in value.items()})
-        return self.made(type(value)([self._as_data(v) for v in self.elements(value)]))
+            recorder.contents.read_elements(value)
+            return recorder.made({k: self._as_data(recorder.effects.stored.get((id(value), k), v)) for k, v in value.items()})
+        return recorder.made(type(value)([self._as_data(v) for v in recorder.contents.elements(value)]))
 
     def _has_outside(self, value: Any) -> bool:
         """Whether it is a container from outside, or such a one is in it."""
         if type(value) not in (list, tuple, dict):
             return False
-        return self.is_outside(value) or any(map(self._has_outside, value.values() if type(value) is dict else value))
+        return self.recorder.is_outside(value) or any(map(self._has_outside, value.values() if type(value) is dict else value))
 
     # -- calls that are put off
     def _may_be_put_off(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], keeps: bool) -> bool:
@@ -199,7 +206,7 @@ class OutsideCallHandlers(ReadingHandlers):
         owner = None if function is None else bound_to(function)
         values = [*arguments, *keywords.values()]
         if (
-            self.stopped
+            self.recorder.stopped
             or any(map(_is_endless, values))
             or (owner is not None and not self._stands_apart(owner))
             or is_a(function, _UNBOUND)
@@ -211,13 +218,13 @@ class OutsideCallHandlers(ReadingHandlers):
             return False
         if not (keeps or all(map(self._may_be_given, values))):
             return False
-        return not is_protected(self.handles_in_blocks)
+        return not is_protected(self.recorder.effects.handles_in_blocks)
 
     def _is_known_callable(self, function: Any) -> bool:
         """Whether a callable of another type of C code, or a class, is reached again by its expression."""
         cls = function if is_a(function, type) else type(function)
         leads = type(function).__module__.partition(".")[0] in _LEADING and not is_a(function, (type, type(np.save)))
-        return self.is_outside(function) and not is_python_class(cls) and not leads
+        return self.recorder.is_outside(function) and not is_python_class(cls) and not leads
 
     def _stands_apart(self, value: Any) -> bool:
         """Whether an object from outside is one of C code that leads to nothing of the program's."""
@@ -226,21 +233,26 @@ class OutsideCallHandlers(ReadingHandlers):
             cls.__module__.partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_APART, Tensor))
         )
         leads = callable(value) or (hasattr(cls, "__next__") and not is_a(value, FILES)) or _writable(value)
-        return self.is_outside(value) and apart and not leads
+        return self.recorder.is_outside(value) and apart and not leads
 
     def _may_be_given(self, value: Any) -> bool:
         cls = type(value)
-        if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or id(value) in self.left:
+        if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or id(value) in self.recorder.arrays.left:
             return True
-        if cls in (list, tuple, dict, set, frozenset) and not self.is_outside(value):
+        if cls in (list, tuple, dict, set, frozenset) and not self.recorder.is_outside(value):
             parts = [*value, *value.values()] if cls is dict else value
             return all(map(self._may_be_given, parts))
         return self._stands_apart(value)
 
     def _keeps(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Queue.put"""
-        if not self.is_outside(arguments[0]) or type(arguments[0]) is not queue.Queue or is_protected(self.handles_in_blocks):
-            return self.instrumented(function, arguments, keywords)
+        recorder = self.recorder
+        if (
+            not recorder.is_outside(arguments[0])
+            or type(arguments[0]) is not queue.Queue
+            or is_protected(recorder.effects.handles_in_blocks)
+        ):
+            return recorder.calls.instrumented(function, arguments, keywords)
         return self._put_off(function, arguments, keywords)
 
     def _as_a_whole(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -249,24 +261,29 @@ class OutsideCallHandlers(ReadingHandlers):
             return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
         if not self._may_be_put_off(None, arguments, keywords, False):
-            return self.instrumented(function, arguments, keywords)
+            return self.recorder.calls.instrumented(function, arguments, keywords)
         return self._put_off(function, arguments, keywords)
 
     def saves(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """tracejit.save(): it looks at tensors, which must hold then what they hold now."""
+        recorder = self.recorder
         given = (*arguments, *keywords.values())
-        if any(map(_is_endless, given)) or not all(map(self._may_be_saved, given)) or is_protected(self.handles_in_blocks):
-            self.stop("impure_call", f"{function.__name__}() of what cannot be made again")
+        if (
+            any(map(_is_endless, given))
+            or not all(map(self._may_be_saved, given))
+            or is_protected(recorder.effects.handles_in_blocks)
+        ):
+            recorder.stop("impure_call", f"{function.__name__}() of what cannot be made again")
         now = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
-        self.unwatched(lambda: function(*now[0], **now[1]))
-        if not self.stopped:
-            self.looking.append((len(self.program.nodes), "impure_call", f"{function.__name__}()"))
+        recorder.unwatched(lambda: function(*now[0], **now[1]))
+        if not recorder.stopped:
+            self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
             self.given += [found for value in given for found in self._contents(value)]
-            self.note_call(FunctionCall(self.fixed(function), arguments, keywords), function.__name__)
+            recorder.effects.note_call(FunctionCall(recorder.fixed(function), arguments, keywords), function.__name__)
         return None
 
     def _may_be_saved(self, value: Any) -> bool:
-        if type(value) in (list, tuple, dict, collections.OrderedDict) and not self.is_outside(value):
+        if type(value) in (list, tuple, dict, collections.OrderedDict) and not self.recorder.is_outside(value):
             parts = [*value, *value.values()] if is_a(value, dict) else value
             return all(map(self._may_be_saved, parts))
         return is_a(value, Tensor) or (self._may_be_given(value) and not is_a(value, np.ndarray))
@@ -276,6 +293,7 @@ class OutsideCallHandlers(ReadingHandlers):
     ) -> Any:
         """Call now, and in each call after the program.  Returns what stands for the answer.  code, detail: the reason where it is asked
         for."""
+        recorder = self.recorder
         now = getattr(plain(function.owner), function.name) if type(function) is MethodOf else function
         name = getattr(now, "__qualname__", type(now).__qualname__)
         detail = detail or f"{name}()"
@@ -287,49 +305,58 @@ class OutsideCallHandlers(ReadingHandlers):
             type(new) in (list, dict, set) and new is not old
             for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)
         ):
-            self.stop(code, f"{detail}, given a container with numbers of the call")  # which it may keep, and so may the program
-            return now(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
+            recorder.stop(
+                code, f"{detail}, given a container with numbers of the call"
+            )  # which it may keep, and so may the program
+            return now(
+                *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
+            )
         try:
-            call = self.unwatched if function is gc.collect else self.native  # finalizers run whenever they run
+            call = (
+                recorder.unwatched if function is gc.collect else recorder.containers.native
+            )  # finalizers run whenever they run
             answer = call(lambda: now(*given[0], **given[1]))
         except Exception:
-            self.stop("unknown_call", f"{name}(), which raised")
+            recorder.stop("unknown_call", f"{name}(), which raised")
             raise
-        if self.stopped:
+        if recorder.stopped:
             return answer
         self.given += before
-        arrays = [self.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in self.left]
-        self.arrays_given += [(len(self.program.nodes), array) for array in arrays]
+        arrays = [recorder.arrays.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in recorder.arrays.left]
+        self.arrays_given += [(len(recorder.program.nodes), array) for array in arrays]
         if type(function) is not MethodOf and bound_to(function) is None:
-            self.fixed(function)
+            recorder.fixed(function)
         if not _is_quiet(now, arguments, keywords):
-            self.may_raise.append((len(self.program.nodes), code, detail))
+            self.may_raise.append((len(recorder.program.nodes), code, detail))
         owner = bound_to(now) if type(now) is not FunctionType else arguments[0] if function in _KEEPING else None
         if owner is not None:
-            self.changed[id(owner)] = owner
-        stands = None if answer is None and _says_nothing(now) else self.answered(answer, code, detail)
-        self.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
+            recorder.effects.changed[id(owner)] = owner
+        stands = None if answer is None and _says_nothing(now) else recorder.leaving.answered(answer, code, detail)
+        recorder.effects.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
         return stands
 
     def _as_it_is(self, value: Any) -> Any:
         """A container that this run has made, as it is now."""
-        if type(value) not in (list, tuple, dict, set, frozenset) or self.is_outside(value):
+        recorder = self.recorder
+        if type(value) not in (list, tuple, dict, set, frozenset) or recorder.is_outside(value):
             return value
         if type(value) is dict:
-            items = [(self._as_it_is(k), self._as_it_is(self.stored.get((id(value), k), v))) for k, v in value.items()]
-            return self.made(dict(items))
-        return self.made(type(value)(map(self._as_it_is, value)))
+            items = [
+                (self._as_it_is(k), self._as_it_is(recorder.effects.stored.get((id(value), k), v))) for k, v in value.items()
+            ]
+            return recorder.made(dict(items))
+        return recorder.made(type(value)(map(self._as_it_is, value)))
 
     def _contents(self, value: Any) -> list[tuple[Any, list[Any]]]:
         """What is in a container of this run, and in those that are in it."""
-        if type(value) not in (list, tuple, dict, set, collections.OrderedDict) or self.is_outside(value):
+        if type(value) not in (list, tuple, dict, set, collections.OrderedDict) or self.recorder.is_outside(value):
             return []
         parts = self._items_of(value)
         return [(value, parts), *[found for part in parts for found in self._contents(part)]]
 
     def _items_of(self, value: Any) -> list[Any]:
         if isinstance(value, dict):
-            return [part for k, v in value.items() for part in (k, self.stored.get((id(value), k), v))]
+            return [part for k, v in value.items() for part in (k, self.recorder.effects.stored.get((id(value), k), v))]
         return list(value)
 
     def check_given(self) -> None:
@@ -337,27 +364,32 @@ class OutsideCallHandlers(ReadingHandlers):
         for container, before in self.given:
             now = self._items_of(container)
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
-                self.stop("read_after_change", f"a {type(container).__name__} that was handed on is changed later on, and")
+                self.recorder.stop(
+                    "read_after_change", f"a {type(container).__name__} that was handed on is changed later on, and"
+                )
 
     # -- what calls have answered
     def method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a text or a moment, or of what a call has answered."""
+        recorder = self.recorder
         owner, name = method.owner, method.name
         if type(plain(owner)) is str and name in OPEN_METHODS:
-            return self.call_text_method(owner, name, arguments, keywords)
-        if self.is_moment(owner):
-            value = self.moment_method(owner, name, arguments, keywords)
+            return recorder.builtin_calls.call_text_method(owner, name, arguments, keywords)
+        if recorder.readings.is_moment(owner):
+            value = recorder.readings.moment_method(owner, name, arguments, keywords)
             if value is not None:
                 return value
         elif self._may_be_put_off(None, arguments, keywords, False):
             return self._put_off(method, arguments, keywords, owner._late.answer[0])
         method_now = getattr(concrete(owner), name)
-        return method_now(*map(self.settled, arguments), **{k: self.settled(v) for k, v in keywords.items()})
+        return method_now(
+            *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
+        )
 
     def late_attribute(self, owner: Any, name: str) -> Any:
         """An attribute of something that each call has one of its own of."""
-        if self.is_moment(owner):
-            return self.moment_attribute(owner, name)
+        if self.recorder.readings.is_moment(owner):
+            return self.recorder.readings.moment_attribute(owner, name)
         value = plain(owner)
         if type(value) is str and name in OPEN_METHODS:
             return MethodOf(owner, name)
@@ -370,13 +402,7 @@ class OutsideCallHandlers(ReadingHandlers):
     def entered(self, manager: Any) -> Any:
         """What enters and leaves a context manager that a call has answered; None for others."""
         known = is_answer(manager) and not is_python_class(type(plain(manager))) and hasattr(plain(manager), "__exit__")
-        return _EnteredAnswer(self, manager) if known else None
-
-    def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        raise NotImplementedError
+        return _EnteredAnswer(self.recorder, manager) if known else None
 
 
 class _EnteredAnswer:
@@ -384,12 +410,12 @@ class _EnteredAnswer:
 
     __slots__ = ("_manager", "_recorder")
 
-    def __init__(self, recorder: OutsideCallHandlers, manager: Any) -> None:
+    def __init__(self, recorder: Recorder, manager: Any) -> None:
         self._recorder = recorder
         self._manager = manager
 
     def __enter__(self) -> Any:
-        return self._recorder.method_of(MethodOf(self._manager, "__enter__"), (), {})
+        return self._recorder.outside_calls.method_of(MethodOf(self._manager, "__enter__"), (), {})
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, leave = self._recorder, MethodOf(self._manager, "__exit__")
@@ -398,7 +424,7 @@ class _EnteredAnswer:
             recorder.stop("raised", type(exception[1]).__name__)
         if recorder.stopped:
             return bool(leave(*exception))
-        recorder.method_of(leave, exception, {})
+        recorder.outside_calls.method_of(leave, exception, {})
         return False
 
 
@@ -433,7 +459,6 @@ def _is_unhashable(function: Any) -> bool:
 
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
-    **READINGS,
     **dict.fromkeys(_OF_DATA, OutsideCallHandlers._of_data),
     **dict.fromkeys(_KEEPING, OutsideCallHandlers._keeps),
     **dict.fromkeys(_WHOLE, OutsideCallHandlers._as_a_whole),

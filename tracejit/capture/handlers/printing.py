@@ -15,8 +15,8 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.standard_calls import StandardCallHandlers
 from tracejit.capture.handlers.symbols import bare, concrete, plain
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.places import calling_frame, frame_at, level_from_here, may_be_error
@@ -77,46 +77,50 @@ def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: di
     return arguments, keywords
 
 
-class PrintingHandlers(StandardCallHandlers):
+class PrintingHandlers(Handlers):
     """`print(x)`, `"{}".format(x)`, `", ".join(xs)`."""
 
     def late_text_method(self, name: str, owner: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """str.format and str.join of numbers and texts that each call computes; None for others."""
+        recorder = self.recorder
         if name == "format":
             opened = any(map(is_open, (*arguments, *keywords.values())))
-            return self.late_str_format(owner, arguments, keywords) if opened else None
+            return recorder.texts.late_str_format(owner, arguments, keywords) if opened else None
         if len(arguments) != 1 or keywords:
             return None
         consumed = hasattr(type(arguments[0]), "__next__") or type(arguments[0]) in DICT_VIEWS
         if not consumed and type(arguments[0]) not in (list, tuple):
             return None
-        parts = list(self.iterate(arguments[0])) if consumed else arguments[0]
+        parts = list(recorder.iteration.iterate(arguments[0])) if consumed else arguments[0]
         if any(map(is_open, parts)) and all(type(plain(part)) is str for part in parts):
-            return self.joined(tuple(parts), owner)
+            return recorder.texts.joined(tuple(parts), owner)
         return owner.join(map(concrete, parts)) if consumed else None
 
     def _printed(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """print: nobody waits for what it does, so the program runs before it, with all its exits."""
+        recorder = self.recorder
         keywords = {k: concrete(v) for k, v in keywords.items()}
         file = keywords.get("file")
-        if keywords.keys() - {"sep", "end", "flush", "file"} or not (file is None or self.is_outside(file)):
-            self.stop("impure_call", "print() to a file that the call has made")
+        if keywords.keys() - {"sep", "end", "flush", "file"} or not (file is None or recorder.is_outside(file)):
+            recorder.stop("impure_call", "print() to a file that the call has made")
         self._guard_open(file)
-        texts = tuple([value if type(plain(value)) is str else self.formatted(value, ord("s"), "") for value in arguments])
-        self.native(lambda: print(*map(plain, texts), **keywords))
-        self.note_call(FunctionCall(print, texts, keywords), "print")
+        texts = tuple(
+            [value if type(plain(value)) is str else recorder.operators.formatted(value, ord("s"), "") for value in arguments]
+        )
+        recorder.containers.native(lambda: print(*map(plain, texts), **keywords))
+        recorder.effects.note_call(FunctionCall(print, texts, keywords), "print")
 
     # -- loggers, warnings, files, progress bars
-    def standard_call(self, function: Any) -> Callable[..., Any] | None:
-        handler = super().standard_call(function)
-        if handler is not None or type(function) not in (FunctionType, BuiltinFunctionType):
-            return handler
+    def standard_call(self, function: Any) -> Handler | None:
+        """The handler of a function that tells somebody something."""
+        if type(function) not in (FunctionType, BuiltinFunctionType):
+            return None
         if type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("tqdm."):
-            return PrintingHandlers._progressed if function.__name__ in _PROGRESS else None
+            return self._progressed if function.__name__ in _PROGRESS else None
         owner = bound_to(function)
-        if is_a(owner, FILES) and function.__name__ in _WRITING and self.is_outside(owner):
-            return PrintingHandlers._written
-        return _TELLING.get(function) if owner is None else None
+        if is_a(owner, FILES) and function.__name__ in _WRITING and self.recorder.is_outside(owner):
+            return self._written
+        return self.in_table(_TELLING, function) if owner is None else None
 
     def _logged(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a logger, or a function of the module that stands for one of the root logger."""
@@ -126,9 +130,9 @@ class PrintingHandlers(StandardCallHandlers):
         level = concrete(given.pop(0)) if method is logging.Logger.log and given else _LEVELS[method]
         message = given.pop(0) if given else None
         values = self._for_template(message, given)
-        known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.is_outside(logger))
+        known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.recorder.is_outside(logger))
         if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
-            self.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
+            self.recorder.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             given, named = as_called_by_program(function, *plain_arguments)
             return function(*given, **named)
@@ -146,21 +150,24 @@ class PrintingHandlers(StandardCallHandlers):
         simple = [type(plain(value)) in PRIMITIVE_TYPES for value in values]
         if all(simple):
             return values
-        kinds = self.letters_of(template) if type(template) is str else None
+        kinds = self.recorder.texts.letters_of(template) if type(template) is str else None
         if kinds is None or len(kinds) != len(values):
             return None
-        told = [v if known else self.for_percent(v, kind) for v, known, kind in zip(values, simple, kinds, strict=True)]
+        told = [
+            v if known else self.recorder.texts.for_percent(v, kind) for v, known, kind in zip(values, simple, kinds, strict=True)
+        ]
         return told if all(type(plain(value)) in PRIMITIVE_TYPES for value in told) else None
 
     def _is_enabled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Logger.isEnabledFor, which the level of any logger above has a say in: each call asks again."""
+        recorder = self.recorder
         arguments = tuple(map(concrete, arguments))
-        enabled: bool = self.unwatched(lambda: function(*arguments, **keywords))
+        enabled: bool = recorder.unwatched(lambda: function(*arguments, **keywords))
         logger, level = arguments
-        if not self.is_outside(logger) or type(level) is not int or type(logger) not in (logging.Logger, logging.RootLogger):
-            self.stop("impure_call", "a call of Logger.isEnabledFor() of this kind")
+        if not recorder.is_outside(logger) or type(level) is not int or type(logger) not in (logging.Logger, logging.RootLogger):
+            recorder.stop("impure_call", "a call of Logger.isEnabledFor() of this kind")
         else:
-            self.miss_if(self.constant(function).call(self.sources[id(logger)], level).is_not(enabled))
+            recorder.miss_if(recorder.constant(function).call(recorder.sources[id(logger)], level).is_not(enabled))
         return enabled
 
     def warned(self, message: str) -> None:
@@ -169,6 +176,7 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _warned(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """warnings.warn"""
+        recorder = self.recorder
         given = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
         message, category, level = given.get("message"), concrete(given.get("category")), concrete(given.get("stacklevel", 1))
         frame = frame_at(level)
@@ -177,22 +185,22 @@ class PrintingHandlers(StandardCallHandlers):
         twice = len(given) < len(arguments) + len(keywords)
         wrong = category is not None and not (is_a(category, type) and issubclass(category, Warning))
         if twice or wrong or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
-            self.stop("impure_call", "a call of warn() of this kind")
+            recorder.stop("impure_call", "a call of warn() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             called, named = as_called_by_program(function, *plain_arguments)
             return function(*called, **named)
         if not is_instrumented(frame.f_code) or is_a(message, Warning):
-            self.stop(
+            recorder.stop(
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
             )
         category = category or UserWarning
         errors = may_be_error(category)
-        self.miss_if(self.constant(may_be_error).call(self.constant(category)).is_not(errors))
+        recorder.miss_if(recorder.constant(may_be_error).call(recorder.constant(category)).is_not(errors))
         if errors:
-            self.stop("impure_call", "a warning that may be an error")
-        self.fixed(frame.f_globals)
+            recorder.stop("impure_call", "a warning that may be an error")
+        recorder.fixed(frame.f_globals)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        return self._told(_warn, (message, self.fixed(category), *place), name="warn")
+        return self._told(_warn, (message, recorder.fixed(category), *place), name="warn")
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep"""
@@ -200,35 +208,38 @@ class PrintingHandlers(StandardCallHandlers):
 
     def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """write, writelines or flush of a file from outside.  One that is closed raises."""
+        recorder = self.recorder
         if not all(type(plain(v)) in (str, bytes) for v in arguments):
-            arguments = tuple([self.made([*self.iterate(v)]) if not is_open(v) else v for v in arguments])
+            arguments = tuple([recorder.made([*recorder.iteration.iterate(v)]) if not is_open(v) else v for v in arguments])
             for value in arguments:
-                self.read_content(value, deep=True)
+                recorder.contents.read_content(value, deep=True)
         self._guard_open(bound_to(function))
         return self._told(function, arguments, keywords, True)
 
     def _guard_open(self, file: Any) -> None:
         """A file that is closed raises in the middle of a call, where the program may handle it."""
-        if is_a(file, FILES) and self.is_outside(file):
-            self.miss_if(self.sources[id(file)].get("closed").is_not(file.closed))
+        recorder = self.recorder
+        if is_a(file, FILES) and recorder.is_outside(file):
+            recorder.miss_if(recorder.sources[id(file)].get("closed").is_not(file.closed))
 
     def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a progress bar."""
         bar, *rest = arguments
         shown, named = tuple(map(self._shown, rest)), {k: self._shown(v) for k, v in keywords.items()}
-        if not self.is_outside(bar):
-            self.stop("impure_call", "a progress bar that the call has made")
+        if not self.recorder.is_outside(bar):
+            self.recorder.stop("impure_call", "a progress bar that the call has made")
         return self._told(function, (bar, *shown), named, True)
 
     def _shown(self, value: Any) -> Any:
         """What a progress bar gets of a value: of what may change until it is shown the text of now."""
+        recorder = self.recorder
         if type(value) in (list, tuple, dict):
-            if self.is_outside(value):
-                self.read_content(value, deep=True)
+            if recorder.is_outside(value):
+                recorder.contents.read_content(value, deep=True)
             if type(value) is dict:
-                return self.made({k: self._shown(v) for k, v in value.items()})
-            return self.made(type(value)(map(self._shown, value)))
-        return value if type(plain(value)) in PRIMITIVE_TYPES else self.formatted(value, ord("s"), "")
+                return recorder.made({k: self._shown(v) for k, v in value.items()})
+            return recorder.made(type(value)(map(self._shown, value)))
+        return value if type(plain(value)) in PRIMITIVE_TYPES else recorder.operators.formatted(value, ord("s"), "")
 
     def _told(
         self,
@@ -240,14 +251,15 @@ class PrintingHandlers(StandardCallHandlers):
     ) -> Any:
         """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
         is known beforehand.  name: of what the program called."""
+        recorder = self.recorder
         keywords = keywords or {}
-        now = bare(arguments, self.is_outside), bare(keywords, self.is_outside)
-        answer = self.unwatched(lambda: function(*now[0], **now[1]))
-        if self.stopped:
+        now = bare(arguments, recorder.is_outside), bare(keywords, recorder.is_outside)
+        answer = recorder.unwatched(lambda: function(*now[0], **now[1]))
+        if recorder.stopped:
             return answer
         name = name or function.__qualname__
-        stands = self.answered(answer, "impure_call", f"{name}()") if answers else None
-        self.note_call(FunctionCall(self.fixed(function), arguments, keywords, answer=stands), name)
+        stands = recorder.leaving.answered(answer, "impure_call", f"{name}()") if answers else None
+        recorder.effects.note_call(FunctionCall(recorder.fixed(function), arguments, keywords, answer=stands), name)
         return stands if answers else answer
 
 

@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.attempts import attempt
+from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.late import Late, is_late
-from tracejit.capture.handlers.printing import PrintingHandlers
 from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, bare, concrete, plain
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Constant, Expr, tuple_of
 
-__all__ = ["CONSTANTS", "READINGS", "ReadingHandlers", "present"]
+__all__ = ["CONSTANTS", "ReadingHandlers", "present"]
 
 
 def present(module: Any, *names: str) -> set[Any]:
@@ -77,7 +77,7 @@ CONSTANTS: tuple[type, ...] = (type, ModuleType, np.dtype, np.generic, DType, *_
 """Types of values that an entry holds as they are."""
 
 
-class ReadingHandlers(PrintingHandlers):
+class ReadingHandlers(Handlers):
     """What the recorder does about them, and the expressions of numbers, texts and containers of them."""
 
     def data_arguments(self, called: Expr, arguments: tuple[Any, ...], keywords: dict[str, Any], parts: list[Any]) -> Expr | None:
@@ -88,28 +88,29 @@ class ReadingHandlers(PrintingHandlers):
 
     def _data(self, value: Any, parts: list[Any]) -> Expr | None:
         """The expression of a number, a text, or a container of them that this run made."""
+        recorder = self.recorder
         cls = type(value)
         if cls is SymbolicNumber:
             parts.append(value)
             return value._name
         if cls in (int, float, str):
-            return Constant(value) if cls is str else self.number_expression(value)
+            return Constant(value) if cls is str else recorder.number_expression(value)
         if cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or cls is datetime.timezone:
-            return self.constant(value)
-        if cls not in (list, tuple, dict) or self.is_outside(value):
+            return recorder.constant(value)
+        if cls not in (list, tuple, dict) or recorder.is_outside(value):
             return None
         if cls is dict:
-            value = [(k, self.stored.get((id(value), k), v)) for k, v in value.items()]
+            value = [(k, recorder.effects.stored.get((id(value), k), v)) for k, v in value.items()]
         found = [self._data(v, parts) for v in value]
         if None in found:
             return None
         elements = tuple_of(*found)
-        return elements if cls is tuple else self.constant(cls).call(elements)
+        return elements if cls is tuple else recorder.constant(cls).call(elements)
 
     def computed_now(self, compute: Callable[[], Any], parts: Sequence[Any]) -> Any:
         """What this run computes of numbers; where it raises, they have decided where the program goes on."""
         try:
-            return self.unwatched(compute)
+            return self.recorder.unwatched(compute)
         except Exception:
             for part in parts:
                 concrete(part)
@@ -118,38 +119,45 @@ class ReadingHandlers(PrintingHandlers):
     # -- readings
     def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """os.getpid() and its like."""
+        recorder = self.recorder
         given = tuple(map(concrete, arguments))
         if keywords or not all(type(v) in PRIMITIVE_TYPES for v in given):
-            return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
+            return recorder.outside_calls.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         try:
-            answer = self.unwatched(lambda: function(*given))
+            answer = recorder.unwatched(lambda: function(*given))
         except Exception:  # the program may handle it
-            self.stop("impure_call", f"{function.__name__}(), which has raised,")
+            recorder.stop("impure_call", f"{function.__name__}(), which has raised,")
             raise
-        if self.stopped:
+        if recorder.stopped:
             return answer
-        asked = self.constant(attempt).call(self.constant(function), *given)
-        return self.read(answer, asked, called=f"{function.__name__}()", symbolic=True)
+        asked = recorder.constant(attempt).call(recorder.constant(function), *given)
+        return recorder.read(answer, asked, called=f"{function.__name__}()", symbolic=True)
 
     def _read_files(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """os.path.exists(path) and its like: what this call has told others so far may have made the file."""
-        if any(type(effect) is FunctionCall for effect in self.effects):
-            return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}() after other calls")
+        if any(type(effect) is FunctionCall for effect in self.recorder.effects.in_order):
+            return self.recorder.outside_calls.outside_call(
+                function, arguments, keywords, "impure_call", f"{function.__name__}() after other calls"
+            )
         return self._read_process(function, arguments, keywords)
 
     def _read_anew(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """datetime.now(), time.strftime("%H:%M"), uuid4() ..."""
-        arguments, keywords = tuple(map(self.settled, arguments)), {k: self.settled(v) for k, v in keywords.items()}
-        call = self.data_arguments(self.constant(function), arguments, keywords, [])
-        answer = self.unwatched(lambda: function(*arguments, **keywords))
-        if self.stopped:
+        recorder = self.recorder
+        arguments, keywords = (
+            tuple(map(recorder.contents.settled, arguments)),
+            {k: recorder.contents.settled(v) for k, v in keywords.items()},
+        )
+        call = self.data_arguments(recorder.constant(function), arguments, keywords, [])
+        answer = recorder.unwatched(lambda: function(*arguments, **keywords))
+        if recorder.stopped:
             return answer
         if call is None:
-            self.stop("impure_call", f"{function.__name__}() of such arguments")
+            recorder.stop("impure_call", f"{function.__name__}() of such arguments")
             return answer
-        late = Late(call, (), bits=63, behind=self.last_call())
+        late = Late(call, (), bits=63, behind=recorder.effects.last_call())
         late.readings = frozenset([late])
-        return self._defined(late, answer)
+        return recorder.leaving.define_late(late, answer)
 
     # -- what is done with moments
     def is_moment(self, value: Any) -> bool:
@@ -157,10 +165,10 @@ class ReadingHandlers(PrintingHandlers):
         return is_late(value) and is_a(plain(value), _MOMENTS)
 
     def moment_attribute(self, owner: Any, name: str) -> Any:
-        value = self.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
+        value = self.recorder.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
         if callable(value):
             return MethodOf(owner, name)
-        return self._defined(Late(owner._name.get(name), (owner,), bits=63), value)
+        return self.recorder.leaving.define_late(Late(owner._name.get(name), (owner,), bits=63), value)
 
     def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         """An operator between a moment and something else."""
@@ -171,7 +179,9 @@ class ReadingHandlers(PrintingHandlers):
         if not calm or None in operands or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
             concrete(left), concrete(right)
             return value
-        return self._defined(Late(self.constant(compute).call(*operands), tuple(parts), bits=63), value)
+        return self.recorder.leaving.define_late(
+            Late(self.recorder.constant(compute).call(*operands), tuple(parts), bits=63), value
+        )
 
     def moment_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What a method of a moment comes to; None for one that may raise."""
@@ -181,13 +191,14 @@ class ReadingHandlers(PrintingHandlers):
             return None
         values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         value = self.computed_now(lambda: getattr(plain(owner), name)(*values[0], **values[1]), parts)
-        return self._defined(Late(call, tuple(parts), bits=63), value)
+        return self.recorder.leaving.define_late(Late(call, tuple(parts), bits=63), value)
 
-    def outside_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str, detail: str) -> Any:
-        raise NotImplementedError
+    def standard_call(self, function: Any) -> Handler | None:
+        """The handler of a function that reads the process, files, or what is another one each time."""
+        return self.in_table(_HANDLERS, function)
 
 
-READINGS: dict[Any, Callable[..., Any]] = {
+_HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_OF_PROCESS, ReadingHandlers._read_process),
     **dict.fromkeys(_OF_FILES, ReadingHandlers._read_files),
     **dict.fromkeys(_ANEW, ReadingHandlers._read_anew),

@@ -1,6 +1,6 @@
 """The recording being made: what is known of outside values, and the statements of the prologue that check and compute them.
 
-`Recorder` is the base of the handlers (attributes.py, calls.py ...), which are mixed into one object in session.py.  Invariants:
+`Recorder` is what the handlers (attributes.py, calls.py ...) stand around: each has it, and finds the others by it.  Invariants:
 
 * Every expression is guarded once, where it is first read; statements are in the order of the run, so an expression only uses
   variables defined above it.
@@ -30,10 +30,33 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.autograd.tape import edge_of
 from tracejit.capture import reasons
+from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
+from tracejit.capture.handlers.attributes import AttributeHandlers
+from tracejit.capture.handlers.base import ABSENT, Handler, TensorSource
+from tracejit.capture.handlers.builtin_calls import BuiltinCallHandlers
+from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.container_methods import ContainerMethodHandlers
+from tracejit.capture.handlers.containers import ContainerHandlers
+from tracejit.capture.handlers.contents import ContentHandlers
+from tracejit.capture.handlers.effects import EffectHandlers
+from tracejit.capture.handlers.generators import GeneratorHandlers
+from tracejit.capture.handlers.in_program import InProgramHandlers
+from tracejit.capture.handlers.iteration import IterationHandlers
+from tracejit.capture.handlers.late import Program
+from tracejit.capture.handlers.leaving import LeavingHandlers
+from tracejit.capture.handlers.locking import LockHandlers
+from tracejit.capture.handlers.number_calls import NumberCallHandlers
+from tracejit.capture.handlers.operators import OperatorHandlers
 from tracejit.capture.handlers.origins import CONTAINER_TYPES, Origins
+from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
+from tracejit.capture.handlers.printing import PrintingHandlers
+from tracejit.capture.handlers.readings import ReadingHandlers
+from tracejit.capture.handlers.sequences import SequenceHandlers
+from tracejit.capture.handlers.standard_calls import StandardCallHandlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, released, settle_closure
+from tracejit.capture.handlers.texts import TextHandlers
+from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
@@ -52,58 +75,18 @@ from tracejit.replay.ir import Constant, Define, Expr, Miss, Name, Not, Statemen
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import share
 
-__all__ = ["ABSENT", "Recorder", "Said", "TensorSource"]
+__all__ = ["Recorder"]
 
-ABSENT: Any = object()
-"""Stands for "there is no such attribute"."""
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace, array.array)
 _BITS = 2048
 """Integers with more are not written down: Python limits the length of numbers in texts."""
 
 
-class Said:
-    """Something whose special method has been called: Python makes of what it `said` what it makes of any answer, errors included."""
-
-    __slots__ = ("said",)
-
-    def __init__(self, said: Any) -> None:
-        self.said = concrete(said)
-
-    def _say(self, *_: Any) -> Any:
-        return self.said
-
-    __len__ = __hash__ = __str__ = __repr__ = __format__ = __iter__ = _say
-
-    @staticmethod
-    def by(name: str, said: Any) -> Said:
-        """What has said it by the method `name`, and has no other."""
-        cls: Any = type("Said", (Said,), {"__slots__": (), name: Said._say})
-        made: Said = cls(said)
-        return made
-
-
-class TensorSource:
-    """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
-
-    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call; `place`:
-    where its gradient goes, before the call writes to it."""
-
-    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "place", "requires_grad", "tensor", "used", "variable")
-
-    def __init__(self, tensor: Tensor, variable: Name, argument: bool) -> None:
-        self.tensor = tensor
-        self.variable = variable
-        self.argument = argument
-        self.used = False
-        self.inspected = False
-        self.is_view = tensor._base is not None
-        self.requires_grad = tensor.requires_grad
-        self.is_leaf = tensor.is_leaf
-        self.place = edge_of(tensor)
-
-
 class Recorder(Origins):
     """Values from outside, guards, and the state shared by all handlers."""
+
+    program: Program
+    """The interpreter of the recording: it sets itself here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,6 +114,28 @@ class Recorder(Origins):
         self._variables_of: dict[Expr, Name] = {}  # of computed numbers
         self._once: set[Hashable] = set()
         self._variables = 0
+        self.in_program = InProgramHandlers(self)
+        self.leaving = LeavingHandlers(self)
+        self.texts = TextHandlers(self)
+        self.arrays = ArrayStoreHandlers(self)
+        self.effects = EffectHandlers(self)
+        self.attributes = AttributeHandlers(self)
+        self.contents = ContentHandlers(self)
+        self.sequences = SequenceHandlers(self)
+        self.containers = ContainerHandlers(self)
+        self.container_methods = ContainerMethodHandlers(self)
+        self.operators = OperatorHandlers(self)
+        self.iteration = IterationHandlers(self)
+        self.standard_calls = StandardCallHandlers(self)
+        self.printing = PrintingHandlers(self)
+        self.readings = ReadingHandlers(self)
+        self.outside_calls = OutsideCallHandlers(self)
+        self.locking = LockHandlers(self)
+        self.generators = GeneratorHandlers(self)
+        self.number_calls = NumberCallHandlers(self)
+        self.builtin_calls = BuiltinCallHandlers(self)
+        self.type_calls = TypeCallHandlers(self)
+        self.calls = CallHandlers(self)
 
     # -- stopping
     def stop(self, code: str, detail: str) -> None:
@@ -143,21 +148,48 @@ class Recorder(Origins):
     def settle_made(self) -> None:
         """From now on what this run made is for anybody."""
         self.settle_closures()
-        for value in self._made.values():
+        for value in self.made_here.values():
             released(value, self.is_outside)
 
     def settle_closures(self) -> None:
         """From now on functions that this run made may run as they are."""
-        for value in (*self._made.values(), *[function() for function in self._functions]):
+        for value in (*self.made_here.values(), *[function() for function in self._functions]):
             settle_closure(value)
 
     def let_go(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
         recording, since it would have run earlier: a generator that was not used up, in a local list."""
-        self._functions = [weakref.ref(value) for value in self._made.values() if type(value) is FunctionType]
+        self._functions = [weakref.ref(value) for value in self.made_here.values() if type(value) is FunctionType]
         self.closing = True
-        self._made = dict.fromkeys(self._made)
+        self.calls.release()
+        self.made_here = dict.fromkeys(self.made_here)
         self.closing = False
+
+    def release(self) -> None:
+        """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
+        self.made_here = dict.fromkeys(self.made_here)
+        self.calls.release()
+        self.effects.release()
+        self.keep.clear()
+        self.namespace.clear()
+
+    # -- who handles what
+    def standard_call(self, function: Any) -> Handler | None:
+        """The handler of a function of the standard library, to be called with the function and its arguments; None for others."""
+        for handlers in (self.locking, self.standard_calls, self.printing, self.readings, self.outside_calls):
+            handler = handlers.standard_call(function)
+            if handler is not None:
+                return handler
+        return None
+
+    def caught(self, error: BaseException | None) -> None:
+        """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""
+        if error is not None and not isinstance(error, Exception):
+            self.stop("interrupted", type(error).__name__)
+
+    def unwatched(self, action: Callable[[], Any]) -> Any:
+        """Do something that is no part of the program."""
+        raise NotImplementedError
 
     # -- names and statements
     def constant(self, value: Any) -> Name:
@@ -196,7 +228,7 @@ class Recorder(Origins):
         for known in (self._expressions, self._symbolic, self._once, self._variables_of):
             known.clear()
 
-    # -- symbolic numbers (the Prologue protocol)
+    # -- symbolic numbers
     def define_number(self, expression: Expr, value: int | float, *, check_type: bool) -> SymbolicNumber:
         variable = self._variables_of.get(expression)
         if variable is None:
@@ -206,11 +238,15 @@ class Recorder(Origins):
         return SymbolicNumber(self, variable, value)  # an object of its own: the program may ask whether it is another one
 
     def guard_outcome(self, condition: Expr, outcome: bool) -> None:
+        self.sequences.note_guard(condition)
         if self.first_time("guard", missing := Not(condition) if outcome else condition):
             self.prologue.append(Miss(missing))
             self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
 
     def guard_number(self, number: SymbolicNumber) -> None:
+        if number._late is not None:
+            self.leaving.guard_late(number)
+            return
         value = number._value
         if self.first_time("number", number._name):
             self.prologue.append(Miss(self._differs(number._name, value)))
@@ -246,7 +282,7 @@ class Recorder(Origins):
     def raising(self, error: Any) -> Any:
         """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
         if is_a(error, type) and issubclass(error, BaseException):
-            return self.call(error, (), {})
+            return self.calls.call(error, (), {})
         if self.is_outside(error) and is_a(error, BaseException):
             self.stop("raised_again", type(error).__qualname__)
         return error
@@ -315,14 +351,14 @@ class Recorder(Origins):
             if cls not in (tuple, frozenset, slice, MethodType, functools.partial):
                 self.paths.append(variable)
         if symbolic and is_a(value, tuple):
-            self.read_elements(value)
+            self.contents.read_elements(value)
             return value
         return self._looked_through(value)
 
     def _looked_through(self, value: Any) -> Any:
         """`value`, which something may look at that no handler sees."""
         if is_a(value, (tuple, frozenset)):
-            self.read_content(value)
+            self.contents.read_content(value)
         return value
 
     def _read_number(self, value: int | float, expression: Expr, called: str) -> SymbolicNumber:
@@ -385,112 +421,3 @@ class Recorder(Origins):
                 self.inspect_all(value)
             elif is_a(value, dict):
                 self.inspect_all(value.values())
-
-    # -- what handlers call of each other
-    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
-        raise NotImplementedError
-
-    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
-        raise NotImplementedError
-
-    def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
-        raise NotImplementedError
-
-    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
-        raise NotImplementedError
-
-    def index_of(self, key: Any) -> Any:
-        raise NotImplementedError
-
-    def generator_method(self, owner: Any, name: str) -> Any:
-        raise NotImplementedError
-
-    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
-        raise NotImplementedError
-
-    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
-        raise NotImplementedError
-
-    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def lookup(self, cls: type, name: str) -> tuple[Any, Any]:
-        raise NotImplementedError
-
-    def get_attribute(self, owner: Any, name: str) -> Any:
-        raise NotImplementedError
-
-    def set_attribute(self, value: Any, owner: Any, name: str) -> None:
-        raise NotImplementedError
-
-    def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
-        raise NotImplementedError
-
-    def delete_attribute(self, owner: Any, name: str) -> None:
-        raise NotImplementedError
-
-    def get_item(self, owner: Any, key: Any) -> Any:
-        raise NotImplementedError
-
-    def set_item(self, value: Any, owner: Any, key: Any) -> None:
-        raise NotImplementedError
-
-    def delete_item(self, owner: Any, key: Any) -> None:
-        raise NotImplementedError
-
-    def contains(self, element: Any, container: Any) -> bool:
-        raise NotImplementedError
-
-    def truth(self, value: Any) -> bool:
-        raise NotImplementedError
-
-    def length(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def iterate(self, value: Any, depth: int = 0) -> Any:
-        raise NotImplementedError
-
-    def iterator(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def mapping(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
-        raise NotImplementedError
-
-    def formatted(self, value: Any, conversion: int, specification: str) -> str:
-        raise NotImplementedError
-
-    def warned(self, message: str) -> None:
-        raise NotImplementedError
-
-    def read_content(self, value: Any, *, deep: bool = False) -> None:
-        raise NotImplementedError
-
-    def read_elements(self, value: Any) -> None:
-        raise NotImplementedError
-
-    def for_place(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def settled(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def guarded_callback(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def passed_on(self, value: Any) -> Any:
-        raise NotImplementedError
-
-    def unwatched(self, action: Callable[[], Any]) -> Any:
-        raise NotImplementedError
-
-    def caught(self, error: BaseException | None) -> None:
-        raise NotImplementedError
-
-    def native(self, action: Callable[[], Any]) -> Any:
-        raise NotImplementedError

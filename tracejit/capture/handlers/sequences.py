@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import array
 import collections
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.handlers.contents import ContentHandlers, item_of, length_of, membership
+from tracejit.capture.handlers.base import ABSENT, Handlers
+from tracejit.capture.handlers.contents import item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.ends import Ends, fixed_places
-from tracejit.capture.handlers.recorder import ABSENT
 from tracejit.capture.handlers.symbols import plain, stored
 from tracejit.capture.policies import builtin_base, is_a
 from tracejit.replay.ir import Compare, Expr, Name, Not
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["ENDS", "SEQUENCES", "SequenceHandlers"]
 
@@ -26,54 +29,61 @@ ENDS: dict[str, bool] = {"append": False, "extend": False, "appendleft": True, "
 """Methods that put something at an end, or take it from there, and whether that is the left one."""
 
 
-class SequenceHandlers(ContentHandlers):
+class SequenceHandlers(Handlers):
     """`losses.append(v)`, `losses[-1]`, `losses[-3:]`, `len(losses)`, `window.popleft()`."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
         self._lengths: dict[Name, int] = {}  # variables of lengths, and the ids of what has them
 
     def open_ends(self, owner: Any, items: bool = True) -> Ends | None:
         """What is known of a list or deque from outside whose content is not guarded; None for anything else.  A deque that has pushed out
         items is guarded now.  items: these are looked at, not only their number."""
+        recorder = self.recorder
         if items:
-            self.check_reordered(owner)
-        if self.stopped or id(owner) in self.content_known or not (self.is_outside(owner) and is_a(owner, SEQUENCES)):
+            recorder.contents.check_reordered(owner)
+        if (
+            recorder.stopped
+            or id(owner) in recorder.effects.content_known
+            or not (recorder.is_outside(owner) and is_a(owner, SEQUENCES))
+        ):
             return None
         ends = self.ends_of(owner)
         if is_a(owner, collections.deque):
-            self.miss_if(self.sources[id(owner)].get("maxlen").differs(ends.most))
+            recorder.miss_if(recorder.sources[id(owner)].get("maxlen").differs(ends.most))
         elif is_a(owner, array.array):
-            self.miss_if(self.sources[id(owner)].get("typecode").differs(owner.typecode))
+            recorder.miss_if(recorder.sources[id(owner)].get("typecode").differs(owner.typecode))
         if ends.most is not None:
             if ends.overflowed:
-                self.read_elements(owner)
+                recorder.contents.read_elements(owner)
                 return None
             if ends.front or ends.back:
                 self._at_most(owner, ends.most - ends.added)
         return ends
 
     def ends_of(self, owner: Any) -> Ends:
-        ends = self.ends.get(id(owner))
+        recorder = self.recorder
+        ends = recorder.contents.ends.get(id(owner))
         if ends is None:
             length = builtin_base(type(owner)).__len__(owner)
-            ends = self.ends[id(owner)] = Ends(length, owner.maxlen if is_a(owner, collections.deque) else None)
-            self.keep.append(owner)
+            ends = recorder.contents.ends[id(owner)] = Ends(length, owner.maxlen if is_a(owner, collections.deque) else None)
+            recorder.keep.append(owner)
         return ends
 
     def _length_before(self, owner: Any) -> Expr:
-        return length_of(type(owner), self.sources[id(owner)])
+        return length_of(type(owner), self.recorder.sources[id(owner)])
 
     # -- guards on the length before the call
     def at_least(self, owner: Any, length: int) -> None:
         if length > 0:
-            self.miss_if(self._length_before(owner).compared("<", length))
+            self.recorder.miss_if(self._length_before(owner).compared("<", length))
 
     def _at_most(self, owner: Any, length: int) -> None:
-        self.miss_if(self._length_before(owner).compared(">", length))
+        self.recorder.miss_if(self._length_before(owner).compared(">", length))
 
     def outside_length(self, owner: Any) -> Any:
         """len() of a list, deque, dictionary or set from outside: a number of each call, as long as its content is not known."""
+        recorder = self.recorder
         base = builtin_base(type(owner))
         if is_a(owner, SEQUENCES):
             ends = self.open_ends(owner, items=False)
@@ -83,37 +93,42 @@ class SequenceHandlers(ContentHandlers):
         else:
             now = base.__len__(owner)
             before = now - self._grown_by(owner)
-        if id(owner) in self.content_known or self.stopped:
+        if id(owner) in recorder.effects.content_known or recorder.stopped:
             return now
-        number = self.define_number(self._length_before(owner), before, check_type=False)
-        self.facts.numbers.setdefault(number._name, f"len({self.facts.name(owner)})")
+        number = recorder.define_number(self._length_before(owner), before, check_type=False)
+        recorder.facts.numbers.setdefault(number._name, f"len({recorder.facts.name(owner)})")
         length = number if now == before else number + (now - before)
         self._lengths[length._name] = id(owner)
         return length
 
-    def guard_outcome(self, condition: Expr, outcome: bool) -> None:
+    def note_guard(self, condition: Expr) -> None:
+        """A comparison of numbers is guarded: one of a length limits what has it."""
         if isinstance(condition, Compare) and isinstance(condition.left, Name) and condition.left in self._lengths:
-            self.limited.add(self._lengths[condition.left])
-        super().guard_outcome(condition, outcome)
+            self.recorder.contents.limited.add(self._lengths[condition.left])
 
     def _grown_by(self, owner: Any) -> int:
         """By how many keys or members a dictionary or set has grown, in each call."""
-        if id(owner) not in self.originals:
+        recorder = self.recorder
+        if id(owner) not in recorder.effects.originals:
             return 0
-        before = self.originals[id(owner)]
-        keys = [key for container, key in self.written if container == id(owner)] if is_a(owner, dict) else self._members(owner)
-        places = [self._key_expression(key) for key in keys]
+        before = recorder.effects.originals[id(owner)]
+        keys = (
+            [key for container, key in recorder.effects.written if container == id(owner)]
+            if is_a(owner, dict)
+            else self._members(owner)
+        )
+        places = [recorder.contents.key_expression(key) for key in keys]
         if None in places:
-            self.read_content(owner)
+            recorder.contents.read_content(owner)
         for key, place in zip(keys, places, strict=True):
             if place is not None:
-                there = membership(type(owner), self.sources[id(owner)], place)
-                self.miss_if(Not(there) if key in before else there)
+                there = membership(type(owner), recorder.sources[id(owner)], place)
+                recorder.miss_if(Not(there) if key in before else there)
         return int(builtin_base(type(owner)).__len__(owner)) - len(before)
 
     def _members(self, owner: Any) -> list[Any]:
         """What this run has put into a set."""
-        calls = [effect for effect in self.effects if type(effect) is MethodCall and effect.container is owner]
+        calls = [effect for effect in self.recorder.effects.in_order if type(effect) is MethodCall and effect.container is owner]
         return [item for call in calls for a in call.arguments for item in (a if call.method == "update" else (a,))]
 
     # -- items
@@ -141,28 +156,34 @@ class SequenceHandlers(ContentHandlers):
             self.at_least(owner, ends.first + place)
         if place in ends.changed:
             return ends.changed[place]
-        value = self.originals.get(id(owner), owner)[-place]
+        value = self.recorder.effects.originals.get(id(owner), owner)[-place]
         return self._old(owner, value, -place)
 
     def _old_from_start(self, owner: Any, ends: Ends, place: int) -> Any:
+        recorder = self.recorder
         if place >= ends.length - ends.last or not self._is_apart(owner, ends, (place,), ()):
             return ABSENT
         if ends.last:
             self.at_least(owner, place + ends.last + 1)
         known = id(owner), place
-        if known in self.stored:
-            return self.stored[known]
-        value = self.originals.get(id(owner), owner)[place]
-        return builtin_base(type(owner)).__getitem__(owner, place) if known in self.written else self._old(owner, value, place)
+        if known in recorder.effects.stored:
+            return recorder.effects.stored[known]
+        value = recorder.effects.originals.get(id(owner), owner)[place]
+        return (
+            builtin_base(type(owner)).__getitem__(owner, place)
+            if known in recorder.effects.written
+            else self._old(owner, value, place)
+        )
 
     def _old(self, owner: Any, value: Any, place: int) -> Any:
-        expression = item_of(type(owner), self.sources[id(owner)], place)
-        return self.read(value, expression, called=self.facts.item(owner, place), symbolic=True)
+        recorder = self.recorder
+        expression = item_of(type(owner), recorder.sources[id(owner)], place)
+        return recorder.read(value, expression, called=recorder.facts.item(owner, place), symbolic=True)
 
     def _is_apart(self, owner: Any, ends: Ends, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
         """Whether places of the original that are counted from one end are others than those that were written to from the other end:
         guarded if so."""
-        written = [key for container, key in self.written if container == id(owner) and type(key) is int]
+        written = [key for container, key in self.recorder.effects.written if container == id(owner) and type(key) is int]
         from_start = (*from_start, *(written if from_end else ()))
         from_end = (*from_end, *(ends.changed if from_start else ()))
         if from_start and from_end:
@@ -174,6 +195,7 @@ class SequenceHandlers(ContentHandlers):
 
     def set_end_item(self, owner: Any, key: int, value: Any) -> bool:
         """owner[key] = value at a place that is fixed from an end; False where the content has to be known first."""
+        recorder = self.recorder
         ends = self.open_ends(owner)
         if ends is None or not -ends.length - ends.added <= key < ends.length + ends.added:
             return False
@@ -192,14 +214,14 @@ class SequenceHandlers(ContentHandlers):
             return False
         else:
             self.at_least(owner, key + ends.last + 1)
-            self.dropping(owner[key])
+            recorder.effects.dropping(owner[key])
             builtin_base(type(owner)).__setitem__(owner, key, stored(value))
-            self.note_store((id(owner), key), ItemStore(owner, key, value))
+            recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
             return True
-        self.note_change(owner)
-        self.dropping(owner[key])
+        recorder.effects.note_change(owner)
+        recorder.effects.dropping(owner[key])
         builtin_base(type(owner)).__setitem__(owner, key, stored(value))
-        self.note_method(MethodCall(owner, "__setitem__", (key, value)))
+        recorder.effects.note_method(MethodCall(owner, "__setitem__", (key, value)))
         return True
 
     def end_slice(self, owner: Any, key: slice) -> Any:
@@ -213,7 +235,7 @@ class SequenceHandlers(ContentHandlers):
             least, places = found
             self.at_least(owner, least - ends.added)
         elif fixed_places(key, 1 << 62) is not None:  # it is too short: from some length on it will not be
-            self.miss_if(self._length_before(owner).differs(ends.length))
+            self.recorder.miss_if(self._length_before(owner).differs(ends.length))
             places = [place - length for place in range(*key.indices(length))]
         else:
             return ABSENT
@@ -225,7 +247,7 @@ class SequenceHandlers(ContentHandlers):
         """Whether what is put into a list, deque or array is there as it is: others arrays convert, or refuse."""
         if not is_a(owner, array.array):
             return True
-        self.miss_if(self.sources[id(owner)].get("typecode").differs(owner.typecode))
+        self.recorder.miss_if(self.recorder.sources[id(owner)].get("typecode").differs(owner.typecode))
         return bool(owner.typecode == "d" and all(type(plain(value)) is float for value in values))
 
     def end_place(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> bool | None:
@@ -249,4 +271,4 @@ class SequenceHandlers(ContentHandlers):
 
     def is_written(self, owner: Any) -> bool:
         """Whether this run has written to a place that is counted from the start."""
-        return any(container == id(owner) for container, _ in self.written)
+        return any(container == id(owner) for container, _ in self.recorder.effects.written)

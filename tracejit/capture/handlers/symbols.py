@@ -12,12 +12,15 @@ import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracejit.core.numbers import RecordedNumber
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
     "COMPARISONS",
@@ -36,24 +39,6 @@ __all__ = [
     "settle_closure",
     "stored",
 ]  # fmt: skip
-
-
-class Prologue(Protocol):
-    """What symbolic numbers need of the recorder."""
-
-    stopped: bool
-
-    def stop(self, code: str, detail: str) -> None: ...
-
-    def define_number(self, expression: Expr, value: int | float, *, check_type: bool) -> SymbolicNumber: ...
-    def guard_outcome(self, condition: Expr, outcome: bool) -> None: ...
-    def guard_number(self, number: SymbolicNumber) -> None: ...
-    def late_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any: ...
-    def late_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any: ...
-    def late_outcome(self, symbol: str, left: Any, right: Any, outcome: bool) -> None: ...
-    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool: ...
-    def late_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any: ...
-    def number_expression(self, value: int | float) -> Expr: ...
 
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -253,14 +238,14 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         try:
             result = compute(plain(left), plain(right))
         except (ArithmeticError, ValueError) as error:  # the program may catch it: the numbers have decided where it goes on
-            if self._recorder.stopped or not self._recorder.raises_again(symbol, (left, right), error):
+            if self._recorder.stopped or not self._recorder.leaving.raises_again(symbol, (left, right), error):
                 concrete(left), concrete(right)
             raise
         recorder = self._recorder
         if recorder.stopped:
             return result
         if _is_late(left) or _is_late(right):
-            return recorder.late_binary(symbol, left, right, result)
+            return recorder.leaving.late_binary(symbol, left, right, result)
         if type(result) not in (int, float) or result != result:
             left, right = concrete(left), concrete(right)
             return result
@@ -281,7 +266,7 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
         if recorder.stopped:
             return result
         if _is_late(self) or _is_late(other):
-            return recorder.late_comparison(symbol, self, other, result)
+            return recorder.leaving.late_comparison(symbol, self, other, result)
         recorder.guard_outcome(Compare(symbol, self._name, _expression(recorder, other)), result)
         return result
 
@@ -295,7 +280,7 @@ def _unary(symbol: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if self._recorder.stopped:
             return result
         if self._late is not None:
-            late = self._recorder.late_function(compute, (self,), result)
+            late = self._recorder.leaving.late_function(compute, (self,), result)
             if late is None:
                 concrete(self)
             return result if late is None else late
@@ -327,7 +312,7 @@ def concrete(value: Any) -> Any:
     return value._value
 
 
-def _expression(recorder: Prologue, value: Any) -> Expr:
+def _expression(recorder: Recorder, value: Any) -> Expr:
     return value._name if type(value) is SymbolicNumber else recorder.number_expression(value)
 
 
@@ -337,7 +322,7 @@ class SymbolicNumber(RecordedNumber):
 
     __slots__ = ("_late", "_name", "_recorder", "_value")
 
-    def __init__(self, recorder: Prologue, name: Name, value: Any, late: Any = None) -> None:
+    def __init__(self, recorder: Recorder, name: Name, value: Any, late: Any = None) -> None:
         self._late = late
         self._recorder = recorder
         self._name = name
@@ -380,7 +365,7 @@ class SymbolicNumber(RecordedNumber):
     def __bool__(self) -> bool:
         result = bool(self._value)
         if self._late is not None and not self._recorder.stopped:
-            self._recorder.late_outcome("!=", self, 0, result)
+            self._recorder.leaving.late_outcome("!=", self, 0, result)
         elif not self._recorder.stopped:
             self._recorder.guard_outcome(self._name, result)
         return result
@@ -419,9 +404,9 @@ class ObjectIdentity(int):
     else."""
 
     owner: Any
-    _recorder: Prologue
+    _recorder: Recorder
 
-    def __new__(cls, owner: Any, recorder: Prologue) -> ObjectIdentity:
+    def __new__(cls, owner: Any, recorder: Recorder) -> ObjectIdentity:
         self = super().__new__(cls, id(owner))
         self.owner = owner
         self._recorder = recorder

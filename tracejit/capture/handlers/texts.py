@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.late import Late, is_answer, is_late
-from tracejit.capture.handlers.leaving import LeavingHandlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, plain
 from tracejit.capture.policies import is_a
 from tracejit.replay.ir import Constant, Expr, Section, tuple_of
@@ -47,7 +47,7 @@ def _is_text(value: Any) -> bool:
     return type(plain(value)) is str
 
 
-class TextHandlers(LeavingHandlers):
+class TextHandlers(Handlers):
     """Definitions of texts."""
 
     def _in_text(self, value: Any) -> Expr:
@@ -55,41 +55,43 @@ class TextHandlers(LeavingHandlers):
         if type(value) is SymbolicNumber:
             return value._name
         if type(value) in (int, float):
-            return self.number_expression(value)
-        return Constant(value) if type(value) in _PLAIN else self.constant(value)
+            return self.recorder.number_expression(value)
+        return Constant(value) if type(value) in _PLAIN else self.recorder.constant(value)
 
     def _late_text(self, expression: Expr, parts: tuple[Any, ...], value: str) -> Any:
-        return self._defined(Late(expression, parts, lambda: None), value)
+        return self.recorder.leaving.define_late(Late(expression, parts, lambda: None), value)
 
     def late_format(self, value: Any, conversion: int, specification: str) -> Any:
         """format(conversion(value), specification) of an open number or text."""
+        recorder = self.recorder
         convert = _CONVERSIONS.get(conversion)
-        known = plain(value) if convert is None else self.native(lambda: convert(plain(value)))
-        result = self.native(lambda: format(known, specification))
-        if self.stopped:
+        known = plain(value) if convert is None else recorder.containers.native(lambda: convert(plain(value)))
+        result = recorder.containers.native(lambda: format(known, specification))
+        if recorder.stopped:
             return result
         if (
-            not self.are_short((value,))
+            not recorder.leaving.are_short((value,))
             or (is_answer(value) and specification)
             or specification[-1:] in ("c", "n")
-            or (type(known) is int and specification[-1:] in tuple("eEfFgG%") and self._length(value) is None)
+            or (type(known) is int and specification[-1:] in tuple("eEfFgG%") and recorder.leaving.bits_of(value) is None)
         ):
             concrete(value)  # numbers that do not fit raise, and the locale may change
             return result
         part = self._in_text(value)
         if convert is not None:
-            part = self.constant(convert).call(part)
-        return self._late_text(self.constant(format).call(part, specification), (value,), result)
+            part = recorder.constant(convert).call(part)
+        return self._late_text(recorder.constant(format).call(part, specification), (value,), result)
 
     def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
         """The parts of an f-string, or of a call of str.join."""
         result = between.join(map(plain, parts))
-        if self.stopped or not any(map(is_open, parts)):
+        if self.recorder.stopped or not any(map(is_open, parts)):
             return result
         return self._late_text(Constant(between).method("join", tuple_of(*map(self._in_text, parts))), tuple(parts), result)
 
     def late_percent(self, template: Any, values: Any) -> Any:
         """template % values, of which some are open; None where the values are needed."""
+        recorder = self.recorder
         given = values if type(values) is tuple else (values,)
         kinds = self.letters_of(template) if type(template) is str else None
         if kinds is None:
@@ -101,7 +103,7 @@ class TextHandlers(LeavingHandlers):
                     for v, kind in zip(given, kinds, strict=True)
                 ]
             )
-        if not all(is_open(v) or type(v) in _PLAIN for v in given) or not self.are_short(given):
+        if not all(is_open(v) or type(v) in _PLAIN for v in given) or not recorder.leaving.are_short(given):
             return None
         if any(is_answer(v) and kind not in "sra" for kind, v in zip(kinds, given, strict=False)):
             return None
@@ -112,8 +114,8 @@ class TextHandlers(LeavingHandlers):
             if kind in "di" and is_open(value) and type(plain(value)) is float:  # infinities and NaN have no integer
                 if not is_late(value):
                     return None
-                self.late_outcome("<", value, math.inf, True)
-                self.late_outcome(">", value, -math.inf, True)
+                recorder.leaving.late_outcome("<", value, math.inf, True)
+                recorder.leaving.late_outcome(">", value, -math.inf, True)
         if any(kind in "fFeEgG" and self._is_long(v) for kind, v in zip(kinds, given, strict=True)):
             return None
         return self._late_text(Constant(template).of("%", tuple_of(*map(self._in_text, given))), given, result)
@@ -129,19 +131,23 @@ class TextHandlers(LeavingHandlers):
     def for_percent(self, value: Any, kind: str) -> Any:
         """What stands for a tensor or an object where `%` with the letter `kind` makes a text of it; itself where nothing does."""
         if kind == "s":
-            return self.formatted(value, ord(kind), "")
+            return self.recorder.operators.formatted(value, ord(kind), "")
         if kind in "ra":
             return value
-        number = self.element(value) if is_a(value, Tensor) else None
+        number = self.recorder.leaving.element(value) if is_a(value, Tensor) else None
         return value if number is None else number
 
     def late_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """template.format(...) of arguments of which some are open; None where the values are needed."""
         values = (*arguments, *keywords.values())
-        if not all(is_open(v) or type(v) in _PLAIN for v in values) or not self.are_short(values) or any(map(is_answer, values)):
+        if (
+            not all(is_open(v) or type(v) in _PLAIN for v in values)
+            or not self.recorder.leaving.are_short(values)
+            or any(map(is_answer, values))
+        ):
             return None
         result = template.format(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
-        for _, name, specification, _ in self.unwatched(lambda: list(string.Formatter().parse(template))):
+        for _, name, specification, _ in self.recorder.unwatched(lambda: list(string.Formatter().parse(template))):
             if (name and not name.isalnum() and not name.isidentifier()) or "{" in (specification or ""):
                 return None
             if (specification or "")[-1:] in ("c", "n") and any(is_open(v) and type(plain(v)) is int for v in values):
@@ -153,13 +159,13 @@ class TextHandlers(LeavingHandlers):
 
     def _is_long(self, value: Any) -> bool:
         """Whether an int may, in some call, be too long to become a float."""
-        return is_open(value) and type(plain(value)) is int and self._length(value) is None
+        return is_open(value) and type(plain(value)) is int and self.recorder.leaving.bits_of(value) is None
 
     def text_method(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> Any:
         """A method of an open text, or of one that is given open texts; None where the texts are needed."""
         kinds = OPEN_METHODS.get(name, ())
         given = tuple(map(plain, arguments))
-        if not _NEEDED.get(name, 0) <= len(given) <= len(kinds) or self.stopped:
+        if not _NEEDED.get(name, 0) <= len(given) <= len(kinds) or self.recorder.stopped:
             return None
         if not all(type(value) in kind for value, kind in zip(given, kinds, strict=False)):
             return None
@@ -176,7 +182,7 @@ class TextHandlers(LeavingHandlers):
         bounds = key.start, key.stop, key.step
         if not all(bound is None or type(bound) is int for bound in bounds) or key.step == 0:
             return None
-        section = Section(*[None if bound is None else self.number_expression(bound) for bound in bounds])
+        section = Section(*[None if bound is None else self.recorder.number_expression(bound) for bound in bounds])
         return self._late_text(owner._name.at(section), (owner,), plain(owner)[key])
 
     def repeated(self, left: Any, right: Any) -> Any:
@@ -184,12 +190,12 @@ class TextHandlers(LeavingHandlers):
         text, number = (left, right) if _is_text(left) else (right, left)
         if not _is_text(text) or type(number) is not int or number > _WIDEST:
             return None
-        return self._late_text(text._name.of("*", self.number_expression(number)), (text,), plain(text) * number)
+        return self._late_text(text._name.of("*", self.recorder.number_expression(number)), (text,), plain(text) * number)
 
     def text_function(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         """A function of texts that makes a text and cannot raise, of texts of which some are open."""
         result = function(*map(plain, arguments))
-        return self._late_text(self.constant(function).call(*map(self._in_text, arguments)), arguments, result)
+        return self._late_text(self.recorder.constant(function).call(*map(self._in_text, arguments)), arguments, result)
 
     def late_concatenation(self, left: Any, right: Any) -> Any:
         """left + right, texts of which one is open."""
@@ -197,7 +203,7 @@ class TextHandlers(LeavingHandlers):
 
     # -- containers
     def holds_open(self, value: Any) -> bool:
-        if type(value) not in (list, tuple, dict) or self.is_outside(value):
+        if type(value) not in (list, tuple, dict) or self.recorder.is_outside(value):
             return is_open(value) or is_a(value, Tensor)
         parts = [*value, *value.values()] if type(value) is dict else value
         return any(map(self.holds_open, parts))
@@ -205,7 +211,7 @@ class TextHandlers(LeavingHandlers):
     def text_of_container(self, value: Any) -> Any:
         """repr() of a container that this run made, in which there are numbers or texts that each call computes."""
         if type(value) not in (list, tuple, dict) or not self.holds_open(value):
-            return self.formatted(value, ord("r"), "")
+            return self.recorder.operators.formatted(value, ord("r"), "")
         if type(value) is dict:
             items = [self.joined((self.text_of_container(k), ": ", self.text_of_container(v))) for k, v in value.items()]
             return self.joined(("{", self.joined(tuple(items), ", "), "}"))

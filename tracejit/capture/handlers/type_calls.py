@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from tracejit.capture.handlers.builtin_calls import BuiltinCallHandlers
-from tracejit.capture.handlers.recorder import ABSENT, Said
+from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.symbols import concrete, stored
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.tensor import Tensor
@@ -48,63 +47,68 @@ def _is_iterable(value: Any) -> bool:
     return hasattr(type(value), "__iter__") or (hasattr(type(value), "__getitem__") and is_user_instance(value))
 
 
-class TypeCallHandlers(BuiltinCallHandlers):
+class TypeCallHandlers(Handlers):
     """`int(x)`, `list(xs)`, `zip(a, b)`, `str(x)` ..."""
 
     def call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """int(x), list(x), zip(a, b), str(x) ..."""
-        return self.made(self._call_pure_type(cls, arguments, keywords))
+        return self.recorder.made(self._call_pure_type(cls, arguments, keywords))
 
     def _watched(self, found: Any) -> Iterator[Any]:
         """What an iterator gives that keeps elements for later: once the recording has stopped, without stand-ins of numbers."""
         for item in found:
-            yield stored(item) if self.stopped else item
+            yield stored(item) if self.recorder.stopped else item
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
         """`cls(value)` by the special method `name` of the program."""
-        return cls(Said.by(name, self.call(method, (value,), {})))
+        return cls(Said.by(name, self.recorder.calls.call(method, (value,), {})))
 
     def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        recorder = self.recorder
         if cls is bool and len(arguments) == 1 and not keywords:
-            return self.truth(arguments[0])
+            return recorder.operators.truth(arguments[0])
         if cls is str and len(arguments) == 1 and not keywords:
-            return self.formatted(arguments[0], ord("s"), "")
+            return recorder.operators.formatted(arguments[0], ord("s"), "")
         if cls in (map, filter) or cls.__module__ == "itertools":
-            arguments, keywords = self.with_callbacks(cls, arguments, {k: self.settled(v) for k, v in keywords.items()})
+            arguments, keywords = recorder.builtin_calls.with_callbacks(
+                cls, arguments, {k: recorder.contents.settled(v) for k, v in keywords.items()}
+            )
             places = CALLED_BACK.get(cls, ())
             depths = (0, 1) if cls is itertools.starmap else (0,) * len(arguments)
             arguments = tuple(
-                self.iterate(a, depth) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
+                recorder.iteration.iterate(a, depth) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
                 for i, (a, depth) in enumerate(zip(arguments, depths, strict=False))
             )
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
-                arguments = (arguments[0], map(self.truth, arguments[1]))
+                arguments = (arguments[0], map(recorder.operators.truth, arguments[1]))
             found = cls(*arguments, **keywords)
             return self._watched(found) if cls in _REMEMBERING else found
-        arguments = tuple(map(concrete if cls in _PASSING_ON else self.settled, arguments))
+        arguments = tuple(map(concrete if cls in _PASSING_ON else recorder.contents.settled, arguments))
         if not issubclass(cls, dict):
-            keywords = {k: self.settled(v) for k, v in keywords.items()}
+            keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
-            found = [(name, self.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
+            found = [(name, recorder.attributes.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
             name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))
             if type(method) is FunctionType:
                 return self._converted_by(cls, name, method, arguments[0])
         if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
-            method = self.method(arguments[0], "__reversed__")
+            method = recorder.attributes.method(arguments[0], "__reversed__")
             if method is not None:
-                return self.call(method, (arguments[0],), {})
+                return recorder.calls.call(method, (arguments[0],), {})
         if cls is collections.defaultdict and arguments:
-            arguments = (arguments[0], *map(self.pairs, arguments[1:]))
+            arguments = (arguments[0], *map(recorder.container_methods.pairs, arguments[1:]))
         elif issubclass(cls, dict) and cls is not collections.Counter:
-            arguments = tuple(map(self.pairs, arguments))
+            arguments = tuple(map(recorder.container_methods.pairs, arguments))
         elif cls is reversed and len(arguments) == 1 and type(arguments[0]) in (list, tuple) and not keywords:
-            return self.backwards(arguments[0])
+            return recorder.contents.backwards(arguments[0])
         elif cls in _COLLECTIONS:
-            consumed = self.consumable if cls in _PASSING_ON else self.settled_elements
+            consumed = (
+                recorder.container_methods.consumable if cls in _PASSING_ON else recorder.container_methods.settled_elements
+            )
             arguments = tuple(consumed(a) if _is_iterable(a) else a for a in arguments)
         else:
             if cls in (range, slice):
-                arguments = tuple(map(self.index, arguments))
+                arguments = tuple(map(recorder.containers.index, arguments))
             for argument in (*arguments, *keywords.values()):
-                self.read_content(argument, deep=True)
-        return self.native(lambda: cls(*arguments, **keywords))
+                recorder.contents.read_content(argument, deep=True)
+        return recorder.containers.native(lambda: cls(*arguments, **keywords))

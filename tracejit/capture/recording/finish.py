@@ -15,10 +15,10 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracejit.autograd.tape import DataStorage, places_behind_freed
-from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
-from tracejit.capture.handlers.recorder import ABSENT, TensorSource
+from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
     Alias,
@@ -39,7 +39,7 @@ from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
-from tracejit.core.op import Kind
+from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
 from tracejit.tensor import Tensor
@@ -48,12 +48,12 @@ from tracejit.tensor.eager import overlaps_itself
 __all__ = ["finish"]
 
 
-def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: Any, modes: tuple[bool, Any]) -> Recording:
+def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, modes: tuple[bool, Any]) -> Recording:
     """The recording of a run that returned `result`; `modes`, of grad and autocast, are those it began in."""
     if recorder.stopped:
         return Recording(recorder.reason)
     recipes = Recipes(recorder, interpreter)
-    for effect in list(recorder.effects):
+    for effect in list(recorder.effects.in_order):
         recipes.make(effect)
     for tensor, _, _ in interpreter.switched.values():
         if tensor._requires_grad != recorder.tensors[id(tensor)].requires_grad:
@@ -75,7 +75,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     check_outside_arrays(recorder, interpreter, inputs, written)
     outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
     for out in outputs:
-        if out.alias is not None and out.requires_grad and any(op.name == "detach" for op, _, _ in out.alias.views):
+        if out.alias is not None and out.requires_grad and any(_ends_gradients(op) for op, _, _ in out.alias.views):
             recorder.stop(
                 "differentiable_write", f"a detached tensor of shape {list(out.shape)}, whose memory another tensor shares"
             )
@@ -126,10 +126,12 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
         result=answer,
         namespace={**recorder.namespace, **weak, "release": release},
         weak=tuple(weak),
-        structure=None if recorder.taken else _structure(recorder, guards, distinct),  # what is read under a lock is read there
-        locks=bool(recorder.taken),
-        generators=tuple(map(reference, recorder.generators.values())),
-        outside=tuple(recorder.outside),
+        structure=None
+        if recorder.locking.taken
+        else _structure(recorder, guards, distinct),  # what is read under a lock is read there
+        locks=bool(recorder.locking.taken),
+        generators=tuple(map(reference, recorder.generators.known.values())),
+        outside=tuple(recorder.effects.outside),
         facts=(
             *_facts_of_tensors(recorder, True),
             *recorder.facts.found,
@@ -139,7 +141,7 @@ def finish(recorder: CallHandlers, interpreter: RecordingInterpreter, result: An
     )
 
 
-def _facts_of_tensors(recorder: CallHandlers, arguments: bool) -> list[Fact]:
+def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
     """What tensors from outside are like: those that are arguments, or the others."""
     found: list[Fact] = []
     for source in recorder.tensors.values():
@@ -167,7 +169,7 @@ def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
     return found
 
 
-def _is_passing(name: str, value: Any, recorder: CallHandlers) -> bool:
+def _is_passing(name: str, value: Any, recorder: Recorder) -> bool:
     """Whether a constant is an object that an entry must not keep alive: one that leads to others, and is no definition."""
     return (
         gc.is_tracked(value)
@@ -186,7 +188,7 @@ def _expected(node: Node) -> Literal:
 
 
 # -- guards
-def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) -> dict[int, Expr]:
+def _places_of_hooks(recorder: Recorder, interpreter: RecordingInterpreter) -> dict[int, Expr]:
     """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
     found: dict[int, Expr] = {}
     for source in recorder.tensors.values():
@@ -208,7 +210,7 @@ def _places_of_hooks(recorder: CallHandlers, interpreter: RecordingInterpreter) 
     return found
 
 
-def _guards(recorder: CallHandlers, hooks: Mapping[int, Expr]) -> list[Statement]:
+def _guards(recorder: Recorder, hooks: Mapping[int, Expr]) -> list[Statement]:
     statements: list[Statement] = []
     for line in recorder.prologue:
         if isinstance(line, Statement):
@@ -221,16 +223,16 @@ def _guards(recorder: CallHandlers, hooks: Mapping[int, Expr]) -> list[Statement
     return statements
 
 
-def _structure(recorder: CallHandlers, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
+def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
     reached = [(recorder.sources.get(id(value)), value) for value in recorder.keep]
     objects = {source.name: value for source, value in reached if isinstance(source, Name)}
     changed: set[int] = set()
     stored: dict[int, set[str]] = {}
-    for effect in recorder.effects:
+    for effect in recorder.effects.in_order:
         if isinstance(effect, AttributeStore):
             changed.add(id(effect.owner))
             if is_a(effect.owner, type):
-                changed.add(id(recorder.class_dictionary(effect.owner)))
+                changed.add(id(recorder.attributes.class_dictionary(effect.owner)))
         elif (
             isinstance(effect, ItemStore)
             and type(effect.container) is dict
@@ -243,7 +245,7 @@ def _structure(recorder: CallHandlers, guards: Sequence[Statement], distinct: Se
     return split(guards, distinct, objects, recorder.namespace, recorder.instance_reads, changed, stored)
 
 
-def _tensor_conditions(recorder: CallHandlers, source: TensorSource) -> list[Expr]:
+def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
     """What must not hold of a tensor; contents and, for inputs of the program, strides are the program's own business."""
     x, array = source.variable, source.tensor._array
     conditions: list[Expr] = [x.type().is_not(recorder.constant(type(source.tensor)))]
@@ -272,7 +274,7 @@ def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 def _tensor_inputs(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], variables: list[Name]
+    recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], variables: list[Name]
 ) -> tuple[TensorInput, ...]:
     made = []
     for value, variable in zip(inputs, variables, strict=True):
@@ -284,16 +286,14 @@ def _tensor_inputs(
     return tuple(made)
 
 
-def _written_inputs(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int]
-) -> list[WrittenInput]:
+def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> list[WrittenInput]:
     roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
     writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
     placed = set()  # a differentiable write gives its target a new place on the tape, and what that is a view of
     for value in writes:
         root, chain = views.root(value)
-        if value in interpreter.requires_grad and all(view.op.name != "detach" for view in chain):
+        if value in interpreter.requires_grad and not any(_ends_gradients(view.op) for view in chain):
             placed.add(root)
     written = []
     for index, value in enumerate(inputs):
@@ -313,7 +313,7 @@ def _written_inputs(
 
 
 def _check_data(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput], goes_on: bool
+    recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput], goes_on: bool
 ) -> None:
     """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was."""
     if goes_on and interpreter.uncounted:
@@ -323,7 +323,12 @@ def _check_data(
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 
-def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views) -> None:
+def _ends_gradients(view: Op) -> bool:
+    """Whether a view is one that the tape does not know."""
+    return "not differentiable" in view.traits
+
+
+def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
     """A program writes through views whose elements are all different ones of their base."""
     for node in interpreter.nodes:
         for view in views.root(node.outputs[0])[1] if node.op.kind is Kind.WRITE else ():
@@ -335,9 +340,7 @@ def _check_targets(recorder: CallHandlers, interpreter: RecordingInterpreter, vi
                 recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
 
 
-def _check_overlap(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
-) -> None:
+def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]) -> None:
     """One sweep over the arrays in order of address: memory that is written must not be that of another input, nor twice in one."""
     arrays = [interpreter.inputs[value]._array for value in inputs]
     changed = {fact.index for fact in written}
@@ -357,7 +360,7 @@ def _check_overlap(
 
 
 def _check_storages(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int], goes_on: bool
+    recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int], goes_on: bool
 ) -> None:
     """Where a backward pass follows a write, inside the run or after it (`goes_on`), eager mode minds that the written tensor has its
     storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
@@ -384,7 +387,7 @@ def _check_storages(
 
 # -- outputs
 def _outputs(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views, inputs: list[int]
+    recorder: Recorder, interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views, inputs: list[int]
 ) -> tuple[TensorOutput, ...]:
     """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
     as its root does once it is written to: those come last, for `call` alone."""
@@ -394,7 +397,7 @@ def _outputs(
     hidden: list[int] = []
     for tensor, (root, chain) in zip(tensors, roots, strict=True):
         shared = sum(other == root for other, _ in roots) > 1
-        follows = not tensor.requires_grad and root in interpreter.requires_grad and all(n.op.name != "detach" for n in chain)
+        follows = not tensor.requires_grad and root in interpreter.requires_grad and not any(_ends_gradients(n.op) for n in chain)
         if chain and (shared or follows) and root not in positions and root not in inputs:
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
@@ -416,9 +419,7 @@ def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[in
     return None if owner is None or owner == position else Alias("output", owner, steps)
 
 
-def _consumed(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]
-) -> tuple[int, ...] | None:
+def _consumed(recorder: Recorder, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]) -> tuple[int, ...] | None:
     """Positions of the inputs that the graph of `tensor` leads to, where a backward pass inside the run has used that up."""
     places = places_behind_freed(tensor, interpreter.first_sequence)
     if places is None:
@@ -429,7 +430,7 @@ def _consumed(
 
 
 def _output(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]
+    recorder: Recorder, interpreter: RecordingInterpreter, tensor: Tensor, alias: Alias | None, inputs: list[int]
 ) -> TensorOutput:
     consumed = _consumed(recorder, interpreter, tensor, inputs)
     value, array = interpreter.values[id(tensor)], tensor._array

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.capture.handlers.calls import CallHandlers
 from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.recording.entry import WrittenInput
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.op import Kind
@@ -37,43 +37,43 @@ class Views:
             value = source
 
 
-def check_arrays(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views) -> None:
+def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
     """NumPy computes after the program, from arrays whose memory must be then what it was."""
     written = [
         (position, views.root(node.outputs[0])[0])
         for position, node in enumerate(interpreter.nodes)
         if node.op.kind is Kind.WRITE
     ]
-    if recorder.reads_late and interpreter.writes_outside():
+    if recorder.arrays.reads_late and interpreter.writes_outside():
         recorder.stop("read_after_change", "the memory that an array has")
-    looked_at = [(number._late.position, number) for number in recorder.late if number._late.position >= 0]
-    for position, number in (*looked_at, *recorder.arrays_given) if written else ():
+    looked_at = [(number._late.position, number) for number in recorder.leaving.late if number._late.position >= 0]
+    for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if written else ():
         for tensor in _sources(number):
             value = interpreter.value_of(tensor)
             if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
                 recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
 
 
-def check_calls(recorder: CallHandlers, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> None:
+def check_calls(recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> None:
     """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
-    recorder.check_given()
-    recorder.check_locks()
+    recorder.outside_calls.check_given()
+    recorder.locking.check_locks()
     nodes = interpreter.nodes
-    for position, code, detail in recorder.looking:
+    for position, code, detail in recorder.outside_calls.looking:
         if any(node.op.kind is Kind.WRITE for node in nodes[position:]):
             recorder.stop(code, f"{detail} of tensors that are changed afterwards")
-    for position, code, detail in recorder.may_raise:
+    for position, code, detail in recorder.outside_calls.may_raise:
         if any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] in inputs for node in nodes[position:]):
             recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
 
 
 def check_outside_arrays(
-    recorder: CallHandlers, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
+    recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
 ) -> None:
     """Arrays from outside are read and written when the program has run: it must not write to their memory, nor read what is written."""
     tensors = [interpreter.inputs[value] for value in inputs]
-    changed = tensors if recorder.array_stores else [tensors[fact.index] for fact in written]
-    for array in recorder.outside_arrays if changed else ():
+    changed = tensors if recorder.arrays.array_stores else [tensors[fact.index] for fact in written]
+    for array in recorder.arrays.outside_arrays if changed else ():
         if is_shared(array, changed):
             recorder.stop("overlapping_inputs", f"an ndarray of shape {list(array.shape)} and a tensor")
             return

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.effects import Effect, EffectHandlers, FunctionCall
+from tracejit.capture.handlers.effects import Effect, FunctionCall
 from tracejit.capture.handlers.late import Late, definitions, is_late
+from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, is_symbolic
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
@@ -62,7 +63,7 @@ _CONSTANT_TYPES: tuple[type, ...] = (
 class Recipes:
     """Expressions for values; `statements` must run before them, in order; `outputs` are the tensors the program returns."""
 
-    def __init__(self, recorder: EffectHandlers, interpreter: RecordingInterpreter) -> None:
+    def __init__(self, recorder: Recorder, interpreter: RecordingInterpreter) -> None:
         self.recorder = recorder
         self.interpreter = interpreter
         self.statements: list[Statement] = []
@@ -85,10 +86,10 @@ class Recipes:
                 self.outputs.append(late.source)
             return Name(f"out{known[0]}")
 
-        always = [number for number in self.recorder.late if number._late.warns]
-        wanted = [*self.late, *always, *self.recorder.array_stores]
+        always = [number for number in self.recorder.leaving.late if number._late.warns]
+        wanted = [*self.late, *always, *self.recorder.arrays.array_stores]
         places: dict[int, list[Statement]] = {}
-        for late, statement in definitions(self.recorder.late, wanted, tensor):
+        for late, statement in definitions(self.recorder.leaving.late, wanted, tensor):
             after = max(map(self._place_of, late.readings), default=0)
             places.setdefault(after, []).append(statement)
         for place in sorted(places, reverse=True):
@@ -171,14 +172,14 @@ class Recipes:
     def _array(self, value: np.ndarray[Any, Any]) -> Expr:
         recorder = self.recorder
         known = recorder.sources.get(id(value)) or self._expressions.get(id(value))
-        number = recorder.left.get(id(value))
+        number = recorder.arrays.left.get(id(value))
         if known is not None:
             return known
         if number is not None:
             return self.expression(number)
         shared = any(np.shares_memory(value, v) for v in self.fixed)
         copy = value.copy(order="K")
-        if not recorder.is_fixed(value) or not value.flags.writeable or shared or copy.strides != value.strides:
+        if not recorder.arrays.is_fixed(value) or not value.flags.writeable or shared or copy.strides != value.strides:
             recorder.stop("unbuildable", f"array of shape {list(value.shape)}")
         self.fixed.append(value)
         return self._define(value, recorder.constant(copy).get("copy").call(order="K"))
@@ -220,7 +221,7 @@ class Recipes:
 
     def _stored(self, container: Any, key: Any, value: Any) -> Expr:
         """A value in a local container or object: a symbolic one if such was stored there."""
-        return self.expression(self.recorder.stored.get((id(container), key), value))
+        return self.expression(self.recorder.effects.stored.get((id(container), key), value))
 
     def _tuple(self, value: tuple[Any, ...], cls: type) -> Expr:
         elements = [self._stored(value, index, item) for index, item in enumerate(tuple.__iter__(value))]
