@@ -49,6 +49,7 @@ from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import FRONT, UNSERVED, dispatcher
 from tracejit.cpython.functions import Untranslatable
+from tracejit.llvm.family import Family
 from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.partings import Partings
@@ -102,6 +103,7 @@ class CompiledFunction(_Partial[P, R]):
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
+        self._family = Family()
         self._fullgraph = False  # whether a recording that came to nothing is an error
         self._backend: str | None = None  # of its programs; None: the configuration's
         self.stats = Stats(self._settling)
@@ -365,7 +367,7 @@ class CompiledFunction(_Partial[P, R]):
             if entry.stands_for(recording):
                 return entry, False
         log = DebugLog(self._name()) if config.debug else None
-        executable = Executable(self._name(), recording, self._backend or config.backend, log)
+        executable = Executable(self._name(), recording, self._backend or config.backend, log, self._family)
         return Entry(recording, executable, log, self._promote), True
 
     def _refuse(self, reason: Reason, lasting: bool = True) -> None:
@@ -409,6 +411,7 @@ class CompiledFunction(_Partial[P, R]):
         self._put_in_front(None)
         self._reasons = {}
         self._partings.clear()
+        self._family = Family()
         self._settling.clear()
         self.stats.reset()
 

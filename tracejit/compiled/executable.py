@@ -28,6 +28,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
 from tracejit.ir.graph import Graph, Node
+from tracejit.llvm.family import Family
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
@@ -81,12 +82,16 @@ class Watcher(Protocol):
 class Executable:
     """The programs of one recording.  Raises UnsupportedProgram."""
 
-    def __init__(self, name: str, recording: Recording, backend: str, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self, name: str, recording: Recording, backend: str, watcher: Watcher | None = None, family: Family | None = None
+    ) -> None:
+        """family: the programs of the function's other recordings."""
         assert recording.graph is not None
         self.name = name
         self.recording = recording
         self.inputs = recording.tensor_inputs
         self.backend = backend
+        self._family = family
         self._watcher = watcher
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
         self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
@@ -123,10 +128,12 @@ class Executable:
             self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
             self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
-            self.program = build(self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident)
+            self.program = build(
+                self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident, family=family
+            )
         else:
             self.graph = self._in_memory_order(optimise(self.pure, observe=observe))
-            self.program = build(self.graph, self._layouts, backend=backend, resident=resident)
+            self.program = build(self.graph, self._layouts, backend=backend, resident=resident, family=family)
         if watcher is not None:
             watcher.built(_FORWARD, self.program)
         self.kept: tuple[int, ...] = ()
@@ -451,7 +458,7 @@ class Executable:
         observe = None if watcher is None else partial(watcher.after_pass, role)
         graph = optimise(split.backward(present, mask), observe=observe)
         residuals, direct = split.reads(present, mask)
-        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend, raises=True)
+        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend, raises=True, family=self._family)
         if watcher is not None:
             watcher.built(role, program)
         return program, tuple([self._positions[v] for v in direct if v in self._positions])

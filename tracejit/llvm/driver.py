@@ -28,6 +28,7 @@ from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.llvm import blas, frame_check, machine_code, object_cache, operations, thread_pool
+from tracejit.llvm.family import Family
 from tracejit.llvm.linked import linked
 from tracejit.llvm.operations import Code, constant, lane_type
 from tracejit.llvm.reductions import Emitter
@@ -48,13 +49,15 @@ PART: Final = 200  # steps in a function: LLVM takes more than proportionally lo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledProgram:
-    """Machine code of a program, which `run` keeps alive; `seconds` is what compiling took (0 when found)."""
+    """Machine code of a program, which `run` keeps alive; `seconds` is what compiling took (0 when found), `data` how many numbers of the
+    steps are data (family.py)."""
 
     run: Callable[[int, int], int]
     template: np.ndarray[Any, Any]
     key: str
     text: str
     seconds: float
+    data: int
 
 
 @cache
@@ -72,9 +75,21 @@ def host_target() -> Target:
 class _ProgramWriter:
     """The text of one program: its nests, then the function of the frame."""
 
-    def __init__(self, spec: ProgramSpec, target: Target) -> None:
+    def __init__(
+        self,
+        spec: ProgramSpec,
+        target: Target,
+        is_data: Callable[[int], bool],
+        rendered: dict[int, tuple[Emitter, str]],
+    ) -> None:
+        """is_data: whether a number, by its position among the numbers of the steps, comes from the table.  rendered: nests by their ids,
+        shared with other writers of the same steps."""
         self.spec = spec
         self.target = target
+        self.is_data = is_data
+        self.numbers: list[int] = []  # sizes, strides and offsets of the steps, in the order of the text
+        self.offsets: set[int] = set()  # positions among them
+        self.rendered = rendered
         self.code = Code()
         self.declarations: dict[str, str] = {}
         self.libm: set[tuple[str, DType, int]] = set()
@@ -159,9 +174,19 @@ class _ProgramWriter:
         return found
 
     def _integer(self, value: Integer) -> str:
-        return self._word(value.index) if isinstance(value, Slot) else str(value)
+        if isinstance(value, Slot):
+            return self._word(value.index)
+        number = len(self.numbers)
+        self.numbers.append(value)
+        decides = value in (0, 1) and number not in self.offsets  # a product with one row is another function of the BLAS
+        if decides or not self.is_data(number):
+            return str(value)
+        self.table.append(value)
+        at = self.code.op(f"getelementptr i64, ptr %frame, i64 {self.spec.slots + len(self.table) - 1}")
+        return self.code.op(f"load i64, ptr {at}")
 
     def _pointer(self, address: Address) -> str:
+        self.offsets.add(len(self.numbers))
         offset = self._integer(address.offset)
         found = self.pointers.get((address.slot, offset))
         if found is None:
@@ -218,6 +243,7 @@ class _ProgramWriter:
             + [8 * n.index for n in call.scalars if isinstance(n, NumberSlot)]
             for call in step.calls
         ]
+        sizes = ["" if k in differing else self._integer(n) for k, n in enumerate(first.sizes)]
         begin = self.spec.slots + len(self.table)
         self.table += [word for row in rows for word in row]  # type: ignore[misc]  # a run has no sizes or offsets in slots
         width = len(rows[0])
@@ -234,7 +260,6 @@ class _ProgramWriter:
         for slot, offset in zip(words[:slots:2], words[1:slots:2], strict=True):
             base = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
             values.append(code.op(f"getelementptr i8, ptr {base}, i64 {offset}"))
-        sizes = list(map(str, first.sizes))
         for k, word in zip(differing, words[slots:], strict=False):
             sizes[k] = word
         values += sizes
@@ -255,26 +280,36 @@ class _ProgramWriter:
     def _chunks(self, division: Division, buffers: int, symbol: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Have the pool call a nest for every chunk: through a function of a block of what is known only now, and of the chunk's number."""
         self.uses_pool = True
-        code, chunk = self.code, Code()
-        block = code.op(f"alloca [{len(arguments)} x i64]")
-        given = []
-        for i, (kind, value) in enumerate(arguments):
-            if value.startswith("%"):
-                code.lines.append(f"store {kind} {value}, ptr {code.op(f'getelementptr i64, ptr {block}, i64 {i}')}")
-                value = chunk.op(f"load {kind}, ptr {chunk.op(f'getelementptr i64, ptr %block, i64 {i}')}")
-            if i < buffers and division.advances[i]:
-                value = chunk.op(f"getelementptr i8, ptr {value}, i64 {chunk.op(f'mul i64 %k, {division.advances[i]}')}")
-            given.append(value)
-        first = chunk.op(f"mul i64 %k, {division.length}")
-        left = chunk.op(f"sub i64 {division.extent}, {first}")
-        given[buffers + division.many] = chunk.call("llvm.smin.i64", "i64", ("i64", left), ("i64", str(division.length)))
+        code, chunk, words = self.code, Code(), 0
+        before, block = len(code.lines), code.name()
+
+        def inside(kind: str, value: str) -> str:
+            """The same value in the function of a chunk."""
+            nonlocal words
+            if not value.startswith("%"):
+                return value
+            code.lines.append(f"store {kind} {value}, ptr {code.op(f'getelementptr i64, ptr {block}, i64 {words}')}")
+            words += 1
+            return chunk.op(f"load {kind}, ptr {chunk.op(f'getelementptr i64, ptr %block, i64 {words - 1}')}")
+
+        given = [inside(kind, value) for kind, value in arguments]
+        for i in range(buffers):
+            if division.advances[i]:
+                advance = inside("i64", self._integer(division.advances[i]))
+                given[i] = chunk.op(f"getelementptr i8, ptr {given[i]}, i64 {chunk.op(f'mul i64 %k, {advance}')}")
+        length, extent, count = map(self._integer, (division.length, division.extent, division.count))
+        length = inside("i64", length)
+        first = chunk.op(f"mul i64 %k, {length}")
+        left = chunk.op(f"sub i64 {inside('i64', extent)}, {first}")
+        given[buffers + division.many] = chunk.call("llvm.smin.i64", "i64", ("i64", left), ("i64", length))
         if division.first is not None:
             given[buffers + division.first] = first
         status = chunk.op(f"call i64 @{symbol}({', '.join(f'{t} {v}' for (t, _), v in zip(arguments, given, strict=True))})")
         self.declarations.update(chunk.declarations)
         lines = ["define internal i64 @NEST(ptr %block, i64 %k) nounwind {", "entry:", *chunk.lines, f"ret i64 {status}", "}"]
         function = self.functions.setdefault("\n".join(lines), f"chunk{len(self.functions)}")
-        return code.call(thread_pool.PARALLEL, "i64", ("ptr", f"@{function}"), ("ptr", block), ("i64", str(division.count)))
+        code.lines.insert(before, f"{block} = alloca [{words} x i64]")
+        return code.call(thread_pool.PARALLEL, "i64", ("ptr", f"@{function}"), ("ptr", block), ("i64", count))
 
     def _function(self, nest: Nest) -> tuple[Emitter, str]:
         known = self.emitted.get(id(nest))
@@ -283,8 +318,10 @@ class _ProgramWriter:
         return known
 
     def _rendered(self, nest: Nest) -> tuple[Emitter, str]:
-        emitter = Emitter(rewritten(nest, self.target), "NEST", self.target)
-        text = emitter.text()
+        if id(nest) not in self.rendered:
+            emitter = Emitter(rewritten(nest, self.target), "NEST", self.target)
+            self.rendered[id(nest)] = emitter, emitter.text()
+        emitter, text = self.rendered[id(nest)]
         self.declarations.update(emitter.code.declarations)
         self.libm |= emitter.code.libm
         return emitter, self.functions.setdefault(text, f"nest{len(self.functions)}")
@@ -389,12 +426,17 @@ def _found_or_compiled(key: str, text: str, writer: _ProgramWriter) -> tuple[Cal
     return run, compiled
 
 
-def compile_program(spec: ProgramSpec, target: Target | None = None) -> CompiledProgram:
-    """Compile, or find by content an identical program of this process or an earlier one.
+def compile_program(spec: ProgramSpec, target: Target | None = None, family: Family | None = None) -> CompiledProgram:
+    """Compile, or find by content an identical program of this process or an earlier one.  family: of the function's other programs.
 
     Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
     started = time.perf_counter()
-    writer = _ProgramWriter(spec, target or host_target())
+    target = target or host_target()
+    data, rendered = frozenset[int](), dict[int, tuple[Emitter, str]]()
+    if family is not None:
+        skeleton = _ProgramWriter(spec, target, lambda number: True, rendered)
+        data = family.data(hashlib.sha256(skeleton.text().encode()).hexdigest(), skeleton.numbers, skeleton.offsets)
+    writer = _ProgramWriter(spec, target, data.__contains__, rendered)
     text = writer.text()
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     seconds = 0.0
@@ -402,4 +444,4 @@ def compile_program(spec: ProgramSpec, target: Target | None = None) -> Compiled
     if compiled:
         seconds = time.perf_counter() - started
     template = np.array([0] * spec.slots + writer.table, dtype=np.int64)
-    return CompiledProgram(run, template, key, text, seconds)
+    return CompiledProgram(run, template, key, text, seconds, len(data))

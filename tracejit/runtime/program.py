@@ -29,6 +29,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.cpython.arrays import unknown_layout
 from tracejit.ir.graph import Graph
 from tracejit.llvm.driver import MISMATCH, compile_program
+from tracejit.llvm.family import Family
 from tracejit.llvm.frame_check import NO_KEY
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered
@@ -51,11 +52,11 @@ class Program(LoweredProgram):
 
     __slots__ = ("_code", "_compiled", "machine_calls", "run", "seconds")
 
-    def __init__(self, lowered: Lowered, resident: Sequence[int] = ()) -> None:
+    def __init__(self, lowered: Lowered, resident: Sequence[int] = (), family: Family | None = None) -> None:
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         self.lowered = lowered
         self.machine_calls = 1
-        self._compiled = compile_program(lowered.spec)
+        self._compiled = compile_program(lowered.spec, family=family)
         self.seconds = self._compiled.seconds
         constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
         new_frame = partial(Frame, self._compiled.template, lowered.arena_slot, lowered.arena_bytes, constants)
@@ -101,6 +102,11 @@ class Program(LoweredProgram):
         function = ir.Function(("arrays", "scalars"), (), body, ir.Constant(0), catches=False)
         return python.load(function, "run", {**fragment.environment, "leave": _Codes()}, "program")
 
+    def describe(self) -> str:
+        data = self._compiled.data
+        shared = f"machine code of other sizes: {data} sizes, strides and offsets are its data\n" if data else ""
+        return shared + super().describe()
+
     def llvm(self) -> str:
         """The text that LLVM compiled."""
         return self._compiled.text
@@ -114,12 +120,15 @@ def build(
     backend: str = "llvm",
     resident: Collection[int] = (),
     raises: bool = False,
+    family: Family | None = None,
 ) -> Program | RenderedProgram | HostProgram | InterpretedProgram:
     """A runnable program for a functional graph.
 
     layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see lowering/lower.py.  resident: tensor inputs whose
     arrays a caller may pass under a key; programs that are no single machine call have none.  raises: what a host step raises is raised
-    and no exit, as in a backward pass, which nobody runs again eagerly.  Raises ValueError for an unknown backend."""
+    and no exit, as in a backward pass, which nobody runs again eagerly.  family: the function's other programs.
+
+    Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
         raise ValueError(f"build(): unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if backend == "interpret":
@@ -129,7 +138,7 @@ def build(
         backend = "numba"
 
     def made(lowered: Lowered, resident: Sequence[int] = ()) -> Program | RenderedProgram:
-        return Program(lowered, resident) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+        return Program(lowered, resident, family) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     try:
         lowered = lower(graph, layouts, slab_inputs, slab_outputs)
