@@ -11,7 +11,6 @@ It must not know what a number means.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,15 +30,14 @@ class Family:
     """The programs that a function has had, by their text without numbers."""
 
     def __init__(self) -> None:
-        self._patterns: OrderedDict[str, _Pattern] = OrderedDict()
+        self._patterns: dict[str, _Pattern] = {}
 
     def data(self, skeleton: str, numbers: Sequence[int], offsets: Collection[int]) -> frozenset[int]:
         """The positions of the numbers that are data of a program: none for the first one of this `skeleton`, and for the same numbers
         again.  offsets: the positions that vary with any other."""
-        pattern = self._patterns.setdefault(skeleton, _Pattern(tuple(numbers), frozenset()))
-        self._patterns.move_to_end(skeleton)
         if len(self._patterns) > _REMEMBERED:
-            self._patterns.popitem(last=False)
+            self._patterns.clear()
+        pattern = self._patterns.setdefault(skeleton, _Pattern(tuple(numbers), frozenset()))
         different = [k for k, (a, b) in enumerate(zip(pattern.numbers, numbers, strict=True)) if a != b]
         if different and not pattern.varying.issuperset(different):
             pattern.varying = pattern.varying.union(different, offsets)

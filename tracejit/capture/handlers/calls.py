@@ -98,9 +98,8 @@ class CallHandlers(Handlers):
 
     def _parts(self, method: MethodType) -> tuple[Any, Any]:
         """The function of a bound method, and what it is bound to."""
-        return self.recorder.attributes.part(method, "__func__", method.__func__), self.recorder.attributes.part(
-            method, "__self__", method.__self__
-        )
+        part = self.recorder.attributes.part
+        return part(method, "__func__", method.__func__), part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
         if self._runs_natively(function) or of_numpy(function) or draws(function) or self.recorder.standard_call(function):
@@ -372,9 +371,8 @@ class CallHandlers(Handlers):
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*_class_arguments(cls, arguments), **keywords)
-        if (
-            recorder.attributes.lookup(cls, "__del__")[0] is not ABSENT
-        ):  # it would not run when a program takes the object's place
+        finalizer, _ = recorder.attributes.lookup(cls, "__del__")
+        if finalizer is not ABSENT:  # it would not run when a program takes the object's place
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return cls(*arguments, **keywords)

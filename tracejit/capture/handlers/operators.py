@@ -146,9 +146,8 @@ class OperatorHandlers(Handlers):
             recorder.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
         mine, other = recorder.sources.get(id(left)), recorder.sources.get(id(right))
-        if (
-            mine is not None and other is not None and (is_shareable(left) or is_shareable(right))
-        ):  # guards tell other objects apart anyway
+        shareable = is_shareable(left) or is_shareable(right)  # guards tell other objects apart anyway
+        if mine is not None and other is not None and shareable:
             recorder.miss_if(mine.is_not(other) if same else mine.is_same(other))
         return same is (symbol == "is")
 
