@@ -14,7 +14,7 @@ import tracejit as T
 from tracejit import nn, optim
 from tracejit.config import override
 from tracejit.llvm import driver
-from tracejit.llvm.family import Family
+from tracejit.llvm.family import Family, Pattern
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +34,19 @@ def compiled_for(function: Callable[[int], Any], sizes: Sequence[int]) -> list[i
 
 
 def test_numbers_that_differ_become_data_and_all_offsets_with_them() -> None:
+    pattern = Pattern()
+    assert pattern.data((64, 10, 0, 256), {2, 3}) == frozenset()
+    assert pattern.data((64, 10, 0, 256), {2, 3}) == frozenset()
+    assert pattern.data((32, 10, 0, 256), {2, 3}) == {0, 2, 3}
+    assert pattern.data((16, 10, 64, 128), {2, 3}) == {0, 2, 3}
+    assert pattern.data((64, 12, 64, 128), {2, 3}) == {0, 1, 2, 3}
+    assert pattern.data((32, 10, 0, 256), {2, 3}) == {0, 1, 2, 3}
+    assert pattern.data((32, 10, 0), {2}) == frozenset()
+
+
+def test_kin_are_found_by_what_graphs_have_in_common() -> None:
     family = Family()
-    assert family.data("skeleton", (64, 10, 0, 256), {2, 3}) == frozenset()
-    assert family.data("skeleton", (64, 10, 0, 256), {2, 3}) == frozenset()
-    assert family.data("skeleton", (32, 10, 0, 256), {2, 3}) == {0, 2, 3}
-    assert family.data("another", (32, 10, 0, 256), {2, 3}) == frozenset()
-    assert family.data("skeleton", (16, 10, 64, 128), {2, 3}) == {0, 2, 3}
-    assert family.data("skeleton", (64, 12, 64, 128), {2, 3}) == {0, 1, 2, 3}
-    assert family.data("skeleton", (32, 10, 0, 256), {2, 3}) == {0, 1, 2, 3}
+    assert family.kin("a graph") is family.kin("a graph") is not family.kin("another")
 
 
 def test_batches_of_other_sizes_need_no_machine_code_of_their_own() -> None:
@@ -77,6 +82,31 @@ def test_backward_programs_share_machine_code_too() -> None:
     assert compiled_for(call, [20, 31, 26, 40, 37]) == [2, 2, 0, 0, 0]
 
 
+MODELS: dict[str, Callable[[T.Tensor], T.Tensor]] = {
+    "mean": lambda x: (x * 3).mean(),
+    "variance": lambda x: (x * 3).var(),
+    "loss": lambda x: nn.functional.mse_loss(x * 2, x.exp()),
+    "norm": lambda x: nn.functional.layer_norm(x * 2, (5,)).sum() / x.shape[0],
+    "attention": lambda x: nn.functional.scaled_dot_product_attention(x[None] * 2, x[None], x[None]).sum(),
+    "running sums": lambda x: (x * 2).cumsum(0).logsumexp(0).sum(),
+    "sorted on the host": lambda x: (x * 2).sort(0)[0].tanh().sum(),
+    "dropout": lambda x: nn.functional.dropout(x * 2, 0.25).sum(),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_computed_of_sizes_is_data_as_well(name: str) -> None:
+    f = T.compile(MODELS[name])
+
+    def call(n: int) -> None:
+        for _ in range(2):
+            f(T.linspace(-1, 1, 5 * n).reshape(n, 5).requires_grad_()).backward()
+
+    counts = compiled_for(call, [24, 32, 40, 28, 52, 36])
+    assert counts[0] >= 2 and counts[1] <= counts[0] and counts[2:] == [0, 0, 0, 0]
+    assert f.stats.compiled_calls == 6
+
+
 def test_functions_do_not_share_what_they_have_seen() -> None:
     def call(n: int) -> None:
         T.compile(lambda x: (x * 0.3751).cos() + 2)(T.ones(n))
@@ -97,7 +127,14 @@ def test_a_size_of_one_is_no_data_since_products_with_one_row_are_other_function
 
 def rows(x: T.Tensor, w: T.Tensor, i: T.Tensor) -> list[T.Tensor]:
     h = (x @ w).softmax(-1)
-    return [h.sum(0), (h * x.mean(-1, keepdim=True)).cumsum(0)[i], x.t()[1:, i] + h.shape[0], T.cat([x, x * 2], 0).max()]
+    return [
+        h.sum(0),
+        h.var(0) / 7,
+        x.mean() * h.mean(0),
+        (h * x.mean(-1, keepdim=True)).cumsum(0)[i],
+        x.t()[1:, i] + h.shape[0],
+        T.cat([x, x * 2], 0).max(),
+    ]
 
 
 @settings(max_examples=15, deadline=None)

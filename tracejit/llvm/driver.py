@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -28,11 +28,10 @@ from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.llvm import blas, frame_check, machine_code, object_cache, operations, thread_pool
-from tracejit.llvm.family import Family
+from tracejit.llvm.family import Kin
 from tracejit.llvm.linked import linked
-from tracejit.llvm.operations import Code, constant, lane_type
+from tracejit.llvm.operations import Code, lane_type
 from tracejit.llvm.reductions import Emitter
-from tracejit.loops.expressions import builder
 from tracejit.loops.language import Nest, Scalar
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.loops.target import Target
@@ -79,14 +78,14 @@ class _ProgramWriter:
         self,
         spec: ProgramSpec,
         target: Target,
-        is_data: Callable[[int], bool],
+        data: Collection[int],
         rendered: dict[int, tuple[Emitter, str]],
     ) -> None:
-        """is_data: whether a number, by its position among the numbers of the steps, comes from the table.  rendered: nests by their ids,
-        shared with other writers of the same steps."""
+        """data: which numbers, by their positions among those of the steps, come from the table.  rendered: nests by their ids, shared
+        with other writers of the same steps."""
         self.spec = spec
         self.target = target
-        self.is_data = is_data
+        self.data = data
         self.numbers: list[int] = []  # sizes, strides and offsets of the steps, in the order of the text
         self.offsets: set[int] = set()  # positions among them
         self.rendered = rendered
@@ -179,10 +178,12 @@ class _ProgramWriter:
         number = len(self.numbers)
         self.numbers.append(value)
         decides = value in (0, 1) and number not in self.offsets  # a product with one row is another function of the BLAS
-        if decides or not self.is_data(number):
-            return str(value)
+        return str(value) if decides or number not in self.data else self._datum(value)
+
+    def _datum(self, value: int) -> str:
+        """An int64 in the table behind the slots."""
+        at = self.code.op(f"getelementptr i64, ptr %frame, i64 {self.spec.slots + len(self.table)}")
         self.table.append(value)
-        at = self.code.op(f"getelementptr i64, ptr %frame, i64 {self.spec.slots + len(self.table) - 1}")
         return self.code.op(f"load i64, ptr {at}")
 
     def _pointer(self, address: Address) -> str:
@@ -197,13 +198,14 @@ class _ProgramWriter:
         return found
 
     def _scalar(self, parameter: Scalar, value: bool | int | float | NumberSlot) -> str:
-        if not isinstance(value, NumberSlot):
-            return constant(builder.const(value, parameter.dtype).value, parameter.dtype)
-        return self._cast(self._word(value.index), value, parameter)
+        if isinstance(value, NumberSlot):
+            return self._cast(self._word(value.index), value.dtype, parameter)
+        bits = np.float64(value).view(np.int64) if isinstance(value, float) else value
+        return self._cast(self._datum(int(bits)), dtypes.float64 if isinstance(value, float) else dtypes.int64, parameter)
 
-    def _cast(self, text: str, value: NumberSlot, parameter: Scalar) -> str:
+    def _cast(self, text: str, dtype: DType, parameter: Scalar) -> str:
         """The number in a word as the nest wants it."""
-        source = dtypes.float64 if value.dtype.is_floating_point else dtypes.int64
+        source = dtypes.float64 if dtype.is_floating_point else dtypes.int64
         if source is dtypes.float64:
             text = self.code.op(f"bitcast i64 {text} to double")
         return text if parameter.dtype is source else operations.apply(self.code, "cast", None, source, parameter.dtype, 1, text)
@@ -266,7 +268,7 @@ class _ProgramWriter:
         for parameter, value, slot in zip(nest.scalars, first.scalars, words[slots + len(differing) :], strict=True):
             assert isinstance(value, NumberSlot), value
             number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
-            values.append(self._cast(number, value, parameter))
+            values.append(self._cast(number, value.dtype, parameter))
         arguments = ", ".join(f"{t} {v}" for t, v in zip(emitter.parameter_types(), values, strict=True))
         status = code.op(f"call i64 @{symbol}({arguments})")
         if emitter.exits:
@@ -426,18 +428,18 @@ def _found_or_compiled(key: str, text: str, writer: _ProgramWriter) -> tuple[Cal
     return run, compiled
 
 
-def compile_program(spec: ProgramSpec, target: Target | None = None, family: Family | None = None) -> CompiledProgram:
-    """Compile, or find by content an identical program of this process or an earlier one.  family: of the function's other programs.
+def compile_program(spec: ProgramSpec, target: Target | None = None, kin: Kin | None = None) -> CompiledProgram:
+    """Compile, or find by content an identical program of this process or an earlier one.  kin: of programs of other sizes.
 
     Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
     started = time.perf_counter()
     target = target or host_target()
-    data, rendered = frozenset[int](), dict[int, tuple[Emitter, str]]()
-    if family is not None:
-        skeleton = _ProgramWriter(spec, target, lambda number: True, rendered)
-        data = family.data(hashlib.sha256(skeleton.text().encode()).hexdigest(), skeleton.numbers, skeleton.offsets)
-    writer = _ProgramWriter(spec, target, data.__contains__, rendered)
+    data = frozenset[int]()
+    writer = _ProgramWriter(spec, target, data, {})
     text = writer.text()
+    if kin is not None and (data := kin.numbers.data(writer.numbers, writer.offsets)):
+        writer = _ProgramWriter(spec, target, data, writer.rendered)
+        text = writer.text()
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     seconds = 0.0
     run, compiled = done_aside(lambda: _found_or_compiled(key, text, writer))

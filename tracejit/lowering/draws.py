@@ -151,16 +151,18 @@ def _draw(numbers: Callable[[_Names, Sequence[Expr], DType], list[Expr]]) -> Cal
         def block(axis: Axis, first: int, stored: int) -> tuple[Statement, ...]:
             name = _Names(w)
             seed, counter = (name(Load(source, Index((), i * place.strides[0]))) for i in range(2))
-            here = name(counter + AxisValue(axis) + _whole(first))
+            here = name(counter + AxisValue(axis) + w.parameters.number(first))
             made = numbers(name, _words(name, here, seed), dtype)
-            stores = [Store(target, Index(((axis, each),), first * each + i), x) for i, x in enumerate(made[:stored])]
+            begin = first * each
+            at = [w.parameters.size(begin + i) if begin else i for i in range(stored)]
+            stores = [Store(target, Index(((axis, each),), offset), x) for offset, x in zip(at, made, strict=False)]
             return (*name.lines, *stores)
 
         full, rest = divmod(count, each)
         for first, extent, stored in ((0, full, each), (full, 1, rest)):
             if extent and stored:
                 axis = w.axis()
-                w.body.append(For(axis, extent, block(axis, first, stored), extent > 1))
+                w.body.append(For(axis, w.parameters.size(extent), block(axis, first, stored), extent > 1))
 
     return build
 
@@ -173,7 +175,7 @@ def random_advance(w: Writer, values: Values, node: Node, code: int) -> None:
     place = values.strided[state]
     target, source = w.buffer(values.strided[node.outputs[0]], int64, write=True), w.buffer(place, int64)
     seed, counter = (Load(source, Index((), i * place.strides[0])) for i in range(2))
-    stores = (Store(target, Index((), 0), seed), Store(target, Index((), 1), counter + _whole(node.attrs["count"])))
+    stores = (Store(target, Index((), 0), seed), Store(target, Index((), 1), counter + w.parameters.number(node.attrs["count"])))
     w.body.append(For(w.axis(), 1, stores))
 
 

@@ -75,15 +75,17 @@ def lower(
     slab_outputs: Sequence[int] = (),
     codes: Mapping[int, int] | None = None,
     written: Collection[int] = (),
+    numbers: Mapping[int, int | float] | None = None,
 ) -> Lowered:
     """Lower a functional graph whose nodes all have nests or BLAS calls.
 
     layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
     trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
-    written: inputs that a later part of the same program writes to: they are checked as if this one did.  Raises NeedsHost for a graph
+    written: inputs that a later part of the same program writes to: they are checked as if this one did.  numbers: the values of number
+    inputs that are the same in each call.  Raises NeedsHost for a graph
     with a node that is evaluated on the host."""
     codes = exit_codes(graph) if codes is None else codes
-    return _Lowering(graph, len(slab_outputs), layouts, tuple(slab_inputs), codes, written).run()
+    return _Lowering(graph, len(slab_outputs), layouts, tuple(slab_inputs), codes, written, numbers or {}).run()
 
 
 class _Lowering:
@@ -95,6 +97,7 @@ class _Lowering:
         slab_inputs: tuple[int, ...],
         codes: Mapping[int, int],
         written: Collection[int],
+        numbers: Mapping[int, int | float],
     ) -> None:
         graph = run_passes(graph, (dce, products))
         for node in graph.nodes:
@@ -107,6 +110,7 @@ class _Lowering:
         graph = run_passes(together, (partial(copies, layouts=own, kept=kept, targets=targets),))
         self.layouts, self.codes = layouts, codes
         self.written_later = written
+        self.numbers = numbers
         self.values = values = Values(graph, own)
         self.slab_inputs = slab_inputs
         self.results = values.outputs[:count]
@@ -291,6 +295,8 @@ class _Lowering:
         tensors: dict[int, int] = {}
         scalars: list[int] = []
         for v in graph.inputs:
+            if v in self.numbers:
+                continue
             if isinstance(graph.avals[v], ScalarAval):
                 scalars.append(v)
             elif v not in self.slab_inputs:
@@ -321,7 +327,7 @@ class _Lowering:
                 constants.append((slot, array))
                 self.homes[v] = Address(slot)
                 slot += 1
-        numbers: dict[int, NumberSlot] = {}
+        numbers: dict[int, NumberSlot | int | float] = dict(self.numbers)
         for v in scalars:
             python_type = graph.avals[v].python_type  # type: ignore[union-attr]
             numbers[v] = NumberSlot(slot, python_dtype(python_type))
@@ -420,7 +426,7 @@ class _Lowering:
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
-    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot]) -> list[Step]:
+    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[Step]:
         if u.product is not None:
             return [self._gemm(u.product)]
         if u.copy is not None:
@@ -433,7 +439,7 @@ class _Lowering:
             u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
         return [self._nest_call(piece, numbers) for piece in u.pieces]
 
-    def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot]) -> NestCall:
+    def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:
         nest = piece.nest
         parameters = zip(piece.buffers, (*nest.buffers, *nest.temporaries), strict=True)
         buffers = tuple(self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters)

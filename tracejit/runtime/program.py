@@ -17,6 +17,7 @@ machine code live as long as the program.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,10 +30,11 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.cpython.arrays import unknown_layout
 from tracejit.ir.graph import Graph
 from tracejit.llvm.driver import MISMATCH, compile_program
-from tracejit.llvm.family import Family
+from tracejit.llvm.family import Family, Kin
 from tracejit.llvm.frame_check import NO_KEY
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered
+from tracejit.passes.literals import as_inputs, literals, skeleton
 from tracejit.replay import ir, python
 from tracejit.runtime.frame import Frame
 from tracejit.runtime.host import HostProgram
@@ -52,11 +54,11 @@ class Program(LoweredProgram):
 
     __slots__ = ("_code", "_compiled", "machine_calls", "run", "seconds")
 
-    def __init__(self, lowered: Lowered, resident: Sequence[int] = (), family: Family | None = None) -> None:
+    def __init__(self, lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> None:
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         self.lowered = lowered
         self.machine_calls = 1
-        self._compiled = compile_program(lowered.spec, family=family)
+        self._compiled = compile_program(lowered.spec, kin=kin)
         self.seconds = self._compiled.seconds
         constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
         new_frame = partial(Frame, self._compiled.template, lowered.arena_slot, lowered.arena_bytes, constants)
@@ -137,15 +139,26 @@ def build(
     if why:
         backend = "numba"
 
-    def made(lowered: Lowered, resident: Sequence[int] = ()) -> Program | RenderedProgram:
-        return Program(lowered, resident, family) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+    like, segments = skeleton(graph), itertools.count()
 
+    def made(lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> Program | RenderedProgram:
+        return Program(lowered, resident, kin) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+
+    def segment(lowered: Lowered) -> Program | RenderedProgram:
+        return made(lowered, kin=None if family is None else family.kin((like, next(segments))))
+
+    kin = None if family is None else family.kin(like)
+    general, numbers = graph, dict[int, int | float]()
+    if kin is not None:
+        found = literals(graph)
+        varying = kin.literals.data(tuple(found.values()))
+        general, numbers = as_inputs(graph, [place for k, place in enumerate(found) if k in varying])
     try:
-        lowered = lower(graph, layouts, slab_inputs, slab_outputs)
+        lowered = lower(general, layouts, slab_inputs, slab_outputs, numbers=numbers)
     except NeedsHost:
-        return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, made)
+        return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
-    return made(lowered, [i for i, v in enumerate(tensors) if v in resident])
+    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], kin)
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:

@@ -1,0 +1,47 @@
+"""Literals as number inputs: so graphs that differ in these alone (1 / n, where n is a size) have the same nests.
+
+Only for operations that are correctly rounded: a nest that is given such a number comes to the same bits as one that has it as a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import replace
+
+from tracejit.core.aval import ScalarAval
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Graph, Literal, Operand
+
+__all__ = ["as_inputs", "literals", "skeleton"]
+
+
+def skeleton(graph: Graph) -> Hashable:
+    """What two graphs have in common that differ in sizes, attributes and literals."""
+
+    def kind(x: Operand) -> int | str | None:
+        return type(x.value).__name__ if isinstance(x, Literal) else x
+
+    nodes = tuple([(node.op.name, *map(kind, node.operands)) for node in graph.nodes])
+    return graph.inputs, nodes, tuple(map(kind, graph.outputs)), graph.writes
+
+
+def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
+    """The literals that may be inputs, by their node and operand numbers."""
+    return {
+        (k, i): x.value
+        for k, node in enumerate(graph.nodes)
+        if node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits
+        for i, x in enumerate(node.operands)
+        if isinstance(x, Literal) and (type(x.value) is float or (type(x.value) is int and x.value.bit_length() < 64))
+    }
+
+
+def as_inputs(graph: Graph, chosen: Collection[tuple[int, int]]) -> tuple[Graph, dict[int, int | float]]:
+    """The graph with the chosen literals as its last inputs, and their values."""
+    avals, nodes, values = dict(graph.avals), list(graph.nodes), dict[int, int | float]()
+    for k, i in chosen:
+        x, fresh = nodes[k].operands[i], max(avals, default=0) + 1
+        assert isinstance(x, Literal), x
+        avals[fresh], values[fresh] = ScalarAval(type(x.value)), x.value
+        nodes[k] = replace(nodes[k], operands=(*nodes[k].operands[:i], fresh, *nodes[k].operands[i + 1 :]))
+    return replace(graph, inputs=(*graph.inputs, *values), avals=avals, nodes=tuple(nodes)), values
