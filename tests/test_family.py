@@ -41,12 +41,17 @@ def test_numbers_that_differ_become_data_and_all_offsets_with_them() -> None:
     assert pattern.data((16, 10, 64, 128), {2, 3}) == {0, 2, 3}
     assert pattern.data((64, 12, 64, 128), {2, 3}) == {0, 1, 2, 3}
     assert pattern.data((32, 10, 0, 256), {2, 3}) == {0, 1, 2, 3}
-    assert pattern.data((32, 10, 0), {2}) == frozenset()
 
 
-def test_kin_are_found_by_what_graphs_have_in_common() -> None:
+def test_kin_are_found_by_what_graphs_have_in_common_and_compared_where_their_texts_are_alike() -> None:
     family = Family()
-    assert family.kin("a graph") is family.kin("a graph") is not family.kin("another")
+    kin = family.kin("a graph")
+    assert family.kin("a graph") is kin is not family.kin("another")
+    assert kin.data("nest 64, 10", (64, 10), ()) == frozenset()
+    assert kin.data("two nests 64, 10, 3", (64, 10, 3), ()) == frozenset()
+    assert kin.data("nest 32, 10", (32, 10), ()) == {0}
+    assert kin.data("two nests 32, 10, 4", (32, 10, 4), ()) == {0, 2}
+    assert kin.data("other nests 16, 10", (16, 10), ()) == {0}
 
 
 def test_batches_of_other_sizes_need_no_machine_code_of_their_own() -> None:

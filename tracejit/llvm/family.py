@@ -11,12 +11,15 @@ are those of the constants: nests are the same, and LLVM reorders no floating-po
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
 __all__ = ["Family", "Kin", "Pattern"]
 
 _REMEMBERED: Final = 256
+_DIGITS: Final = re.compile(r"[0-9]+")
 
 
 class Pattern:
@@ -32,8 +35,8 @@ class Pattern:
         """The positions of the numbers that are data of a program: none for the first one, and for the same numbers again.  together:
         positions that vary with any other."""
         first = self._first
-        if first is None or len(first) != len(numbers):
-            self._first, self._varying = tuple(numbers), frozenset()
+        if first is None:
+            self._first = tuple(numbers)
             return frozenset()
         different = [k for k, (a, b) in enumerate(zip(first, numbers, strict=True)) if a != b]
         if different and not self._varying.issuperset(different):
@@ -42,13 +45,25 @@ class Pattern:
 
 
 class Kin:
-    """What is known of the programs of one graph but for numbers: those of the graph, and those of its steps."""
+    """What is known of the programs of one graph but for numbers.
 
-    __slots__ = ("literals", "numbers")
+    Their steps need not be alike: sizes decide how they are cut.  So numbers of steps are compared with those of the first program that had
+    the same text but for digits; the first of a text with the first that had as many."""
+
+    __slots__ = ("_patterns", "literals")
 
     def __init__(self) -> None:
         self.literals = Pattern()
-        self.numbers = Pattern()
+        self._patterns: dict[tuple[str, int], Pattern] = {}
+
+    def data(self, text: str, numbers: Sequence[int], offsets: Collection[int]) -> frozenset[int]:
+        """The positions of the numbers that are data of a program of this text."""
+        key = hashlib.sha256(_DIGITS.sub("", text).encode()).hexdigest(), len(numbers)
+        known = self._patterns.get(key)
+        if known is None:
+            known = next((p for (_, count), p in self._patterns.items() if count == len(numbers)), Pattern())
+            self._patterns[key] = known
+        return known.data(numbers, offsets)
 
 
 class Family:
