@@ -5,6 +5,7 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import threading
 import weakref
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.compiled.recorded_path import Entry
 from tracejit.config import override
 
 
@@ -292,6 +294,21 @@ def test_too_many_paths_are_refused_with_a_reason() -> None:
             assert compiled(T.ones(n)).item() == n
         assert compiled.stats.traces == 2
         assert any(reason.code == "too_many_paths" for reason in compiled.reasons)
+
+
+def test_sizes_in_random_order_are_each_served_by_the_path_that_was_recorded_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, dice, asked, serve = T.compile(lambda x: (x * 2).sum()), random.Random(0), [], Entry.serve
+    sizes = list(range(2, 42))
+    for n in sizes:
+        assert compiled(T.ones(n)).item() == 2 * n
+    assert compiled.stats.traces == len(sizes)
+    monkeypatch.setattr(Entry, "serve", lambda entry, args, kwargs: asked.append(entry) or serve(entry, args, kwargs))
+    for _ in range(5):
+        dice.shuffle(sizes)
+        for n in sizes:
+            assert compiled(T.ones(n)).item() == 2 * n
+    assert compiled.stats.compiled_calls == 5 * len(sizes) and compiled.stats.traces == len(sizes)
+    assert len(asked) <= 5 * len(sizes)  # beside the one in front none but that of the size
 
 
 def test_each_layout_of_an_argument_is_recorded_once() -> None:

@@ -37,7 +37,7 @@ class Config:
     backend: str = "llvm"
     verify: bool = False
     debug: int = 0
-    max_entries: int = 32
+    max_entries: int = 64
     max_failures: int = 3
     cache: bool = True
     cache_dir: str = ""

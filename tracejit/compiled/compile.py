@@ -5,10 +5,10 @@ program failed, nothing was changed), or returns the result.  When none fits the
 cannot be recorded runs eagerly with a reason.
 
 Bridges: the entry that misses, or takes exit k, remembers which entry went on from there last time, and hands over to it, which may
-exit and hand over in turn.  Where there is no bridge all entries are asked; once none of them went on from an exit and there is no
-room for another one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an
-entry already stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now
-and then.
+exit and hand over in turn.  A function that has met arguments of several sizes asks the path of the call's sizes first.  Where there is
+no bridge all entries are asked; once none of them went on from an exit and there is no room for another one, only now and then.  A path
+that has been recorded is never recorded again: where eager takes a path that an entry already stands for (a predicate so close to its
+threshold that two fusions round it differently), that exit is recorded only now and then.
 
 A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
 expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -54,6 +54,7 @@ from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.partings import Partings
 from tracejit.report.stats import Stats
+from tracejit.tensor import Tensor
 
 __all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile"]
 
@@ -101,6 +102,7 @@ class CompiledFunction(_Partial[P, R]):
         self._settling: Settling
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
+        self._by_sizes: dict[Hashable, Entry] = {}  # shapes of the arguments -> the path recorded for them, or found
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
         self._family = Family()
@@ -151,7 +153,19 @@ class CompiledFunction(_Partial[P, R]):
         tried = [front]
         exited = front if number else None
         cost = 0 if front is None else front.effort if number else 1
-        last = front
+        last, sizes = front, None
+        if not number and len(self._by_sizes) > 1:
+            sizes = _sizes(args, kwargs)
+            known = self._by_sizes.get(sizes)
+            if known is not None and known is not front:
+                result = known.serve(args, kwargs)
+                if result.__class__ is not Exit:
+                    return self._went_on(known, None, 0, cost, result)
+                tried.append(known)
+                cost += known.effort if result.number else 1
+                if result.number:
+                    last = exited = known
+                    number = result.number
         while last is not None and (bridge := last.bridges.get(number)) is not None and bridge not in tried:
             result = bridge.serve(args, kwargs)
             if result.__class__ is not Exit:
@@ -170,6 +184,8 @@ class CompiledFunction(_Partial[P, R]):
                 continue
             result = entry.serve(args, kwargs)
             if result.__class__ is not Exit:
+                if sizes in self._by_sizes:
+                    self._by_sizes[sizes] = entry
                 return self._went_on(entry, exited, number, cost, result)
             cost += entry.effort if result.number else 1 if entry.machine is not None else 2
             if exited is None and result.number:
@@ -263,7 +279,7 @@ class CompiledFunction(_Partial[P, R]):
                 if not self._fullgraph:
                     self._pause(self._settling.raised())
                 raise
-            self._install(recording, tried, exited, number)
+            self._install(recording, tried, exited, number, _sizes(args, kwargs))
         finally:
             ticket.over = True
         return result
@@ -317,11 +333,14 @@ class CompiledFunction(_Partial[P, R]):
                 self._settling.retired(entry)
                 self.stats.retire(entry.executable)
         self._entries = kept
+        self._by_sizes = {sizes: entry for sizes, entry in self._by_sizes.items() if entry in kept}
         if self._front not in kept:
             self._put_in_front(None)
         return len(kept) < len(before)
 
-    def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int) -> None:
+    def _install(
+        self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int, sizes: Hashable
+    ) -> None:
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
@@ -352,6 +371,7 @@ class CompiledFunction(_Partial[P, R]):
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
         self._entries = (*self._entries, entry)
+        self._by_sizes[sizes] = entry
         if exited is not None:
             exited.bridges[number] = entry
         else:
@@ -408,6 +428,7 @@ class CompiledFunction(_Partial[P, R]):
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
         self._entries = ()
+        self._by_sizes = {}
         self._put_in_front(None)
         self._reasons = {}
         self._partings.clear()
@@ -454,6 +475,11 @@ class CompiledFunction(_Partial[P, R]):
 
     def __repr__(self) -> str:
         return f"<compiled {self._name()}: {self.stats}>"
+
+
+def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
+    """The shapes of the tensors among the arguments."""
+    return tuple([x._array.shape for x in (*args, *kwargs.values()) if type(x) is Tensor])
 
 
 class FullGraphError(RuntimeError):

@@ -13,7 +13,7 @@ trying.
   losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
-  A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `config.max_entries` of one piece of code in
+  A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
   a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
 
 A function that is left alone costs a call from machine code to the function (cpython/dispatcher.py), which takes one from `rest`: that is
@@ -35,6 +35,7 @@ __all__ = ["WINDOW", "Settling"]
 
 WINDOW: Final = 64
 _RAISED: Final = 8
+_FRUITLESS: Final = 32
 _FURTHEST: Final = 20  # doublings
 
 
@@ -145,7 +146,7 @@ class Settling:
         if kin.last is not None:
             kin.fruitless = 0 if kin.last[0] else kin.fruitless + 1
             kin.last = None
-        return FIRST_WAIT if kin.fruitless >= config.max_entries else 0
+        return FIRST_WAIT if kin.fruitless >= _FRUITLESS else 0
 
     def waited(self) -> None:
         """The calls to wait for are left alone."""
