@@ -167,9 +167,9 @@ def test_a_function_that_settled_finds_out_that_things_have_changed(bad: int) ->
 
 def test_a_loss_over_entries_that_cost_more_than_they_save_is_noticed() -> None:
     """Two operations, and ten entries to try on the way to them."""
-    compiled = T.compile(lambda x: x * 2 + 1)
+    compiled, x = T.compile(lambda x, mode: x * 2 + len(mode)), T.ones(3)
     for k in range(3000):
-        compiled(T.ones((k * k * 31 + 7 * k) % 29 + 1))
+        compiled(x, "m" * ((k * k * 31 + 7 * k) % 29 + 1))
     assert compiled._settling.direct_calls > 1000
 
 

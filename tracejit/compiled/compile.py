@@ -371,10 +371,10 @@ class CompiledFunction(_Partial[P, R]):
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
         self._entries = (*self._entries, entry)
-        self._by_sizes[sizes] = entry
         if exited is not None:
             exited.bridges[number] = entry
         else:
+            self._by_sizes[sizes] = entry
             if self._front is not None:
                 self._front.bridges[0] = entry
             self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
