@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
 from tracejit.llvm.reduced_dtypes import narrow, reduced_constant, widen
-from tracejit.loops.expressions import Apply, Const, Var, topological
-from tracejit.math.functions import complete
+from tracejit.loops.expressions import Apply, Const, Expr, Var, topological
+from tracejit.math.functions import complete, expand
 
-__all__ = ["Code", "apply", "constant", "lane_type", "splat_constant", "value_type"]
+__all__ = ["Code", "apply", "constant", "evaluated", "lane_type", "splat_constant", "value_type"]
 
 _SCALAR_TYPES: Final = {
     dtypes.bool_: "i1",
@@ -371,15 +371,24 @@ def _where(s: _Site, condition: str, usual: str, rare: Callable[[], str]) -> str
 def _complete(code: Code, name: str, dtype: DType, lanes: int, *x: str) -> str:
     """The complete definition of an elementary function."""
     parameters = tuple(Var("", dtype) for _ in x)
-    texts = {id(p): text for p, text in zip(parameters, x, strict=True)}
-    order = topological([complete(name, *parameters)])
-    for e in order:
+    return evaluated(code, complete(name, *parameters), lanes, dict(zip(parameters, x, strict=True)))
+
+
+def evaluated(code: Code, root: Expr, lanes: int, leaves: Mapping[Var, str]) -> str:
+    """Emit an expression of values that all have `lanes` lanes and are emitted already; what it computes stays where it stands."""
+    texts = {id(leaf): text for leaf, text in leaves.items()}
+    for e in topological([root]):
         if isinstance(e, Const):
             texts[id(e)] = splat_constant(constant(e.value, e.dtype), lane_type(e.dtype), lanes)
         elif isinstance(e, Apply):
             operands = [texts[id(o)] for o in e.operands]
-            texts[id(e)] = apply(code, e.operation, e.attribute, e.operands[-1].dtype, e.dtype, lanes, *operands)
-    return texts[id(order[-1])]
+            parameters = tuple(Var("", o.dtype) for o in e.operands)
+            elementary = expand(replace(e, operands=parameters))
+            if elementary is None:
+                texts[id(e)] = apply(code, e.operation, e.attribute, e.operands[-1].dtype, e.dtype, lanes, *operands)
+            else:
+                texts[id(e)] = evaluated(code, elementary, lanes, dict(zip(parameters, operands, strict=True)))
+    return texts[id(root)]
 
 
 def _ldexp(s: _Site, x: str, k: str) -> str:

@@ -3,14 +3,14 @@
 LANES logical accumulators are one vector value, which the backend cuts into registers.  Sums of floats are kept in blocks: lanes
 in the value's dtype within a block, float64 totals across blocks, for float64 values with the error of each addition carried along (the
 TwoSum of Knuth, "The Art of Computer Programming" 2, 4.2.2).  Extremes of floats pass NaN over and remember that there was one (positions
-of extremes: where the first one was), so that an element waits for one instruction.  loops/python.py spells out the same order in Python.
+of extremes: where the first one was), so that an element waits for one instruction.  What is combined by which rule is asked of
+loops/combinations.py; loops/python.py spells out the same order in Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -21,13 +21,10 @@ from tracejit.llvm.loops import Condition, Run, Value
 from tracejit.llvm.nests import effects
 from tracejit.llvm.operations import constant, lane_type, splat_constant, value_type, vector
 from tracejit.llvm.tiles import TileEmitter
+from tracejit.loops.combinations import COMBINATIONS, Combination, Rule, definition
 from tracejit.loops.language import BLOCK, LANES, Reduce
-from tracejit.loops.reducers import accumulation_dtype, identity
 
 __all__ = ["Emitter"]
-
-_OPERATIONS: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "bit_or", "all": "bit_and"}
-_BEYOND: Final = {"argmax": "gt", "argmin": "lt"}
 
 
 def _none(positions: DType) -> int:
@@ -39,7 +36,7 @@ def _none(positions: DType) -> int:
 class _Item:
     """One value being combined: the types and first values of what it carries round the loop, and in a block."""
 
-    combine: str
+    combination: Combination
     dtype: DType
     kinds: tuple[str, ...]
     initial: tuple[str, ...]
@@ -54,24 +51,26 @@ class _Item:
     @property
     def extreme(self) -> bool:
         """Whether it carries lanes' extremes and where there was a NaN."""
-        return self.combine in ("max", "min") and self.dtype.is_floating_point
+        how = self.combination
+        return how.beyond is not None and not how.position and self.dtype.is_floating_point
 
 
-def _item(combine: str, dtype: DType, result: DType, flag: str) -> _Item:
+def _item(name: str, dtype: DType, result: DType, flag: str) -> _Item:
     """flag: the type that holds a truth value for as long as the loop runs."""
-    total = accumulation_dtype(combine, dtype)
+    combination = COMBINATIONS[name]
+    total = combination.total(dtype)
     kind = value_type(total, LANES)
-    start = splat_constant(constant(identity(combine, total), total), lane_type(total), LANES)
-    if combine == "sum" and dtype.is_floating_point:
+    start = splat_constant(constant(combination.empty(total), total), lane_type(total), LANES)
+    if combination.in_blocks(dtype):
         compensated = 2 if dtype is dtypes.float64 else 1
         block = value_type(dtype, LANES)
-        return _Item(combine, dtype, (kind,) * compensated, (start,) * compensated, (block,), ("zeroinitializer",))
-    if combine in ("argmax", "argmin"):
+        return _Item(combination, dtype, (kind,) * compensated, (start,) * compensated, (block,), ("zeroinitializer",))
+    if combination.position:
         positions, none = value_type(result, LANES), splat_constant(str(_none(result)), lane_type(result), LANES)
         if dtype.is_floating_point:  # and the first NaN
-            return _Item(combine, dtype, (kind, positions, positions), (start, "zeroinitializer", none), position=result)
-        return _Item(combine, dtype, (kind, positions), (start, "zeroinitializer"), position=result)
-    item = _Item(combine, dtype, (kind,), (start,))
+            return _Item(combination, dtype, (kind, positions, positions), (start, "zeroinitializer", none), position=result)
+        return _Item(combination, dtype, (kind, positions), (start, "zeroinitializer"), position=result)
+    item = _Item(combination, dtype, (kind,), (start,))
     return replace(item, kinds=(kind, vector(flag, LANES)), initial=(start, "zeroinitializer")) if item.extreme else item
 
 
@@ -79,7 +78,7 @@ class Emitter(TileEmitter):
     """A TileEmitter that knows reductions."""
 
     def reduce(self, s: Reduce) -> None:
-        items = [_item(combine, value.dtype, var.dtype, self._flag(value.dtype)) for var, combine, value in s.items]
+        items = [_item(name, value.dtype, var.dtype, self._flag(value.dtype)) for var, name, value in s.items]
         kinds = [k for item in items for k in item.kinds]
         initial = [v for item in items for v in item.initial]
         if s.extent == 0:
@@ -187,20 +186,25 @@ class Emitter(TileEmitter):
             if in_block:
                 return [self.code.op(f"fadd {value_type(dtype, lanes)} {old[0]}, {value.text}")]
             return self._fold(dtype, old, value.text, lanes)
-        if item.combine in ("argmax", "argmin"):
+        if item.combination.position:
             return self._further(item, old, value, first)
         if item.extreme:
             return [self._more_extreme(item, lanes, old[0], value.text), self._saw_nan(item, lanes, old[1], value.text)]
-        total = accumulation_dtype(item.combine, dtype)
+        total = item.combination.total(dtype)
         text = value.text
         if total is not dtype:
             text = operations.apply(self.code, "cast", None, dtype, total, lanes, text)
-        return [operations.apply(self.code, _OPERATIONS[item.combine], None, total, total, lanes, old[0], text)]
+        return [self._by(item.combination.combine, total, lanes, old[0], text)]
+
+    def _by(self, rule: Rule | None, dtype: DType, lanes: int, x: str, y: str) -> str:
+        """Two values by a rule of their combination."""
+        assert rule is not None
+        first, second, expression = definition(rule, dtype)
+        return operations.evaluated(self.code, expression, lanes, {first: x, second: y})
 
     def _more_extreme(self, item: _Item, lanes: int, x: str, y: str) -> str:
         """The greater or less one, y where they are equal or one is NaN: a single instruction of most machines."""
-        kind, predicate = value_type(item.dtype, lanes), "ogt" if item.combine == "max" else "olt"
-        first = self.code.op(f"fcmp {predicate} {kind} {x}, {y}")
+        kind, first = value_type(item.dtype, lanes), self._by(item.combination.beyond, item.dtype, lanes, x, y)
         return self.code.op(f"select {vector('i1', lanes)} {first}, {kind} {x}, {kind} {y}")
 
     def _saw_nan(self, item: _Item, lanes: int, seen: str, value: str) -> str:
@@ -224,7 +228,7 @@ class Emitter(TileEmitter):
                 lambda: operations.apply(code, "cast", None, dtypes.int64, item.position, 1, first),
             )
         here = self.splat(group, lanes).text
-        takes = operations.apply(code, _BEYOND[item.combine], None, item.dtype, dtypes.bool_, lanes, value.text, old[0])
+        takes = self._by(item.combination.beyond, item.dtype, lanes, value.text, old[0])
         further = [
             code.op(f"select {flags} {takes}, {kind} {value.text}, {kind} {old[0]}"),
             code.op(f"select {flags} {takes}, {positions} {here}, {positions} {old[1]}"),
@@ -250,7 +254,7 @@ class Emitter(TileEmitter):
             near, far = self._halves(lambda n: value_type(dtype, n), place, lanes)
             lanes //= 2
             kind, positions, flags = value_type(item.dtype, lanes), value_type(dtype, lanes), vector("i1", lanes)
-            takes = operations.apply(code, _BEYOND[item.combine], None, item.dtype, dtypes.bool_, lanes, high, low)
+            takes = self._by(item.combination.beyond, item.dtype, lanes, high, low)
             equal = operations.apply(code, "eq", None, item.dtype, dtypes.bool_, lanes, high, low)
             tied = code.op(f"select {flags} {equal}, {positions} {less(lanes, near, far)}, {positions} {near}")
             place = code.op(f"select {flags} {takes}, {positions} {far}, {positions} {tied}")
@@ -291,8 +295,8 @@ class Emitter(TileEmitter):
 
     def _across(self, item: _Item, carried: Sequence[str]) -> tuple[str, DType]:
         code, lanes = self.code, LANES
-        total = accumulation_dtype(item.combine, item.dtype)
-        if item.combine in ("argmax", "argmin"):
+        total = item.combination.total(item.dtype)
+        if item.combination.position:
             return self._furthest(item, carried), item.position
         value = carried[0]
         if item.extreme:
@@ -313,5 +317,5 @@ class Emitter(TileEmitter):
         while lanes > 1:
             low, high = self._halves(lambda n: value_type(total, n), value, lanes)
             lanes //= 2
-            value = operations.apply(code, _OPERATIONS[item.combine], None, total, total, lanes, low, high)
+            value = self._by(item.combination.combine, total, lanes, low, high)
         return value, total

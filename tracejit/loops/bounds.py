@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tracejit.core import dtypes
+from tracejit.loops.combinations import COMBINATIONS
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, SizeValue, Var, builder, topological
 from tracejit.loops.language import Buffer, Exit, Extent, For, Index, Interleaved, Let, Nest, Reduce, Size, Statement, Store
 
@@ -100,7 +101,7 @@ class _Reach:
         for var, combine, value in s.items if isinstance(s, Reduce) else ():
             if last >= 0:
                 self.value(value)
-            self.named[id(var)] = (0, max(last, 0)) if combine in ("argmax", "argmin") else ANY
+            self.named[id(var)] = (0, max(last, 0)) if COMBINATIONS[combine].position else ANY
         return False
 
     def access(self, kind: str, buffer: Buffer, index: Index) -> None:

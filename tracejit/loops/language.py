@@ -144,7 +144,7 @@ class For:
 class Reduce:
     """A vector loop that combines one or more values over `axis`; results are named by `Var`s visible afterwards.
 
-    items: (result Var, combine name, value Expr); combine is one of sum prod max min any all argmax argmin.
+    items: (result Var, combination, value Expr); the combination is one of `combinations.COMBINATIONS`, by name.
     body: statements executed before the values are combined (Let, Store, Exit), per iteration.
     The order of combination is fixed by the nest: element i belongs to logical lane i % LANES.  Sums of floats: each lane adds its elements
     of the full groups of LANES in the value's dtype within blocks of BLOCK elements; at the end of a block the lane's sum is added to its

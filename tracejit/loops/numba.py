@@ -22,9 +22,9 @@ from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.loops import numba_library, python
-from tracejit.loops.expressions import ELEMENTARY, Apply, Expr, Var
+from tracejit.loops.combinations import COMBINATIONS, Combination
+from tracejit.loops.expressions import ELEMENTARY, Apply, Expr, Var, builder
 from tracejit.loops.language import BLOCK, LANES, Buffer, Index, Nest, Scalar
-from tracejit.loops.reducers import accumulation_dtype, identity
 from tracejit.math import libm
 from tracejit.math.functions import complete, expand
 
@@ -58,7 +58,6 @@ _OF_NUMPY: Final = {
 } | {name: f"np.{name}" for name in ("sqrt", "floor", "ceil", "trunc", "rint")}
 _ON_BOOLS: Final = {"add": "|", "maximum": "|", "bit_or": "|", "mul": "&", "minimum": "&", "bit_and": "&", "bit_xor": "^"}
 _COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
-_COMBINATIONS: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "bit_or", "all": "bit_and"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,7 @@ class _Renderer(python.Renderer):
     def __init__(self, name: str, shifted: Collection[Buffer] = ()) -> None:
         super().__init__(name)
         self.needs: dict[str, None] = {}
+        self.named: list[Var] = []  # whose ids are keys of names
         self.first = self.lane = ""  # of the reduction that is being written: its group of lanes, and one of them
         self.starts = {buffer: self.fresh(f"{buffer.name}_start") for buffer in sorted(shifted, key=lambda b: b.name)}
 
@@ -193,8 +193,12 @@ class _Renderer(python.Renderer):
         return f"{self.need(f'_libm_{name}_{dtype.name}', lambda: _c_function(name, dtype, len(x)))}({', '.join(x)})"
 
     def elementary(self, name: str, dtype: DType, x: Sequence[str], define: Callable[..., Expr | None]) -> str:
+        return f"{self.defined(name, dtype, len(x), define)}({', '.join(x)})"
+
+    def defined(self, name: str, dtype: DType, arity: int, define: Callable[..., Expr | None]) -> str:
+        """The name of a function that computes an expression of its operands."""
         full = f"{name}_{dtype.name}"
-        return f"{self.need(full, lambda: _defined(full, dtype, len(x), define))}({', '.join(x)})"
+        return self.need(full, lambda: _defined(full, dtype, arity, define))
 
     def accumulate(self, place: str, dtype: DType, value: str) -> None:
         self.line(f"{place} = {self.operation('add', dtype, (place, value))}")
@@ -202,17 +206,18 @@ class _Renderer(python.Renderer):
     # --- reductions
 
     def lanes(self, name: str, combine: str, dtype: DType, extent: str) -> None:
-        total = accumulation_dtype(combine, dtype)
-        if _is_float_sum(combine, dtype):
+        combination = COMBINATIONS[combine]
+        total = combination.total(dtype)
+        if combination.in_blocks(dtype):
             self.line(f"{name} = np.zeros(LANES, {dtype.name})")
             self.line(f"{name}_totals = np.zeros(LANES)")
             if dtype is dtypes.float64:
                 self.line(f"{name}_errors = np.zeros(LANES)")
             return
         self.line(f"{name} = np.zeros(LANES, {python.type_name(total)})")
-        if identity(combine, total):
-            self.line(f"{name}[:] = {self.constant(identity(combine, total), total)}")
-        if combine in ("argmax", "argmin"):
+        if combination.empty(total):
+            self.line(f"{name}[:] = {self.constant(combination.empty(total), total)}")
+        if combination.position:
             self.line(f"{name}_positions = np.zeros(LANES, int64)")
 
     def over(self, axis: str, extent: str) -> None:
@@ -224,50 +229,60 @@ class _Renderer(python.Renderer):
         self.line(f"        {axis} = {self.first} + {self.lane}")
         self.indent += 2
 
-    def take(self, name: str, combine: str, dtype: DType, axis: str, value: str) -> None:
-        place, total = f"{name}[{self.lane}]", accumulation_dtype(combine, dtype)
-        if _is_float_sum(combine, dtype):
-            self.line(f"{place} += {value}")
-        elif combine in ("argmax", "argmin"):
-            found = self.fresh("value")
-            self.line(f"{found} = {value}")
-            self.line(f"if {self.call('beats', found, place, repr(combine == 'argmax'))}:")
+    def take(self, name: str, combine: str, dtype: DType, axis: str, value: Expr) -> None:
+        place, combination = f"{name}[{self.lane}]", COMBINATIONS[combine]
+        if combination.in_blocks(dtype):
+            self.line(f"{place} += {self.expression(value)}")
+        elif combination.position:
+            text, found = self.expression(value), self.fresh("value")
+            self.line(f"{found} = {text}")
+            self.line(f"if {self.call('beats', found, place, self.beyond(combination, dtype))}:")
             self.line(f"    {place} = {found}")
             self.line(f"    {name}_positions[{self.lane}] = {axis}")
         else:
-            self.combine(place, combine, total, self.cast(value, dtype, total))
+            self.combine(place, combination, builder.cast(value, combination.total(dtype)))
 
     def taken_all(self, items: Sequence[tuple[str, str, DType]], extent: str) -> None:
-        sums = [(name, dtype) for name, combine, dtype in items if _is_float_sum(combine, dtype)]
+        sums = [(name, dtype) for name, combine, dtype in items if COMBINATIONS[combine].in_blocks(dtype)]
         if sums:
             self.line(f"    if ({self.first} + LANES) % BLOCK == 0 or {self.first} + 2 * LANES > {extent}:")
         for name, dtype in sums:
             exact = (f"{name}_errors",) if dtype is dtypes.float64 else ()
             self.line(f"        {self.call('add_block_exactly' if exact else 'add_block', name, f'{name}_totals', *exact)}")
 
-    def combine(self, place: str, combine: str, dtype: DType, value: str) -> None:
-        self.line(f"{place} = {self.operation(_COMBINATIONS[combine], dtype, (place, value))}")
+    def beyond(self, combination: Combination, dtype: DType) -> str:
+        """The function that compares for an extreme."""
+        assert combination.beyond is not None
+        return self.defined(f"_{combination.name}_beyond", dtype, 2, combination.beyond)
+
+    def combine(self, place: str, combination: Combination, value: Expr) -> None:
+        total = self.written(place, value.dtype)
+        self.line(f"{place} = {self.expression(combination.combine(total, value))}")
+
+    def written(self, text: str, dtype: DType) -> Var:
+        """A value that has a text already."""
+        var = Var(text, dtype)
+        self.named.append(var)
+        self.names[id(var)] = text
+        return var
 
     def result(self, name: str, combine: str, dtype: DType, target: DType) -> str:
-        total = accumulation_dtype(combine, dtype)
-        if _is_float_sum(combine, dtype):
+        combination = COMBINATIONS[combine]
+        total = combination.total(dtype)
+        if combination.in_blocks(dtype):
             if dtype is dtypes.float64:
                 return self.cast(self.call("corrected_sum", f"{name}_totals", f"{name}_errors"), total, target)
             return self.cast(self.call("sum_of_lanes", f"{name}_totals"), total, target)
-        if combine in ("argmax", "argmin"):
-            found = self.call("extreme_position", name, f"{name}_positions", repr(combine == "argmax"))
+        if combination.position:
+            found = self.call("extreme_position", name, f"{name}_positions", self.beyond(combination, dtype))
             return self.cast(found, dtypes.int64, target)
         half, k = self.fresh("half"), self.fresh("k")
         self.line(f"for {half} in (8, 4, 2, 1):")
         self.line(f"    for {k} in range({half}):")
         self.indent += 2
-        self.combine(f"{name}[{k}]", combine, total, f"{name}[{k} + {half}]")
+        self.combine(f"{name}[{k}]", combination, self.written(f"{name}[{k} + {half}]", total))
         self.indent -= 2
         return self.cast(f"{name}[0]", total, target)
-
-
-def _is_float_sum(combine: str, dtype: DType) -> bool:
-    return combine == "sum" and dtype.is_floating_point
 
 
 def _stored(dtype: DType) -> str:
@@ -297,7 +312,7 @@ def _c_function(name: str, dtype: DType, arity: int) -> Rendered:
 
 
 def _defined(name: str, dtype: DType, arity: int, define: Callable[..., Expr | None]) -> Rendered:
-    """An elementary function, from its definition in terms of other operations."""
+    """A function of operands of one dtype, from its definition in terms of operations."""
     renderer = _Renderer(name)
     renderer.name = name
     parameters = [Var(f"x{i}", dtype) for i in range(arity)]

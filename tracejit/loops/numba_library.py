@@ -192,18 +192,18 @@ def corrected_sum(totals, errors):
     return sum_of_lanes(totals)
 
 
-def beats(new, old, greatest):
-    return (new > old if greatest else new < old) or (new != new and old == old)
+def beats(new, old, beyond):
+    return beyond(new, old) or (new != new and old == old)
 
 
-def extreme_position(values, positions, greatest):
+def extreme_position(values, positions, beyond):
     """The first position of the extreme of all lanes; NaN counts as extreme."""
     half = LANES // 2
     while half:
         for k in range(half):
             new, old = values[k + half], values[k]
             equal = new == old or (new != new and old != old)
-            if beats(new, old, greatest) or (equal and positions[k + half] < positions[k]):
+            if beats(new, old, beyond) or (equal and positions[k + half] < positions[k]):
                 values[k] = new
                 positions[k] = positions[k + half]
         half //= 2

@@ -18,6 +18,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.loops import evaluate
+from tracejit.loops.combinations import COMBINATIONS, Rule, definition
 from tracejit.loops.expressions import (
     ELEMENTARY,
     Apply,
@@ -49,7 +50,6 @@ from tracejit.loops.language import (
     Store,
     chain,
 )
-from tracejit.loops.reducers import accumulation_dtype, identity
 
 __all__ = ["INFIX", "PREFIX", "Lanes", "Renderer", "load", "render", "type_name"]
 
@@ -81,15 +81,15 @@ class Lanes:
     """
 
     def __init__(self, combine: str, dtype: DType, count: int) -> None:
-        self.combine = combine
+        self.combination = COMBINATIONS[combine]
         self.dtype = dtype
         self.full = count // LANES * LANES
-        self.total_dtype = accumulation_dtype(combine, dtype)
-        self.totals = [self.total_dtype.numpy.type(identity(combine, self.total_dtype)) for _ in range(LANES)]
+        self.total_dtype = self.combination.total(dtype)
+        self.totals = [self.total_dtype.numpy.type(self.combination.empty(self.total_dtype)) for _ in range(LANES)]
         self.errors = [np.float64(0.0)] * LANES
         self.block = [dtype.numpy.type(0)] * LANES
         self.positions = [0] * LANES
-        self.summing = combine == "sum" and dtype.is_floating_point
+        self.summing = self.combination.in_blocks(dtype)
 
     def take(self, i: int, value: Any) -> None:
         """Element i of the reduced axis."""
@@ -103,7 +103,7 @@ class Lanes:
                 for k in range(LANES):
                     self._fold(k, self.block[k])
                 self.block = [self.dtype.numpy.type(0)] * LANES
-        elif self.combine in ("argmax", "argmin"):
+        elif self.combination.position:
             if self._beats(value, self.totals[lane]):
                 self.totals[lane], self.positions[lane] = value, i
         else:
@@ -118,17 +118,18 @@ class Lanes:
         self.totals[lane] = new
 
     def _combined(self, x: Any, y: Any) -> Any:
-        operation = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "bit_or", "all": "bit_and"}[
-            self.combine
-        ]
-        return evaluate.OPERATIONS[operation](x, y)
+        return self._of(self.combination.combine, x, y)
 
     def _beats(self, new: Any, old: Any) -> bool:
-        greater = new > old if self.combine == "argmax" else new < old
-        return bool(greater or (np.isnan(new) and not np.isnan(old)))
+        assert self.combination.beyond is not None
+        return bool(self._of(self.combination.beyond, new, old) or (np.isnan(new) and not np.isnan(old)))
+
+    def _of(self, rule: Rule, x: Any, y: Any) -> Any:
+        first, second, expression = definition(rule, self.total_dtype)
+        return evaluate.evaluate(expression, {first: x, second: y})
 
     def result(self) -> Any:
-        """The combination of all lanes (a position for argmax and argmin), before it is rounded to the result's dtype."""
+        """The combination of all lanes (or the position of the extreme), before it is rounded to the result's dtype."""
         values, positions = list(self.totals), list(self.positions)
         if self.summing and self.dtype is dtypes.float64:
             corrected = [t + e for t, e in zip(self.totals, self.errors, strict=True)]
@@ -136,7 +137,7 @@ class Lanes:
         half = LANES // 2
         while half:
             for k in range(half):
-                if self.combine in ("argmax", "argmin"):
+                if self.combination.position:
                     new, old = values[k + half], values[k]
                     equal = new == old or (np.isnan(new) and np.isnan(old))
                     if self._beats(new, old) or (equal and positions[k + half] < positions[k]):
@@ -144,7 +145,7 @@ class Lanes:
                 else:
                     values[k] = self._combined(values[k], values[k + half])
             half //= 2
-        return np.int64(positions[0]) if self.combine in ("argmax", "argmin") else values[0]
+        return np.int64(positions[0]) if self.combination.position else values[0]
 
 
 def _converter(dtype: DType) -> Callable[[Any], Any]:
@@ -431,7 +432,7 @@ class Renderer:
         self.over(axis, extent)
         self.statements(s.body)
         for (name, combine, dtype), (_, _, value) in zip(items, s.items, strict=True):
-            self.take(name, combine, dtype, axis, self.expression(value))
+            self.take(name, combine, dtype, axis, value)
         self.indent = outside
         self.taken_all(items, extent)
         for item, (var, _, _) in zip(items, s.items, strict=True):
@@ -451,9 +452,9 @@ class Renderer:
         """Make accumulators for values of `dtype`."""
         self.line(f"{name} = Lanes({combine!r}, {dtype.name!r}, {extent})")
 
-    def take(self, name: str, combine: str, dtype: DType, axis: str, value: str) -> None:
+    def take(self, name: str, combine: str, dtype: DType, axis: str, value: Expr) -> None:
         """Give them the element that the loop is at."""
-        self.line(f"{name}.take({axis}, {value})")
+        self.line(f"{name}.take({axis}, {self.expression(value)})")
 
     def result(self, name: str, combine: str, dtype: DType, target: DType) -> str:
         """What they come to, rounded to `target`."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tracejit.core import dtypes
+from tracejit.loops.combinations import COMBINATIONS
 from tracejit.loops.expressions import Apply, AxisValue, Expr, Load, ScalarParam, SizeValue, Var, topological
 from tracejit.loops.language import (
     Axis,
@@ -41,7 +42,6 @@ __all__ = ["NestError", "fill_a_table", "independent", "interchangeable", "verif
 _PREDICATES: Final = ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "signbit")
 _CONDITIONAL: Final = ("select", "div_where", "libm_where", "elementary_where")  # their first operand is a truth value
 _FREE: Final = ("cast", "bitcast", "ldexp")  # their operands have dtypes of their own
-_COMBINATIONS: Final = ("sum", "prod", "min", "max", "any", "all", "argmax", "argmin")
 
 
 class NestError(ValueError):
@@ -167,18 +167,19 @@ class _Verifier:
             self.combination(var, combination, value)
             self.name(var)
 
-    def combination(self, var: Var, combination: str, value: Expr) -> None:
-        if combination not in _COMBINATIONS:
-            raise self.error(f"{combination!r} is no combination; there are {', '.join(_COMBINATIONS)}")
-        if combination in ("argmax", "argmin"):
+    def combination(self, var: Var, name: str, value: Expr) -> None:
+        combination = COMBINATIONS.get(name)
+        if combination is None:
+            raise self.error(f"{name!r} is no combination; there are {', '.join(COMBINATIONS)}")
+        if combination.position:
             legal = var.dtype in (dtypes.int32, dtypes.int64)
         else:  # totals that are wider than the values are rounded to what is asked for
-            wide = combination in ("sum", "prod") and value.dtype.is_floating_point
+            wide = combination.wide and value.dtype.is_floating_point
             legal = var.dtype.is_floating_point if wide else var.dtype is value.dtype
         if not legal:
-            raise self.error(f"{combination} of {value.dtype.name} is named {var.name!r}, a {var.dtype.name}")
-        if combination in ("any", "all") and value.dtype is not dtypes.bool_:
-            raise self.error(f"{combination} of {value.dtype.name}; it combines truth values")
+            raise self.error(f"{name} of {value.dtype.name} is named {var.name!r}, a {var.dtype.name}")
+        if combination.truth and value.dtype is not dtypes.bool_:
+            raise self.error(f"{name} of {value.dtype.name}; it combines truth values")
 
     def name(self, var: Var) -> None:
         if id(var) in self.named:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.loops.bounds import check_reach
+from tracejit.loops.combinations import COMBINATIONS, Combination
 from tracejit.loops.expressions import Apply, AxisValue, Expr, Load, ScalarParam, SizeValue, Var, builder, topological
 from tracejit.loops.language import (
     BLOCK,
@@ -41,7 +41,6 @@ from tracejit.loops.language import (
     Store,
     flatten,
 )
-from tracejit.loops.reducers import accumulation_dtype, combine, identity
 from tracejit.loops.weights import total_weight
 from tracejit.lowering.elements import Scratch
 from tracejit.lowering.memory import aligned
@@ -124,7 +123,7 @@ class _Cut:
     extent: int
     length: int
     own: dict[Buffer, int]
-    late: dict[Buffer, tuple[str, int]]
+    late: dict[Buffer, tuple[Combination, int]]
 
     @property
     def count(self) -> int:
@@ -168,7 +167,7 @@ class _Divider:
         if not isinstance(s, For | Reduce):
             return None
         cost, extent = self.cost(s), self.number(s.extent)
-        if cost < WORTH or extent < 2 or (isinstance(s, Reduce) and any(c in ("argmax", "argmin") for _, c, _ in s.items)):
+        if cost < WORTH or extent < 2 or (isinstance(s, Reduce) and any(COMBINATIONS[c].position for _, c, _ in s.items)):
             return None
         own = self._own(s)
         if own is None:
@@ -444,15 +443,15 @@ class _Chunks:
         """What a chunk does."""
         loop = self._statement(replace(self.cut.loop, extent=self.many))
         clears: list[Statement] = []
-        for buffer, (reducer, elements) in self.cut.late.items():
-            empty = builder.const(identity(reducer, buffer.dtype), buffer.dtype)
+        for buffer, (combination, elements) in self.cut.late.items():
+            empty = builder.const(combination.empty(buffer.dtype), buffer.dtype)
             clears.append(_over(elements, partial(_stored, self.copies[buffer, 0], empty)))
         if not isinstance(loop, Reduce):
             return [*clears, loop]
         parts: list[Statement] = []
         items = []
         for var, c, value in loop.items:
-            dtype = accumulation_dtype(c, value.dtype)
+            dtype = COMBINATIONS[c].total(value.dtype)
             part = Var(var.name, dtype)
             memory = self._private(dtype, 1)
             items.append((part, c, value))
@@ -464,14 +463,11 @@ class _Chunks:
         """What follows all chunks."""
         made: list[Statement] = []
         chunk = Axis("k")
-        for buffer, (reducer, elements) in self.cut.late.items():
+        for buffer, (combination, elements) in self.cut.late.items():
             own = self.copies[buffer, 0]
 
-            def add(index: Index, buffer: Buffer = buffer, reducer: str = reducer, own: Buffer = own) -> Statement:
-                part = Load(own, Index((*index.terms, (chunk, self.parts[own]))))
-                if reducer == "sum" and buffer.dtype is not dtypes.bool_:
-                    return Store(buffer, index, part, accumulate=True)
-                return Store(buffer, index, combine(reducer, Load(buffer, index), part))
+            def add(index: Index, buffer: Buffer = buffer, how: Combination = combination, own: Buffer = own) -> Statement:
+                return how.into(buffer, index, Load(own, Index((*index.terms, (chunk, self.parts[own])))))
 
             made.append(For(chunk, self.cut.count, (_over(elements, add),)))
         if self.results:

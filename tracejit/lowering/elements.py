@@ -25,7 +25,7 @@ from tracejit.loops.bounds import bounded
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder
 from tracejit.loops.language import SMALL_STRIDES, Axis, Buffer, Exit, Index, Let, Scalar, Size, Statement
 from tracejit.lowering.costs import compute_dtype
-from tracejit.lowering.values import Values, operand_positions
+from tracejit.lowering.values import Values, combination, operand_positions
 
 __all__ = ["Dynamic", "Elements", "Parameters", "Scope", "Scratch", "python_dtype"]
 
@@ -313,7 +313,8 @@ class Elements:
         number = self.values.producer.get(self.values.root(v), -1)
         if number not in self.members or not isinstance(expr, Var) or not expr.dtype.is_floating_point:
             return False
-        return self.values.nodes[number].op.reducer == "sum" and self.sizes[-1] >= LONG_ROW
+        node = self.values.nodes[number]
+        return node.op.kind is Kind.REDUCTION and combination(node).adds and self.sizes[-1] >= LONG_ROW
 
     def _quotient_by_sum(self, x: Expr, total: Expr, depth: int) -> Expr:
         """x / total within 2 units in the last place, as a product with a reciprocal that is computed once for the row; divided where

@@ -22,7 +22,16 @@ from tracejit.ir.graph import Node
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
 from tracejit.lowering.costs import operation_cost
 from tracejit.lowering.dependences import Dependences
-from tracejit.lowering.values import Values, is_member, is_single, iteration_shape, nontrivial, operand_positions, reduced_dims
+from tracejit.lowering.values import (
+    Values,
+    finds_position,
+    is_member,
+    is_single,
+    iteration_shape,
+    nontrivial,
+    operand_positions,
+    reduced_dims,
+)
 
 __all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Member", "partition"]
 
@@ -185,7 +194,7 @@ class Group:
         if not reduced:
             self.members[number] = Member(at, out, reduced, level)
             return True
-        arg = node.op.reducer in ("argmax", "argmin")
+        arg = finds_position(node)
         if level == OUTER:
             if arg:
                 return False
@@ -274,7 +283,7 @@ class _Partition:
         self.sources = [_sources(values, number) for number in range(len(values.nodes))]
         self.stored = set(values.outputs)
         for node in values.nodes:  # anything but a reduction may need the values themselves
-            if node.op.kind is not Kind.REDUCTION or node.op.reducer in ("argmax", "argmin"):
+            if node.op.kind is not Kind.REDUCTION or finds_position(node):
                 self.stored.update(node.operands)
 
     def operand_groups(self, number: int) -> list[Group]:
@@ -363,7 +372,7 @@ class _Partition:
         axes = nontrivial(shape)
         group = Group(self.values, axes)
         reduced = node.op.kind is Kind.ELEMENTWISE and node.outputs[0] not in self.stored  # and nothing else
-        if node.op.reducer in ("argmax", "argmin"):
+        if finds_position(node):
             if not group.add(number):  # it becomes the innermost axis
                 (dim,) = reduced_dims(node)
                 return self._seed_in_order(number, [*(d for d, s in enumerate(shape) if s != 1 and d != dim), dim])
@@ -395,7 +404,7 @@ class _Partition:
         shape = iteration_shape(self.values, node)
         order = [d for d in order if shape[d] != 1]
         group = Group(self.values, tuple(shape[d] for d in order))
-        group.turned = node.op.reducer not in ("argmax", "argmin")
+        group.turned = not finds_position(node)
         at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
         if node.op.kind is not Kind.REDUCTION:
             group.members[number] = Member(at, at, frozenset(), INNER)

@@ -24,14 +24,14 @@ from tracejit.core.op import Kind
 from tracejit.core.shapes import contiguous, product
 from tracejit.ir.graph import Literal
 from tracejit.ir.layouts import ZERO, Positions, Strided, linear
+from tracejit.loops.combinations import Combination
 from tracejit.loops.expressions import Expr, Load, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Nest, Reduce, Statement, Store
-from tracejit.loops.reducers import combine, identity
 from tracejit.lowering.costs import CHEAP_LOAD, EXPENSIVE, LONG_CHAIN, operation_cost, row_cost
 from tracejit.lowering.elements import Elements, Scope, Scratch, Valued
 from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Member
 from tracejit.lowering.spaces import accesses, collapsed, in_memory_order
-from tracejit.lowering.values import Values
+from tracejit.lowering.values import Values, combination, finds_position
 
 __all__ = ["Argument", "Scheduled", "schedule"]
 
@@ -63,7 +63,7 @@ class Scheduled:
     writes: frozenset[int]
     exits: bool
     in_place: Mapping[int, frozenset[int]]
-    late: Mapping[Buffer, tuple[str, int]] = field(default_factory=dict)
+    late: Mapping[Buffer, tuple[Combination, int]] = field(default_factory=dict)
 
 
 def schedule(
@@ -212,7 +212,7 @@ class _Nest(Elements):
         m = self.group.members[number]
         assert at == m.out, "a reduction over dimensions of size 1 is read at its own position"
         dtype = self.values.aval(node.outputs[0]).dtype
-        if node.op.reducer in ("argmax", "argmin"):
+        if finds_position(node):
             return builder.const(0, dtype), 0
         value, depth = self.value(node.operands[0], m.at)  # type: ignore[arg-type]
         return builder.cast(value, dtype), depth
@@ -288,13 +288,14 @@ class _Nest(Elements):
         out, aval = node.outputs[0], self.values.aval(node.outputs[0])
         dtype = aval.dtype
         across_vector = any(self.placing[a][0] >= self.outer for p in m.out for a, _ in p.terms)
-        wide = dtypes.float64 if dtype.is_floating_point and node.op.reducer == "sum" and not across_vector else dtype
+        combined = combination(node)
+        wide = dtypes.float64 if combined.in_blocks(dtype) and not across_vector else dtype
         # Scratch is aligned: sums that are added to many times are faster there, although they are copied in the end.
         often = product(self.axes[a] for a in m.reduced) >= MANY_ROWS and aval.size in NEAR_ROWS
         direct = number in self.stored and wide is dtype and not often
         buffer = self.parameters.buffer(out, 0, dtype) if direct else self.parameters.temporary(Scratch(wide, aval.size))
         self.accumulators[number] = (buffer, wide, direct)
-        clear = builder.const(identity(node.op.reducer or "", wide), wide)
+        clear = builder.const(combined.empty(wide), wide)
         self._over_result(m, lambda index: Store(buffer, index, clear))
 
     def _over_result(self, m: Member, statement: Callable[[Index], Statement]) -> None:
@@ -311,13 +312,8 @@ class _Nest(Elements):
         """Combine a value with the late result at the place of the current iteration."""
         node, m = self.values.nodes[number], self.group.members[number]
         buffer, wide, _ = self.accumulators[number]
-        reducer = node.op.reducer or ""
-        value = builder.cast(value, wide)
         index, _ = self.index(linear(m.out, self._kept_layout(m).strides))
-        if reducer == "sum" and wide is not dtypes.bool_:
-            self.scopes[-1].statements.append(Store(buffer, index, value, accumulate=True))
-        else:
-            self.scopes[-1].statements.append(Store(buffer, index, combine(reducer, Load(buffer, index), value)))
+        self.scopes[-1].statements.append(combination(node).into(buffer, index, builder.cast(value, wide)))
 
     # --- phases
 
@@ -344,31 +340,31 @@ class _Nest(Elements):
         if len(inner) > 1:  # a reduction over several loops collects in scratch
             for n in combined:
                 if members[n].row:
-                    dtype = self._result_dtype(n)
-                    wide = dtypes.float64 if dtype.is_floating_point and self.values.nodes[n].op.reducer == "sum" else dtype
+                    dtype, how = self._result_dtype(n), combination(self.values.nodes[n])
+                    wide = dtypes.float64 if how.in_blocks(dtype) else dtype
                     buffer = self.parameters.temporary(Scratch(wide, 1))
                     partial[n] = buffer, wide
-                    clear = builder.const(identity(self.values.nodes[n].op.reducer or "", wide), wide)
+                    clear = builder.const(how.empty(wide), wide)
                     self.scopes[-1].statements.append(Store(buffer, Index(), clear))
         for loop in inner:
             self._open(loop)
         items = []
         for n in reductions:
             node = self.values.nodes[n]
-            reducer = node.op.reducer or ""
+            how = combination(node)
             value, _ = self.value(node.operands[0], members[n].at)  # type: ignore[arg-type]
-            if reducer in ("any", "all"):
+            if how.truth:
                 value = builder.cast(value, dtypes.bool_)
             if n not in combined:
                 self._accumulate(n, value)
                 continue
             dtype = value.dtype
-            if reducer in ("argmax", "argmin"):  # as wide as a position needs
+            if how.position:  # as wide as a position needs
                 dtype = dtypes.int32 if self.sizes[inner[-1]] < np.iinfo(np.int32).max else dtypes.int64
-            if reducer == "sum" and dtype.is_floating_point and (len(inner) > 1 or not members[n].row):
+            if how.in_blocks(dtype) and (len(inner) > 1 or not members[n].row):
                 dtype = dtypes.float64  # a part of a sum: not rounded yet
             result = self.fresh(dtype)
-            items.append((n, (result, reducer, value)))
+            items.append((n, (result, how.name, value)))
         self._run([n for n in self.numbers if self.store_phase.get(n) == phase])
         if items:
             body = tuple(self.scopes.pop().statements)
@@ -376,11 +372,11 @@ class _Nest(Elements):
             self.scopes[-1].statements.append(
                 Reduce(self.loops[loop], self.parameters.size(self.sizes[loop]), tuple(item for _, item in items), body)
             )
-            for n, (result, reducer, _) in items:
+            for n, (result, _, _) in items:
                 if n in partial:
                     buffer, wide = partial[n]
-                    combination = combine(reducer, Load(buffer, Index()), builder.cast(result, wide))
-                    self.scopes[-1].statements.append(Store(buffer, Index(), combination))
+                    store = combination(self.values.nodes[n]).into(buffer, Index(), builder.cast(result, wide))
+                    self.scopes[-1].statements.append(store)
                 elif members[n].row:
                     self.results[n] = self._settled(n, result)
                 else:
@@ -458,7 +454,7 @@ class _Nest(Elements):
         late = {}
         for n, (buffer, _, _) in self.accumulators.items():
             node = self.values.nodes[n]
-            late[buffer] = node.op.reducer or "", self.values.aval(node.outputs[0]).size
+            late[buffer] = combination(node), self.values.aval(node.outputs[0]).size
         return Scheduled(
             nest,
             tuple(arguments),

@@ -23,11 +23,10 @@ from tracejit.ir.layouts import Position, Positions, Source, Strided, is_constan
 from tracejit.loops.bounds import bounded
 from tracejit.loops.expressions import Expr, Load, builder
 from tracejit.loops.language import SMALL_STRIDES, Axis, Exit, For, Index, Let, Statement, Store
-from tracejit.loops.reducers import combine
 from tracejit.lowering import draws, region_sums
 from tracejit.lowering.regions import Moving
 from tracejit.lowering.schedule import Scheduled
-from tracejit.lowering.values import Values, is_member
+from tracejit.lowering.values import Values, combination, is_member
 from tracejit.lowering.writer import BUILDERS, Writer, builds, few_loops, layouts_of, spread
 
 __all__ = ["check_nest", "copy_nest", "draws", "fill_nest", "is_host", "region_sums", "special"]
@@ -224,15 +223,14 @@ def _scan(w: Writer, values: Values, node: Node, code: int) -> None:
         return
     w.transfer(first, out, source, aval.dtype)
     rest = (*aval.shape[:dim], aval.shape[dim] - 1, *aval.shape[dim + 1 :])
-    reducer = node.op.reducer
-    assert reducer is not None
+    combine = combination(node).combine
     target, origin = w.buffer(out, aval.dtype, write=True), w.buffer(source, aval.dtype)
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
         before, after = w.index(out, axes), w.index(source, axes)
         here = Index(before.terms, w.parameters.size(out.strides[dim]))
         there = Index(after.terms, w.parameters.size(source.strides[dim]))
-        return (Store(target, here, combine(reducer, Load(target, before), Load(origin, there))),)
+        return (Store(target, here, combine(Load(target, before), Load(origin, there))),)
 
     w.over(rest, step, vector=dim != aval.ndim - 1)
 

@@ -27,6 +27,7 @@ from tracejit.ir.layouts import (
     strided_view,
     through_view,
 )
+from tracejit.loops.combinations import COMBINATIONS, Combination
 
 __all__ = ["Values", "is_member", "iteration_shape", "operand_positions", "reduced_dims"]
 
@@ -95,6 +96,17 @@ def iteration_shape(values: Values, node: Node) -> Shape:
     if node.op.kind is Kind.GUARD:
         return ()
     return values.shape(node.operands[0] if node.op.kind is Kind.REDUCTION else node.outputs[0])  # type: ignore[arg-type]
+
+
+def combination(node: Node) -> Combination:
+    """How a reduction or a scan makes one value of many."""
+    assert node.op.reducer is not None, node.op
+    return COMBINATIONS[node.op.reducer]
+
+
+def finds_position(node: Node) -> bool:
+    """Whether it is a reduction to the position of an extreme."""
+    return node.op.kind is Kind.REDUCTION and combination(node).position
 
 
 def reduced_dims(node: Node) -> tuple[int, ...]:
