@@ -8,13 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nest_runner import assert_same_bits
 
 import tracejit as T
 from tests.graph_programs import f32, gelu_chain, op
 from tracejit.config import override
+from tracejit.core import dtypes
 from tracejit.ir.tracer import trace
 from tracejit.llvm import thread_pool
-from tracejit.lowering import divide
+from tracejit.loops import python
+from tracejit.loops.combinations import COMBINATIONS
+from tracejit.loops.expressions import AxisValue, Load, Var, builder
+from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Size, Statement, Store
+from tracejit.loops.rewrites import divide
+from tracejit.loops.rewrites.divide import Divided
+from tracejit.loops.verify import verify
 from tracejit.lowering.lower import lower
 from tracejit.passes.pipeline import optimise
 from tracejit.runtime.program import Program
@@ -22,11 +32,15 @@ from tracejit.runtime.program import Program
 CHUNKS = 5
 
 
-@pytest.fixture
-def everything_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut loops however small, into few chunks of any length."""
     for name, value in (("WORTH", 1), ("CHUNK", 1), ("MOST", CHUNKS), ("SHARE", 0.01), ("BLOCK", 1)):
         monkeypatch.setattr(divide, name, value)
+
+
+@pytest.fixture
+def everything_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_everything(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -260,3 +274,112 @@ def test_the_text_of_a_program_does_not_depend_on_the_number_of_threads() -> Non
         T.set_num_threads(number)
         texts.add(Program(lower(optimise(trace(gelu_chain, [f32(1_000_000)])), {})).llvm())
     assert len(texts) == 1
+
+
+# --- nests
+
+F32 = dtypes.float32
+X, OUT, ACROSS, TOTALS, COLUMNS, ROW = (Buffer(name, F32) for name in ("x", "out", "across", "totals", "columns", "row"))
+M, N = Size("m"), Size("n")
+
+
+def statements(kind: str) -> list[Statement]:
+    """A large loop of a nest over M rows of N elements, and what belongs to it."""
+    i, j, k = Axis("i"), Axis("j"), Axis("k")
+    here, there, column = Index(((i, N), (j, 1))), Index(((j, M), (i, 1))), Index(((j, 1),))
+    x, number, total, top = Load(X, here), builder.cast(AxisValue(i), F32), Var("total", F32), Var("top", F32)
+    if kind == "elements":
+        return [For(i, M, (For(j, N, (Store(OUT, here, x * 2 + number),), vector=True),))]
+    if kind == "across":
+        return [For(i, M, (For(j, N, (Store(ACROSS, there, Load(OUT, here) + x),), vector=True),))]
+    if kind == "one by one":
+        first = Index(((i, N),))
+        return [For(i, M, (Store(OUT, first, Load(X, first) + number), Store(OUT, first, Load(OUT, first) + 1)))]
+    if kind == "sums":
+        items = ((total, "sum", Load(X, Index(((i, N),)))), (top, "max", Load(X, Index(((i, N),)))))
+        stores = [Store(TOTALS, Index((), 0), total), Store(TOTALS, Index((), 1), top)]
+        return [Reduce(i, M, items), *stores, For(k, M, (Store(OUT, Index(((k, N),)), total + top),))]
+    if kind == "columns":
+        clear = For(k, N, (Store(COLUMNS, Index(((k, 1),)), builder.const(0, F32)),), vector=True)
+        return [clear, For(i, M, (For(j, N, (Store(COLUMNS, column, x, accumulate=True),), vector=True),))]
+    if kind == "rows":
+        keep = For(j, N, (Store(ROW, column, x - number),), vector=True)
+        again = Load(ROW, Index(((k, 1),)))
+        return [For(i, M, (keep, Reduce(k, N, ((total, "sum", again),)), Store(OUT, Index(((i, N),)), total)))]
+    assert kind == "exit"
+    return [
+        For(i, M, (Exit(builder.lt(Load(X, Index(((i, N),))), -90), 3), Let(total, number), Store(OUT, Index(((i, N),)), total)))
+    ]
+
+
+def run_divided(made: Divided, arrays: dict[Buffer, np.ndarray], backwards: bool) -> int:
+    """Run the parts in plain Python, the chunks of each in any order; the code of the first exit."""
+    memory = {
+        buffer: np.full(origin, np.nan, buffer.dtype.numpy) if isinstance(origin, int) else arrays[origin]
+        for buffer, origin in made.memory.items()
+    }
+    for part, chunks in made.parts:
+        run = python.load(verify(part))
+        count = 1 if chunks is None else -(-chunks.extent // chunks.length)
+        for k in reversed(range(count)) if backwards else range(count):
+            sizes, advances = dict(made.sizes), {}
+            if chunks is not None:
+                advances = chunks.advances
+                sizes[chunks.many] = min(chunks.length, chunks.extent - k * chunks.length)
+                if chunks.first is not None:
+                    sizes[chunks.first] = k * chunks.length
+            given = [memory[b][advances.get(b, 0) * k :] for b in (*part.buffers, *part.temporaries)]
+            if code := run(*given, *(sizes[s] for s in part.sizes)):
+                return code
+    return 0
+
+
+KINDS = ("elements", "across", "one by one", "sums", "columns", "rows", "exit")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(KINDS), min_size=1, max_size=4), st.integers(2, 24), st.integers(1, 7), st.booleans(), st.booleans()
+)
+def test_a_nest_in_parts_does_what_it_did_whatever_the_order_of_chunks(
+    kinds: list[str], m: int, n: int, backwards: bool, leaves: bool
+) -> None:
+    body = tuple(s for kind in kinds for s in statements(kind))
+    buffers = (X, OUT, ACROSS, TOTALS, COLUMNS)
+    nest = verify(Nest("kernel", buffers, (M, N), (), body, (ROW,)))
+    x = np.random.default_rng(m * n).integers(-9, 10, m * n).astype(np.float32)  # sums of these are exact
+    if leaves:
+        x[(m - 1) * n] = -99
+    sizes = (m * n, m * n, m * n, 2, n, n)
+    whole = dict(zip((*buffers, ROW), (x, *(np.zeros(size, np.float32) for size in sizes[1:])), strict=True))
+    divided = {b: a.copy() for b, a in whole.items()}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_everything(monkeypatch)
+        made = divide.divide(nest, {M: m, N: n}, {ROW: n}, {COLUMNS: (COMBINATIONS["sum"], n)})
+    assert made is not None
+    assert any(chunks is not None for _, chunks in made.parts)
+    code = python.load(nest)(*whole.values(), m, n)
+    assert run_divided(made, divided, backwards) == code
+    for buffer in buffers if code == 0 else ():
+        assert_same_bits(divided[buffer], whole[buffer], buffer.name)
+
+
+def test_a_small_nest_stays_whole() -> None:
+    body = tuple(statements("elements"))
+    assert divide.divide(Nest("kernel", (X, OUT), (M, N), (), body), {M: 20, N: 30}, {}, {}) is None
+
+
+@pytest.mark.usefixtures("everything_is_cut")
+def test_nests_whose_iterations_reach_what_others_write_stay_whole() -> None:
+    i = Axis("i")
+    at, dynamic = Index(((i, 1),)), Index((), 0, builder.cast(Load(X, Index(((i, 1),))), dtypes.int64))
+    for store in (
+        Store(OUT, Index(((i, 1),), 1), Load(OUT, at)),
+        Store(OUT, Index(), Load(X, at)),
+        Store(OUT, dynamic, Load(X, at)),
+        Store(OUT, at, Load(OUT, dynamic)),
+    ):
+        assert divide.divide(Nest("kernel", (X, OUT), (), (), (For(i, 100, (store,)),)), {}, {}, {}) is None
+    place = Var("place", dtypes.int64)
+    extreme = Reduce(i, 100, ((place, "argmax", Load(X, at)),))
+    assert divide.divide(Nest("kernel", (X,), (), (), (extreme,)), {}, {}, {}) is None
