@@ -21,7 +21,7 @@ def skeleton(graph: Graph) -> Hashable:
     def kind(x: Operand) -> int | str | None:
         return type(x.value).__name__ if isinstance(x, Literal) else x
 
-    nodes = tuple([(node.op.name, *map(kind, node.operands)) for node in graph.nodes])
+    nodes = tuple([(node.op, *map(kind, node.operands)) for node in graph.nodes])
     return graph.inputs, nodes, tuple(map(kind, graph.outputs)), graph.writes
 
 
