@@ -54,6 +54,13 @@ def test_a_combination_is_declared_once() -> None:
         Combination("sum", lambda dtype: 0, b.add)
 
 
+@pytest.mark.parametrize("traits", [{"beyond": b.gt, "wide": True}, {"adds": True}, {"position": True}])
+def test_traits_that_no_rendering_has_together_are_refused(traits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="'own': additions are wide"):
+        Combination("own", lambda dtype: 0, b.maximum, **traits)
+    assert "own" not in COMBINATIONS
+
+
 def _log_sum(x: Expr, y: Expr) -> Expr:
     top = b.maximum(x, y)
     return b.select(b.eq(x, y), top + np.log(2.0), top + b.log1p(b.exp(-abs(x - y))))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nest_runner import assert_same_bits
 
@@ -339,7 +339,11 @@ KINDS = ("elements", "across", "one by one", "sums", "columns", "rows", "exit")
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.sampled_from(KINDS), min_size=1, max_size=4), st.integers(2, 24), st.integers(1, 7), st.booleans(), st.booleans()
+    st.lists(st.sampled_from(KINDS), min_size=1, max_size=4, unique=True),
+    st.integers(2, 24),
+    st.integers(1, 7),
+    st.booleans(),
+    st.booleans(),
 )
 def test_a_nest_in_parts_does_what_it_did_whatever_the_order_of_chunks(
     kinds: list[str], m: int, n: int, backwards: bool, leaves: bool
@@ -356,7 +360,7 @@ def test_a_nest_in_parts_does_what_it_did_whatever_the_order_of_chunks(
     with pytest.MonkeyPatch.context() as monkeypatch:
         cut_everything(monkeypatch)
         made = divide.divide(nest, {M: m, N: n}, {ROW: n}, {COLUMNS: (COMBINATIONS["sum"], n)})
-    assume(made is not None)  # few iterations are not worth a copy of the row for each chunk
+    assert made is not None
     assert any(chunks is not None for _, chunks in made.parts)
     code = python.load(nest)(*whole.values(), m, n)
     assert run_divided(made, divided, backwards) == code
@@ -367,6 +371,14 @@ def test_a_nest_in_parts_does_what_it_did_whatever_the_order_of_chunks(
 def test_a_small_nest_stays_whole() -> None:
     body = tuple(statements("elements"))
     assert divide.divide(Nest("kernel", (X, OUT), (M, N), (), body), {M: 20, N: 30}, {}, {}) is None
+
+
+@pytest.mark.usefixtures("everything_is_cut")
+def test_loops_that_share_scratch_stay_whole() -> None:
+    last = Store(OUT, Index(), Load(ROW, Index()))
+    for others, whole in (([], False), (statements("rows"), True), ([last], True)):
+        nest = Nest("kernel", (X, OUT), (M, N), (), (*statements("rows"), *others), (ROW,))
+        assert (divide.divide(nest, {M: 20, N: 5}, {ROW: 5}, {}) is None) is whole
 
 
 @pytest.mark.usefixtures("everything_is_cut")

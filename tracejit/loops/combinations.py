@@ -49,6 +49,11 @@ class Combination:
     def __post_init__(self) -> None:
         if self.name in COMBINATIONS:
             raise ValueError(f"the combination {self.name!r} is declared twice")
+        extreme = self.beyond is not None
+        if (extreme and self.wide) or (self.adds and not self.wide) or (self.position and not extreme):
+            raise ValueError(
+                f"the combination {self.name!r}: additions are wide, extremes are not, and positions are of extremes"
+            )
         COMBINATIONS[self.name] = self
 
     def total(self, dtype: DType) -> DType:

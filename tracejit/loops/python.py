@@ -11,6 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -85,6 +86,9 @@ class Lanes:
         self.dtype = dtype
         self.full = count // LANES * LANES
         self.total_dtype = self.combination.total(dtype)
+        self.combined = _function(self.combination.combine, self.total_dtype)
+        beyond = self.combination.beyond
+        self.beyond = None if beyond is None else _function(beyond, self.total_dtype)
         self.totals = [self.total_dtype.numpy.type(self.combination.empty(self.total_dtype)) for _ in range(LANES)]
         self.errors = [np.float64(0.0)] * LANES
         self.block = [dtype.numpy.type(0)] * LANES
@@ -107,7 +111,7 @@ class Lanes:
             if self._beats(value, self.totals[lane]):
                 self.totals[lane], self.positions[lane] = value, i
         else:
-            self.totals[lane] = self._combined(self.totals[lane], evaluate.cast(value, self.total_dtype))
+            self.totals[lane] = self.combined(self.totals[lane], evaluate.cast(value, self.total_dtype))
 
     def _fold(self, lane: int, value: Any) -> None:
         total, wide = self.totals[lane], np.float64(value)
@@ -117,16 +121,9 @@ class Lanes:
             self.errors[lane] = self.errors[lane] + ((total - (new - seen)) + (wide - seen))
         self.totals[lane] = new
 
-    def _combined(self, x: Any, y: Any) -> Any:
-        return self._of(self.combination.combine, x, y)
-
     def _beats(self, new: Any, old: Any) -> bool:
-        assert self.combination.beyond is not None
-        return bool(self._of(self.combination.beyond, new, old) or (np.isnan(new) and not np.isnan(old)))
-
-    def _of(self, rule: Rule, x: Any, y: Any) -> Any:
-        first, second, expression = definition(rule, self.total_dtype)
-        return evaluate.evaluate(expression, {first: x, second: y})
+        assert self.beyond is not None
+        return bool(self.beyond(new, old) or (np.isnan(new) and not np.isnan(old)))
 
     def result(self) -> Any:
         """The combination of all lanes (or the position of the extreme), before it is rounded to the result's dtype."""
@@ -143,7 +140,7 @@ class Lanes:
                     if self._beats(new, old) or (equal and positions[k + half] < positions[k]):
                         values[k], positions[k] = new, positions[k + half]
                 else:
-                    values[k] = self._combined(values[k], values[k + half])
+                    values[k] = self.combined(values[k], values[k + half])
             half //= 2
         return np.int64(positions[0]) if self.combination.position else values[0]
 
@@ -466,13 +463,27 @@ def render(nest: Nest) -> str:
     return Renderer(nest.name).nest(nest)
 
 
+def _defined(renderer: Renderer, source: str) -> Callable[..., Any]:
+    """The function that a source of the renderer defines."""
+    scope = namespace(sorted(renderer.operations))
+    exec(compile(source, f"<nest {renderer.name}>", "exec"), scope)
+    return scope[renderer.name]  # type: ignore[no-any-return]
+
+
+@cache
+def _function(rule: Rule, dtype: DType) -> Callable[[Any, Any], Any]:
+    """A rule of a combination on NumPy scalars."""
+    renderer, (*operands, root) = Renderer("rule"), definition(rule, dtype)
+    for x in operands:
+        renderer.names[id(x)] = renderer.fresh(x.name)
+    renderer.line(f"return {renderer.expression(root)}")
+    return _defined(renderer, renderer.function((renderer.names[id(x)] for x in operands), f"# {dtype.name}"))
+
+
 def load(nest: Nest) -> Callable[..., int]:
     """The rendering as a function, run as it stands on NumPy arrays."""
     renderer = Renderer(nest.name)
-    source = renderer.nest(nest)
-    scope = namespace(sorted(renderer.operations))
-    exec(compile(source, f"<nest {nest.name}>", "exec"), scope)
-    function = scope[renderer.name]
+    function = _defined(renderer, renderer.nest(nest))
 
     def run(*arguments: Any) -> int:
         with np.errstate(all="ignore"):
