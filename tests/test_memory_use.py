@@ -25,7 +25,8 @@ def test_calls_leave_no_memory_behind() -> None:
 
 def test_calls_and_recordings_leave_no_objects_behind() -> None:
     found = grown(list(CASES), 1, blocks=True)
-    much = {name: (rounds, growth) for name, (rounds, growth) in found.items() if growth > 100 + rounds // 4}
+    # What fills up once (caches, free lists) is up to 300 blocks; a function that stays is a thousand of them.
+    much = {name: (rounds, growth) for name, (rounds, growth) in found.items() if growth > 400 + rounds // 4}
     assert list(found) == list(CASES) and much == {}
 
 
