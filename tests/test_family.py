@@ -41,6 +41,7 @@ def test_numbers_that_differ_become_data_and_all_offsets_with_them() -> None:
     assert pattern.data((16, 10, 64, 128), {2, 3}) == {0, 2, 3}
     assert pattern.data((64, 12, 64, 128), {2, 3}) == {0, 1, 2, 3}
     assert pattern.data((32, 10, 0, 256), {2, 3}) == {0, 1, 2, 3}
+    assert pattern.data((32, 10, 0), {2}) == frozenset()
 
 
 def test_kin_are_found_by_what_graphs_have_in_common_and_compared_where_their_texts_are_alike() -> None:
@@ -110,6 +111,19 @@ def test_what_is_computed_of_sizes_is_data_as_well(name: str) -> None:
     counts = compiled_for(call, [24, 32, 40, 28, 52, 36])
     assert counts[0] >= 2 and counts[1] <= counts[0] and counts[2:] == [0, 0, 0, 0]
     assert f.stats.compiled_calls == 6
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_renderings_of_other_sizes_have_their_numbers_as_well(backend: str) -> None:
+    f = T.compile(lambda x: ((x * 3).mean() + x.shape[0]) * (float("inf") if x.shape[0] > 6 else 0.5), backend=backend)
+    for n in (4, 6, 5, 7):
+        x = T.arange(n) * 1.0
+        for _ in range(2):
+            assert f(x).item() == ((x * 3).mean() + n).item() * (float("inf") if n > 6 else 0.5)
+    assert f.stats.compiled_calls == 4
+    scope: dict[str, Any] = {}
+    exec(f.source(2), scope)
+    assert scope["run"](np.arange(5, dtype=np.float32))[0] == 5.5
 
 
 def test_functions_do_not_share_what_they_have_seen() -> None:

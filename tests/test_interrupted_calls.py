@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracejit as T
 from tracejit.capture.handlers.effects import EffectHandlers
+from tracejit.capture.session import Session
 from tracejit.config import override
 from tracejit.core.interpreter import state
 from tracejit.cpython import call_hook
@@ -88,6 +90,46 @@ def test_a_recording_that_stops_in_the_middle_of_a_handler_keeps_what_that_handl
     for _ in range(4):
         assert f(p).tolist() == [4.0, 8.0]
     assert f.stats.compiled_calls
+
+
+@pytest.mark.parametrize("moment", ["before the hook", "after the hook"])
+def test_a_handler_that_runs_while_the_hook_is_off_is_no_part_of_the_recording(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, times = T.zeros(2), [0]
+
+    def work(number: int, frame: Any) -> None:
+        times[0] += 1
+        kept.add_(1)
+
+    begin, unhook = call_hook.Watch.begin, Session.unhook
+
+    def late(self: call_hook.Watch) -> None:
+        signal.raise_signal(signal.SIGALRM)
+        begin(self)
+
+    def early(self: Session) -> None:
+        unhook(self)
+        signal.raise_signal(signal.SIGALRM)
+
+    @T.compile
+    def f(x: T.Tensor) -> list[Any]:
+        return [(x * 2).tolist(), np.sin((x * 3).numpy()).tolist()]
+
+    expected = f.__wrapped__(T.ones(2))
+    if moment == "before the hook":
+        monkeypatch.setattr(call_hook.Watch, "begin", late)
+    else:
+        monkeypatch.setattr(Session, "unhook", early)
+        call_hook.allow(early.__code__, lasting=True)
+    with handling(work):
+        assert f(T.ones(2)) == expected
+    monkeypatch.undo()
+    assert times[0] and kept.tolist() == [times[0]] * 2
+    assert sys.getprofile() is None and state.top is state.base
+    for _ in range(3):
+        assert f(T.ones(2)) == expected
+    assert f.stats.compiled_calls == 3 and kept.tolist() == [times[0]] * 2
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:

@@ -94,6 +94,8 @@ class Session(Recorder):
         watch = call_hook.Watch(self._asked)
         self.profile = watch.profile
         watch.begin()
+        if self.profile is None:  # something stopped the recording before the hook was there
+            sys.setprofile(None)
 
     def unhook(self) -> None:
         """Watch no more."""
@@ -110,14 +112,16 @@ class Session(Recorder):
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
         hooked, top = self.profile is not None, state.top
-        self.unhook()
         try:
-            state.top = state.base
+            state.top = state.base  # before the hook goes, and until it is back: who is not seen is not recorded
+            self.unhook()
             return action()
         finally:
-            state.top = top
-            if hooked and not self.stopped:
-                self.hook()
+            try:
+                if hooked and not self.stopped:
+                    self.hook()
+            finally:
+                state.top = top
 
     def _check(self, frame: FrameType) -> None:
         """Stop the recording if this frame should have been instrumented."""
@@ -326,8 +330,8 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
             run.begin()
             session.root(function)
             positional, named = session.arguments(args, kwargs)
-            run.push()
             session.hook()
+            run.push()  # after the hook: who is not seen is not recorded
             result = session.calls.call(function, positional, named)
             run.pop()
             session.unhook()

@@ -35,8 +35,8 @@ class Pattern:
         """The positions of the numbers that are data of a program: none for the first one, and for the same numbers again.  together:
         positions that vary with any other."""
         first = self._first
-        if first is None:
-            self._first = tuple(numbers)
+        if first is None or len(first) != len(numbers):
+            self._first, self._varying = tuple(numbers), frozenset()
             return frozenset()
         different = [k for k, (a, b) in enumerate(zip(first, numbers, strict=True)) if a != b]
         if different and not self._varying.issuperset(different):
