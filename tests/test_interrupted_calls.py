@@ -20,6 +20,7 @@ import pytest
 import tracejit as T
 from tracejit.capture.handlers.effects import EffectHandlers
 from tracejit.capture.session import Session
+from tracejit.capture.syntax import locate
 from tracejit.config import override
 from tracejit.core.interpreter import state
 from tracejit.cpython import call_hook
@@ -130,6 +131,30 @@ def test_a_handler_that_runs_while_the_hook_is_off_is_no_part_of_the_recording(
     for _ in range(3):
         assert f(T.ones(2)) == expected
     assert f.stats.compiled_calls == 3 and kept.tolist() == [times[0]] * 2
+
+
+def test_an_error_of_a_handler_while_the_source_is_read_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(ValueError):
+        pass
+
+    def work(number: int, frame: Any) -> None:
+        raise Own("in the middle")
+
+    read = locate._File.read
+
+    def interrupted(self: Any, *arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGALRM)
+        return read(self, *arguments)
+
+    @T.compile
+    def f(x: T.Tensor) -> T.Tensor:
+        return x * 2
+
+    monkeypatch.setattr(locate._File, "read", interrupted)
+    with handling(work), pytest.raises(Own):
+        f(T.ones(2))
+    monkeypatch.undo()
+    assert [f(T.ones(2)).tolist() for _ in range(2)] == [[2.0, 2.0]] * 2 and f.stats.compiled_calls == 1
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
 
@@ -144,7 +145,9 @@ def settle_closure(function: Any) -> None:
     for cell in function.__closure__ or ():
         try:
             value = cell.cell_contents
-        except ValueError:  # an empty cell
+        except ValueError as error:  # an empty cell
+            if is_foreign(error):
+                raise
             continue
         if (other := released(value)) is not value:
             cell.cell_contents = other

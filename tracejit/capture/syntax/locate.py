@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Final
 
+from tracejit.core.interrupts import is_foreign
+
 __all__ = ["FunctionNode", "Located", "NotConvertible", "locate", "nested_codes", "source_extent"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -106,6 +108,8 @@ def _parse(filename: str) -> _File:
         parsed = _File(text)
         parsed.read(filename, 0)
     except (SyntaxError, ValueError) as error:
+        if is_foreign(error):
+            raise
         raise NotConvertible("source_changed", f"{filename} does not parse ({error})") from None
     _remember(_files, filename, parsed)
     return parsed
@@ -229,7 +233,9 @@ def _in_excerpt(filename: str, code: CodeType) -> Located | None:
         excerpt = _File("".join([*frame, *lines[first:end]]))
         try:
             excerpt.read(filename, code.co_flags & _FUTURE)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError) as error:
+            if is_foreign(error):
+                raise
             continue
         found = [node for node, _ in excerpt.named(code)]
         if len(found) == 1 and _matches(excerpt, code):
