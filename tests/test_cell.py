@@ -101,6 +101,35 @@ def test_a_string_finds_its_key_whatever_object_it_is():
     assert words.item_words([(container, object(), 5)]) == []
 
 
+class Slotted:
+    __slots__ = ("a", "b", "c", "d", "e", "f", "g")
+
+
+def test_words_of_slots_move_with_the_slots_they_name_and_with_no_others():
+    slots = words.SlotWords(Slotted, (("a", "b", "d"), ("f",)), ("e",))
+    thing = Slotted()
+    thing.a = thing.e = thing.c = (1,)
+    table_of_it = words.table(slots.pair(thing, "c", thing.c), slots.blocks(thing))
+    assert words.same()(table_of_it, b"")
+    thing.e = (2,)
+    assert words.same()(table_of_it, b"")
+    for name in ("a", "b", "c", "d", "f"):
+        before = getattr(thing, name, None)
+        setattr(thing, name, (3,))
+        assert not words.same()(table_of_it, b""), name
+        if before is None:
+            delattr(thing, name)
+        else:
+            setattr(thing, name, before)
+        assert words.same()(table_of_it, b""), name
+
+
+@pytest.mark.parametrize(("blocks", "changing"), [((("a", "e"),), ()), ((("a",),), ("d",)), ((("b", "a"),), ())])
+def test_a_block_that_shows_other_slots_than_it_must_is_refused(blocks, changing):
+    with pytest.raises(RuntimeError, match="slots of Slotted: a block from"):
+        words.SlotWords(Slotted, blocks, changing)
+
+
 def test_storages_are_marked_as_the_tape_does():
     some = tuple([Storage() for _ in range(3)])
     for n in range(1, 400):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tracejit.cpython import c_api
+
 PACKAGE = "tracejit"
 ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 
@@ -176,6 +178,24 @@ def cycles(modules: dict[str, str]) -> list[str]:
     return found
 
 
+def layouts_outside(modules: dict[str, str]) -> list[str]:
+    """Where a module outside of cpython/ asks where objects of CPython keep what, or has a struct of C."""
+    of_layouts = set(c_api.__all__) - {"supported", "symbols", "unsupported"} | {"Structure"}
+    found = []
+    for name, source in modules.items():
+        if part_of(name) == "cpython":
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and node.module == "tracejit.cpython.c_api":
+                asked = {alias.name for alias in node.names} & of_layouts
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("c_api", "ctypes"):
+                asked = {node.attr} & of_layouts
+            else:
+                asked = set()
+            found += [f"{name}:{node.lineno}: {word} outside of cpython/" for word in sorted(asked)]
+    return found
+
+
 def test_imports_point_down() -> None:
     wrong = wrong_directions(sources())
     assert not wrong, "\n".join(wrong)
@@ -189,6 +209,17 @@ def test_no_import_hides_in_a_function() -> None:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     found = cycles(sources())
     assert not found, "\n".join(found)
+
+
+def test_only_one_folder_knows_how_objects_lie_in_memory() -> None:
+    assert layouts_outside(sources()) == []
+    bad = {
+        "tracejit.llvm.a": "from tracejit.cpython.c_api import SIZE, supported\nclass A(ctypes.Structure): pass\nc_api.slot_offsets(A)"
+    }
+    assert layouts_outside(bad) == [
+        f"tracejit.llvm.a:{line}: {word} outside of cpython/"
+        for line, word in ((1, "SIZE"), (2, "Structure"), (3, "slot_offsets"))
+    ]
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -13,8 +13,8 @@ import pytest
 from python_as_replay import statements
 
 from tracejit.cpython import c_api
+from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
-from tracejit.llvm import machine_code
 from tracejit.llvm.linked import linked
 from tracejit.replay.ir import Function, Name
 from tracejit.replay.python import render
@@ -54,11 +54,9 @@ def machine(body: str, **names: Any) -> tuple[Callable[..., Any], Callable[..., 
     function = parsed(textwrap.dedent(body).strip("\n"))
     namespace = {"MISS": MISS, "Slotted": Slotted, "new": object.__new__, **names}
     interpreted = unverified(function, namespace)
-    layouts = {Slotted: c_api.slot_offsets(Slotted), Hiding: c_api.slot_offsets(Hiding)}
-    text, constants = translate(function, "tested", namespace, layouts)
+    text, constants = translate(function, "tested", namespace, (Slotted, Hiding))
     address, owner = linked(text, "tested")
-    flags = machine_code.FASTCALL | machine_code.KEYWORDS
-    return lambda *args: interpreted(args, {}), machine_code.builtin_function("tested", address, flags, (*constants, *owner))
+    return lambda *args: interpreted(args, {}), builtin_function("tested", address, FASTCALL | KEYWORDS, (*constants, *owner))
 
 
 def unverified(function: Function, namespace: dict[str, Any]) -> Callable[..., Any]:

@@ -14,9 +14,9 @@ import tracejit
 from tests.graph_programs import f32
 from tracejit import nn
 from tracejit.cpython import words
+from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.builder import rebuild
 from tracejit.ir.tracer import trace
-from tracejit.llvm.frame_check import NO_KEY
 from tracejit.replay.ir import Constant, Function, Item, Name, Return
 from tracejit.replay.python import load
 from tracejit.runtime.program import build

@@ -18,10 +18,9 @@ from tracejit.autograd.tape import Storage
 from tracejit.capture.recording.cell import Held
 from tracejit.capture.recording.entry import Body, Recording
 from tracejit.cpython import c_api
+from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
-from tracejit.llvm import machine_code
 from tracejit.llvm.linked import linked
-from tracejit.llvm.machine_code import FASTCALL, KEYWORDS
 from tracejit.replay.ir import Function, Statement, walk
 from tracejit.tensor import Tensor
 
@@ -34,11 +33,11 @@ _LONGEST: Final = (
 _SYMBOL: Final = "tracejit_hot"
 
 
-def _layouts(namespace: Mapping[str, Any]) -> dict[Any, dict[str, int]]:
-    """Slots of the classes whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
+def _slotted(namespace: Mapping[str, Any]) -> tuple[type, ...]:
+    """Classes with slots whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
     kinds = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, Tensor)]
     plain = [cls for cls in kinds if all(getattr(cls, name) is getattr(object, name) for name in _ATTRIBUTE_ACCESS)]
-    return {cls: c_api.slot_offsets(cls) for cls in (*plain, Tensor, Storage, CompiledNode, ConsumedNode, Held)}
+    return tuple(dict.fromkeys((*plain, Tensor, Storage, CompiledNode, ConsumedNode, Held)))
 
 
 def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -> Any:
@@ -56,6 +55,6 @@ def machine_function(function: Function, namespace: Mapping[str, Any]) -> Any:
         raise Untranslatable(c_api.unsupported())
     if (length := sum(isinstance(node, Statement) for node in walk((function.guards, function.body)))) > _LONGEST:
         raise Untranslatable(f"a function of {length} statements ({_LONGEST} at most)")
-    text, constants = translate(function, _SYMBOL, namespace, _layouts(namespace))
+    text, constants = translate(function, _SYMBOL, namespace, _slotted(namespace))
     address, owner = linked(text, _SYMBOL)
-    return machine_code.builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))
+    return builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))

@@ -17,11 +17,10 @@ from typing import Any, Final
 
 from tracejit.cpython import c_api
 from tracejit.cpython.arrays import BYTES
+from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm import machine_code
 from tracejit.llvm.linked import linked
-from tracejit.llvm.machine_code import FASTCALL, KEYWORDS
 
 __all__ = ["FRONT", "UNSERVED", "dispatcher"]
 
@@ -231,5 +230,5 @@ def dispatcher(
     address, owner = _dispatching()
     word = struct.pack("=q", ctypes.addressof(rest))
     own = (paths, pushed, 0, None, exit_type, leave, python, UNSERVED, function, clean, word, rest, *owner)
-    made: Callable[..., Any] = machine_code.builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)
+    made: Callable[..., Any] = builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)
     return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType, FunctionType, MappingProxyType, MethodWrapperType
 from typing import Any, Final
@@ -76,8 +76,8 @@ class _Variable:
 class Expressions:
     """Writes values and conditions into `out`.  names: what names that are no variables stand for."""
 
-    def __init__(self, constants: Mapping[str, Any], layouts: Mapping[Any, Mapping[str, int]]) -> None:
-        self.out = ObjectCode(layouts)
+    def __init__(self, constants: Mapping[str, Any], slotted: Iterable[type]) -> None:
+        self.out = ObjectCode(slotted)
         self.code = self.out.code
         self.names = constants
         self.variables: dict[str, _Variable] = {}

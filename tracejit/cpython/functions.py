@@ -12,13 +12,13 @@ tuples, identity, and counting references.  A variable owns its object to the en
 A program is run (`Run`) in a frame that belongs to the function.  From the first number written into the frame until the program
 returns no other Python code can run, so nobody else sees that frame.
 
-It must not know tensors: offsets of slots come from the caller.
+It must not know tensors: which classes have slots that matter is said by the caller.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -58,20 +58,20 @@ __all__ = ["Untranslatable", "translate"]
 
 
 def translate(
-    function: Function, symbol: str, constants: Mapping[str, Any], layouts: Mapping[Any, Mapping[str, int]]
+    function: Function, symbol: str, constants: Mapping[str, Any], slotted: Iterable[type]
 ) -> tuple[str, tuple[Any, ...]]:
     """The LLVM text of `function`, as a function `symbol` that is called with positional arguments (METH_FASTCALL | METH_KEYWORDS), and
     the constants that its `self` must begin with.
 
-    layouts: class -> {slot: offset in bytes}.  Raises Untranslatable."""
-    translator = _Translator(constants, layouts)
+    slotted: classes of which slots are read and written at their places.  Raises Untranslatable."""
+    translator = _Translator(constants, slotted)
     translator.function(function)
     return translator.out.text(symbol), (*translator.out.constants(), *translator.owners)
 
 
 class _Translator(Expressions):
-    def __init__(self, constants: Mapping[str, Any], layouts: Mapping[Any, Mapping[str, int]]) -> None:
-        super().__init__(constants, layouts)
+    def __init__(self, constants: Mapping[str, Any], slotted: Iterable[type]) -> None:
+        super().__init__(constants, slotted)
         self.owners: list[Any] = []  # of the programs that it runs
         self.missed: Expr | None = None  # what guards return
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from tracejit.cpython.c_api import ITEMS, SIZE, declaration
+from tracejit.cpython.builtin_functions import ONE, builtin_function
+from tracejit.cpython.c_api import ITEMS, SIZE, declaration, slot_offsets
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm import machine_code
 from tracejit.llvm.linked import linked
 
 __all__ = ["marking"]
@@ -73,11 +73,10 @@ end:
 
 
 @cache
-def marking(next_number: Callable[[], int], version: int, written: int) -> Callable[[tuple[Any, ...]], None]:
-    """A builtin function of a tuple of objects: adds one to the slot at offset `version` of each, and puts one call's `next_number()` in
-    the slot at offset `written`.  For interpreters that c_api.supported() knows."""
-    address, owner = linked(_text(version, written), _SYMBOL)
-    function: Callable[[tuple[Any, ...]], None] = machine_code.builtin_function(
-        "mark_written", address, machine_code.ONE, (next_number, 1, None, *owner)
-    )
+def marking(next_number: Callable[[], int], cls: type, version: str, written: str) -> Callable[[tuple[Any, ...]], None]:
+    """A builtin function of a tuple of instances of `cls`: adds one to the slot `version` of each, and puts one call's `next_number()` in
+    the slot `written`.  For interpreters that c_api.supported() knows."""
+    offsets = slot_offsets(cls)
+    address, owner = linked(_text(offsets[version], offsets[written]), _SYMBOL)
+    function: Callable[[tuple[Any, ...]], None] = builtin_function("mark_written", address, ONE, (next_number, 1, None, *owner))
     return function

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,11 +95,11 @@ class Value:
 class ObjectCode:
     """One function `ptr name(ptr self, ptr arguments, i64 count, ptr keywords)`: the convention METH_FASTCALL | METH_KEYWORDS.
 
-    layouts: class -> offsets of its slots."""
+    slotted: classes whose slots are read and written at their places."""
 
-    def __init__(self, layouts: Mapping[Any, Mapping[str, int]]) -> None:
+    def __init__(self, slotted: Iterable[type]) -> None:
         self.code = Code()
-        self.layouts = layouts
+        self._slot_offsets = {cls: c_api.slot_offsets(cls) for cls in slotted}
         self.objects: list[Any] = []
         self.failed = self.missed = "raised"
         self._index: dict[int, int] = {}
@@ -273,7 +273,7 @@ class ObjectCode:
 
     def _fast(self, value: Value, name: str, slow: str) -> int | None:
         """The offset of a slot; goes to `slow` if the object has none.  None where no class has such a slot."""
-        places = {cls: found[name] for cls, found in self.layouts.items() if name in found}
+        places = {cls: found[name] for cls, found in self._slot_offsets.items() if name in found}
         if value.known is not None:
             return places.get(value.known)
         if not places or len(set(places.values())) != 1:

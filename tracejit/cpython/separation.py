@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any, Final
 
 from tracejit.cpython.arrays import BYTES
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm import machine_code
 from tracejit.llvm.linked import linked
 
 __all__ = ["PROBING", "separate", "table"]
@@ -142,7 +142,5 @@ def table(objects: Sequence[Any]) -> bytes:
 def separate() -> Callable[..., bool]:
     """The function, for interpreters that c_api.supported() knows."""
     address, owner = linked(_TEXT, _SYMBOL)
-    function: Callable[..., bool] = machine_code.builtin_function(
-        "separate", address, machine_code.FASTCALL, (True, False, *owner)
-    )
+    function: Callable[..., bool] = builtin_function("separate", address, FASTCALL, (True, False, *owner))
     return function

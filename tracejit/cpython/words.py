@@ -17,19 +17,20 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
 from tracejit.cpython.arrays import BYTES
-from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, word
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
+from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, slot_offsets, word
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm import machine_code
 from tracejit.llvm.linked import linked
 
 __all__ = [
     "BLOCK",
     "NEVER",
+    "SlotWords",
     "block",
     "counted",
     "instance_words",
@@ -114,6 +115,33 @@ def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
                 return []
             words[entry], words[entry + 8] = word(entry), id(item)
     return [number for pair in words.items() for number in pair]
+
+
+class SlotWords:
+    """Words that hold while slots of instances of a class keep their contents."""
+
+    __slots__ = ("_offsets", "_starts")
+
+    def __init__(self, cls: type, blocks: Sequence[Sequence[str]], changing: Collection[str]) -> None:
+        """blocks: names of slots that one block shows, the first of which comes first in memory; `__class__` is the type.  changing: slots
+        that no block may show.  Raises RuntimeError where the slots of `cls` do not lie so."""
+        self._offsets = {"__class__": TYPE, **slot_offsets(cls)}
+        self._starts = [self._offsets[names[0]] for names in blocks]
+        for names, start in zip(blocks, self._starts, strict=True):
+            shown = {name for name, offset in self._offsets.items() if 0 <= offset - start < 8 * BLOCK}
+            if not shown.issuperset(names) or not shown.isdisjoint(changing):
+                raise RuntimeError(
+                    f"slots of {cls.__name__}: a block from {names[0]} on shows {sorted(shown)}; "
+                    f"expected {', '.join(names)} and none of {', '.join(changing)}"
+                )
+
+    def blocks(self, instance: Any) -> list[int]:
+        """The blocks of an instance as it is, as `table` takes them."""
+        return [number for start in self._starts for number in block(id(instance) + start)]
+
+    def pair(self, instance: Any, name: str, content: Any) -> list[int]:
+        """The pair that holds while a slot has `content`."""
+        return [id(instance) + self._offsets[name], id(content)]
 
 
 def _stored_key(dictionary: dict[Any, Any], key: Any) -> Any:
@@ -274,5 +302,5 @@ answer:
 def same() -> Callable[..., bool]:
     """The function, where this Python is supported."""
     address, owner = linked(_TEXT, _SYMBOL)
-    function: Callable[..., bool] = machine_code.builtin_function("same", address, machine_code.FASTCALL, (True, False, *owner))
+    function: Callable[..., bool] = builtin_function("same", address, FASTCALL, (True, False, *owner))
     return function

@@ -27,7 +27,8 @@ from tracejit.core import dtypes
 from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
-from tracejit.llvm import blas, frame_check, machine_code, object_cache, operations, thread_pool
+from tracejit.cpython import frame_check
+from tracejit.llvm import blas, machine_code, object_cache, operations, thread_pool
 from tracejit.llvm.family import Kin
 from tracejit.llvm.linked import linked
 from tracejit.llvm.operations import Code, lane_type

@@ -27,9 +27,10 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tracejit.core.locks import hold_over_forks, lock_held_over_forks
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.llvm import numba_codegen
 
-__all__ = ["FASTCALL", "KEYWORDS", "ONE", "PROGRAM", "assemble", "builtin_function", "compile_text", "identity", "link", "load"]
+__all__ = ["PROGRAM", "assemble", "compile_text", "identity", "link", "load"]
 
 PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
 FORMAT: Final = 3  # of what is made from the text: the entry and the options below
@@ -37,9 +38,6 @@ FORMAT: Final = 3  # of what is made from the text: the entry and the options be
 _ENTRY: Final = "tracejit_entry"
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
 LIBRARIES: Final = 64  # a linker takes half a millisecond to make
-FASTCALL: Final = 0x0080  # METH_FASTCALL
-KEYWORDS: Final = 0x0002  # METH_KEYWORDS
-ONE: Final = 0x0008  # METH_O
 _PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
 
 _ENTRY_TEXT: Final = f"""
@@ -89,12 +87,6 @@ raise:
   ret ptr null
 }}
 """
-
-
-class _MethodDefinition(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("method", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
 _names = itertools.count()
@@ -213,14 +205,6 @@ def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[i
         linker = _linker()
         tracker = library.link(linker, f"tracejit{next(_names)}")
     return tracker[symbol], (_keep(linker, tracker),)  # a tuple lets go of its last item, the code, before the linker
-
-
-def builtin_function(name: str, address: int, flags: int, own: Any) -> Any:
-    """A built-in function around machine code that is called with the tuple `own` as `self`, which must own that code."""
-    definition = _MethodDefinition(name.encode(), address, flags, None)
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    return create(ctypes.addressof(definition), (*own, definition), None)
 
 
 def compile_text(text: str) -> bytes:

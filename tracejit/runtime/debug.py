@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.cpython.frame_check import NO_KEY
 from tracejit.llvm.driver import compile_program
-from tracejit.llvm.frame_check import NO_KEY
 from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.steps import GemmCall, NestCall, NestRun
 from tracejit.runtime.frame import Frame

@@ -1,4 +1,4 @@
-"""What the arrays of a call must be, asked in Python: the meaning of llvm/frame_check.py where no machine code runs.
+"""What the arrays of a call must be, asked in Python: the meaning of cpython/frame_check.py where no machine code runs.
 
 Every program asks before it computes anything, and of every tensor that was recorded, whether the program reads it or not: that a call
 is the recorded one is concluded from this.  Machine code asks for itself; this is for the other backends.

@@ -28,10 +28,10 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
 from tracejit.cpython.arrays import unknown_layout
+from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
 from tracejit.llvm.driver import MISMATCH, compile_program
 from tracejit.llvm.family import Family, Kin
-from tracejit.llvm.frame_check import NO_KEY
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered
 from tracejit.passes.literals import as_inputs, literals, skeleton

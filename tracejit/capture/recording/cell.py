@@ -32,11 +32,11 @@ from tracejit.autograd.tape import Storage, mark_written, next_sequence
 from tracejit.capture.policies import instance_dictionary
 from tracejit.core.interrupts import is_foreign
 from tracejit.cpython import c_api, separation
+from tracejit.cpython.frame_check import NO_KEY
 from tracejit.cpython.marking import marking
 from tracejit.cpython.words import (
-    BLOCK,
     NEVER,
-    block,
+    SlotWords,
     counted,
     instance_words,
     item_words,
@@ -45,28 +45,19 @@ from tracejit.cpython.words import (
     same,
     table,
 )
-from tracejit.llvm.frame_check import NO_KEY
 from tracejit.tensor import Tensor, shield
 from tracejit.tensor.rebinding import ADDRESS, rebindings
 
 __all__ = ["Cell", "Held", "marks"]
 
 _MOST = 64  # calls for which no table is made
-_SLOTS = ("_array", "_base", "_grad", "_hooks", "_node", "_requires_grad", "_seen", "_storage")
 
 
 @cache
-def _offsets() -> dict[str, int]:
-    """Of the slots of a Tensor.  Raises RuntimeError where the blocks of `Cell` would not hold what they must, or hold what may change."""
-    slots = c_api.slot_offsets(Tensor)
-    found = {"type": c_api.TYPE, **{name: slots[name] for name in _SLOTS}}
-    for start, inside in (("type", ("_array", "_base")), ("_hooks", ("_node", "_requires_grad"))):
-        covered = {name for name, offset in found.items() if 0 <= offset - found[start] < 8 * BLOCK}
-        if not covered.issuperset(inside) or not covered.isdisjoint(("_grad", "_storage", "_seen")):
-            raise RuntimeError(
-                f"slots of Tensor: a block from {start} on holds {sorted(covered)}; expected {inside} and no changing ones"
-            )
-    return found
+def _tensor_words() -> SlotWords:
+    return SlotWords(
+        Tensor, (("__class__", "_array", "_base"), ("_hooks", "_node", "_requires_grad")), ("_grad", "_storage", "_seen")
+    )
 
 
 @cache
@@ -74,8 +65,7 @@ def marks() -> Callable[[tuple[Storage, ...]], None]:
     """`mark_written` for a tuple, as a builtin function where there can be one."""
     if not c_api.supported():
         return mark_written
-    offsets = c_api.slot_offsets(Storage)
-    return marking(next_sequence, offsets["version"], offsets["written"])
+    return marking(next_sequence, Storage, "version", "written")
 
 
 class Held:
@@ -240,13 +230,12 @@ class Cell:
                 return None
             words += found
         pairs = packed(words)
-        kind, hooks, storage = _offsets()["type"], _offsets()["_hooks"], _offsets()["_storage"]
+        of_tensors = _tensor_words()
         blocks: list[int] = []
         for tensor in tensors:
-            blocks += block(id(tensor) + kind)  # type, array, base
-            blocks += block(id(tensor) + hooks)  # hooks, node, requires_grad
+            blocks += of_tensors.blocks(tensor)
             if tensor._storage is not None:
-                words += [id(tensor) + storage, id(tensor._storage)]
+                words += of_tensors.pair(tensor, "_storage", tensor._storage)
             if tensor._hooks is not None or tensor._base is not None or tensor._node is not None:
                 return None
         return pairs, table(words, blocks)
