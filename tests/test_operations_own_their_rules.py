@@ -102,6 +102,16 @@ def test_the_compiler_decides_nothing_by_the_name_of_an_operation() -> None:
     assert not found, "\n".join(found)
 
 
+def test_the_recorder_asks_no_operation_for_its_name() -> None:
+    """Names are words of Python and NumPy there, too; so only the question is looked for."""
+    found = []
+    for name, source in sources(("capture", "compiled")):
+        tree = ast.parse(source)
+        asking = {part for d in decisions(tree) for part in asked(d) if is_name_of_an_operation(part) and not in_text(tree, part)}
+        found += [f"{name}:{ast.unparse(part)}" for part in asking]
+    assert not found, "\n".join(found)
+
+
 def test_the_loop_language_and_its_renderings_know_no_operations_of_graphs() -> None:
     found = [name for name, source in sources(LOOPS) if "tracejit.core.op" in source or "tracejit.ir" in source]
     assert not found

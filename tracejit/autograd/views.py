@@ -53,7 +53,7 @@ def put_back(root: Any, chain: Chain, value: Any) -> Any:
     inner = put_back(op.of(root, *operands, **attributes), chain[1:], value)
     if op.scatter is not None:
         return op.scatter.of(root, inner, *operands, **attributes)
-    back = None if op.undone is None else op.undone(tuple(root.shape), **attributes)
+    back = op.undone_for(tuple(root.shape), attributes)
     assert back is not None, op.name
     return op.of(inner, **back)
 

@@ -114,7 +114,11 @@ class RecordingInterpreter(StateRecorder):
         attributes = {k: _attribute(v) for k, v in attributes.items()}
         if any(map(is_late, operands)):
             operands = tuple([recorder.leaving.before(x) if is_late(x) else x for x in operands])
-            if op.name == "full" and is_late(operands[0]) and (made := self._full_of_late(operands[0], attributes)) is not None:
+            if (
+                "uniform" in op.traits
+                and is_late(operands[0])
+                and (made := self._full_of_late(operands[0], attributes)) is not None
+            ):
                 return made
             operands = self._with_late(op, operands)
         operands = tuple(map(settled, operands))
@@ -367,7 +371,7 @@ def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, 
         names.add(attributes["dtype"].name)
     low = max(_BOUNDS[name][0] for name in names) if names else _BOUNDS["int64"][0]
     high = min(_BOUNDS[name][1] for name in names) if names else _BOUNDS["int64"][1]
-    if op.name == "pow" and names <= _INTEGERS:  # a negative exponent raises
+    if "no negative integers" in op.traits and names <= _INTEGERS:
         low = 0
     return low, high
 

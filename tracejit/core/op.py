@@ -121,8 +121,8 @@ class Op:
     first", "rounds numbers", "moves" and "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight
     through" (gradients flow to operand 0 whatever the contents), "exact"
     (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0), "arranges" (elements of operand 0, in
-    some order), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands; of a scatter, adds
-    to what is there), "symmetric" and "gauge" (for tests of derivatives).
+    some order), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands, or elements; of a
+    scatter, adds to what is there), "no negative integers" (raises for one that is a number), "symmetric" and "gauge" (for tests of derivatives).
     """
 
     name: str
@@ -278,6 +278,10 @@ class Op:
     def is_differentiable(self) -> bool:
         """Whether gradients flow through it, or ought to: it has a vjp, if only one that raises."""
         return "not differentiable" not in self.traits
+
+    def undone_for(self, shape: tuple[int, ...], attributes: Mapping[str, Any]) -> dict[str, Any] | None:
+        """`undone`; None of a view that has none, too."""
+        return None if self.undone is None else self.undone(shape, **attributes)
 
     def infer_tuple(self, avals: Iterable[Any], attributes: Mapping[str, Any]) -> tuple[Aval, ...]:
         """The avals of all outputs, as the shape rule gives them."""

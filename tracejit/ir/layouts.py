@@ -172,7 +172,7 @@ def beyond_view(node: Node, at: Positions, shape: Shape, result: Shape, extents:
     """Positions in the output (of shape `result`) of a VIEW node of the element at `at` in operand 0 (of `shape`).
 
     None for a view that is not all of its operand, and where they are not affine."""
-    attributes = None if node.op.undone is None else node.op.undone(shape, **node.attrs)
+    attributes = node.op.undone_for(shape, node.attrs)
     return None if attributes is None else _moved(node.op, at, result, (), attributes, extents)
 
 

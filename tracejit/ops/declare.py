@@ -95,7 +95,13 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
 
 
 def reduction(
-    reducer: str, *, result: dtypes.DType | None = None, name: str | None = None, ufunc: Body | None = None, **given: Any
+    reducer: str,
+    *,
+    result: dtypes.DType | None = None,
+    name: str | None = None,
+    traits: Iterable[str] = (),
+    ufunc: Body | None = None,
+    **given: Any,
 ) -> Callable[[Body], Op]:
     """A primitive body(x, dims, keepdim) that combines the elements along `dims` (sorted, non-negative).
 
@@ -109,7 +115,8 @@ def reduction(
             assert ufunc is not None
             return ufunc(x, dims, x.dtype, None, keepdim)
 
-        given.update(reducer=reducer, doc=body.__doc__, ufunc=ufunc, simpler=lambda s, x, dims, keepdim: None if dims else x)
+        given.update(reducer=reducer, traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc)
+        given.update(simpler=lambda s, x, dims, keepdim: None if dims else x)
         return Op(name or body.__name__.rstrip("_"), Kind.REDUCTION, body if ufunc is None else reduce, rule, **given)
 
     return declare

@@ -60,7 +60,7 @@ def _position_samples() -> Samples:
     )
 
 
-@reduction("sum", name="sum", samples=_samples(), ufunc=np.add.reduce)
+@reduction("sum", name="sum", traits=("adds",), samples=_samples(), ufunc=np.add.reduce)
 def sum_(x: Any, dims: Dims, keepdim: bool) -> Any:
     """Sum of the elements along `dims`; of the input's dtype (the public sum() widens integers to int64)."""
 

@@ -234,7 +234,7 @@ class _Functionaliser:
         if op.scatter is not None:
             marked = differentiable and (contents in marks or base in marks)
             return self._emit(op.scatter, (base, contents, *view.operands), view.attributes, marked)
-        back = None if op.undone is None else op.undone(aval.shape, **dict(view.attributes))
+        back = op.undone_for(aval.shape, dict(view.attributes))
         if back is None:
             raise RuntimeError(
                 f"functionalise: {view.line or 'a write'} writes to a view made by {op.name}(), whose elements share memory; "

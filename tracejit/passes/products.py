@@ -129,7 +129,7 @@ class _Rewriter(GraphBuilder):
         nodes = self.begin()
         for node in nodes:
             user = self.sole_reader(node.outputs[0]) if _is_product(node) else None
-            if user is None or user.op.reducer != "sum" or user.op.kind is not Kind.REDUCTION:
+            if user is None or "adds" not in user.op.traits or user.op.kind is not Kind.REDUCTION:
                 continue
             aval = self.aval(node.outputs[0])
             if aval.ndim < 3 or user.attrs["dims"] != tuple(range(aval.ndim - 2)):

@@ -332,11 +332,9 @@ def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views:
     """A program writes through views whose elements are all different ones of their base."""
     for node in interpreter.nodes:
         for view in views.root(node.outputs[0])[1] if node.op.kind is Kind.WRITE else ():
-            source = view.operands[0]
-            assert type(source) is int
-            if view.op.name == "unfold" or (
-                view.op.name == "expand" and interpreter.avals[source] != interpreter.avals[view.outputs[0]]
-            ):
+            base = interpreter.avals[view.operands[0]]  # type: ignore[index]
+            assert isinstance(base, Aval)
+            if view.op.scatter is None and view.op.undone_for(base.shape, view.attrs) is None:
                 recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
 
 

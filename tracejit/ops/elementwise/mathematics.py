@@ -228,7 +228,7 @@ def _pow_lowering(b: Any, x: Any, y: Any) -> Any:
     return b.pow(x, y)
 
 
-@elementwise(_pow_lowering, name="pow", samples=binary(0.4, 2.0, -2.0, 2.0))
+@elementwise(_pow_lowering, name="pow", traits=("no negative integers",), samples=binary(0.4, 2.0, -2.0, 2.0))
 def pow_(x: Any, y: Any) -> Any:
     """Elementwise power.  Raises RuntimeError for integers raised to a negative Python integer, as PyTorch does; to negative elements of
     an integer tensor they give the integer part of the quotient (0 for 0).  Raises RuntimeError for two bools, as PyTorch does."""
