@@ -122,7 +122,8 @@ class Op:
     through" (gradients flow to operand 0 whatever the contents), "exact"
     (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0), "arranges" (elements of operand 0, in
     some order), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands, or elements; of a
-    scatter, adds to what is there), "no negative integers" (raises for one that is a number), "symmetric" and "gauge" (for tests of derivatives).
+    scatter, adds to what is there), "no negative integers" (raises for one that is a number), "symmetric" and "gauge" (for tests of
+    derivatives).
     """
 
     name: str
