@@ -1,7 +1,8 @@
 """What a function costs whose sizes change: batches, and sequences, of 30 sizes in random order.
 
 Run as `python -m benchmarks.sizes`.  The cache of compiled code is off.  Each size is called until it is served by machine code; then its
-calls are timed against those of another compiled function that has met no other size, and their results are compared.
+calls are timed against those of another compiled function that has met no other size, and their results are compared: the same size again
+and again, and another one in each call.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,24 @@ def _median(call: Callable[[], Any]) -> float:
     return statistics.median(times)
 
 
+def _in_turn(
+    shared: Callable[..., Any], exact: Mapping[int, Callable[..., Any]], inputs: Callable[[int], tuple[Any, ...]]
+) -> float:
+    """What a call costs, against the programs of one size, where the sizes come in random order."""
+    dice, given, ratios = random.Random(1), {n: inputs(n) for n in exact}, []
+    for _ in range(40):
+        order = [n for n in exact for _ in range(5)]
+        dice.shuffle(order)
+        begun = time.perf_counter()
+        for n in order:
+            shared(*given[n])
+        between = time.perf_counter()
+        for n in order:
+            exact[n](*given[n])
+        ratios.append((between - begun) / (time.perf_counter() - between))
+    return statistics.median(ratios)
+
+
 def _measure(
     name: str, make: Callable[[], tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]], sizes: list[int]
 ) -> None:
@@ -78,9 +97,10 @@ def _measure(
         shared(*given)
         first.append(time.perf_counter() - begun)
         programs.append(driver.compilations() - before)
-    ratios = []
+    ratios, exacts = [], {}
     for n in sizes[-EXACT:]:
         given, exact = inputs(n), tracejit.compile(function)
+        exacts[n] = exact
         for f in (exact, shared):
             for _ in range(5):
                 f(*given)
@@ -92,6 +112,7 @@ def _measure(
     print(f"{name:<26}{shared.stats.traces:>11}{sum(programs):>10}", end="")
     print(
         f"{duration(first[0]):>14}{duration(statistics.median(shares)):>16}{statistics.median(ratios):>16.2f}{max(ratios):>8.2f}"
+        f"{_in_turn(shared, exacts, inputs):>12.2f}"
     )
 
 
@@ -102,7 +123,9 @@ def main() -> None:
     print(
         f"{COUNT} sizes from 2 to {LARGEST - 1} in random order; later calls against those of a function that has met one size alone"
     )
-    print(f"{'':<26}{'recordings':>11}{'programs':>10}{'first size':>14}{'size to come':>16}{'later calls':>16}{'most':>8}")
+    print(
+        f"{'':<26}{'recordings':>11}{'programs':>10}{'first size':>14}{'size to come':>16}{'later calls':>16}{'most':>8}{'in turn':>12}"
+    )
     with tracejit.config.override(cache=False):
         _measure("training step, batches", _training, sizes)
         _measure("transformer layer, lengths", _attention, sizes)

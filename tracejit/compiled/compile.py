@@ -4,11 +4,14 @@ A CompiledFunction holds entries.  A call tries them in order; an entry either m
 program failed, nothing was changed), or returns the result.  When none fits the call runs eagerly and is recorded.  A call that
 cannot be recorded runs eagerly with a reason.
 
+Of a function that has met arguments of several sizes the entry that stands for those of the call is tried first, else the one that fitted
+last.
+
 Bridges: the entry that misses, or takes exit k, remembers which entry went on from there last time, and hands over to it, which may
-exit and hand over in turn.  A function that has met arguments of several sizes asks the path of the call's sizes first.  Where there is
-no bridge all entries are asked; once none of them went on from an exit and there is no room for another one, only now and then.  A path
-that has been recorded is never recorded again: where eager takes a path that an entry already stands for (a predicate so close to its
-threshold that two fusions round it differently), that exit is recorded only now and then.
+exit and hand over in turn.  Where there is no bridge all entries are asked; once none of them went on from an exit and there is no room
+for another one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an entry
+already stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now and
+then.
 
 A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
 expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
@@ -29,12 +32,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 from tracejit.capture.reasons import Reason, make
-from tracejit.capture.recording.entry import Exit, Recording
+from tracejit.capture.recording.entry import MISS, Exit, Recording
 from tracejit.capture.session import declare_inlined, hindrance, record
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
@@ -47,8 +50,9 @@ from tracejit.core.aside import aside
 from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.locks import Ticket, Turn
-from tracejit.cpython.dispatcher import FRONT, UNSERVED, dispatcher
+from tracejit.cpython.dispatcher import FRONT, SIZED, UNSERVED, dispatcher
 from tracejit.cpython.functions import Untranslatable
+from tracejit.cpython.size_table import Shapes, SizeTable
 from tracejit.llvm.family import Family
 from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
@@ -83,12 +87,20 @@ class CompiledFunction(_Partial[P, R]):
     `__call__` written in Python costs 0.1 us more and stands in the traceback of what the function raises."""
 
     def __new__(cls, function: Callable[P, R]) -> CompiledFunction[P, R]:
-        paths: list[Any] = [nothing_recorded, None, None]
+        paths: list[Any] = [nothing_recorded, None, None, None]
         settling = Settling(function)
         self = super().__new__(
             cls,
             dispatcher(
-                function, paths, pushed_anywhere, Exit, leaving(paths), dispatching(paths), without_dispatch, settling.rest
+                function,
+                paths,
+                pushed_anywhere,
+                Exit,
+                leaving(paths),
+                dispatching(paths),
+                without_dispatch,
+                settling.rest,
+                Tensor,
             ),
         )
         paths[1] = self._go_on
@@ -101,8 +113,9 @@ class CompiledFunction(_Partial[P, R]):
         self._paths: list[Any]
         self._settling: Settling
         self._entries: tuple[Entry, ...] = ()
-        self._front: Entry | None = None  # the entry in paths[0]: the one that fitted last
-        self._by_sizes: dict[Hashable, Entry] = {}  # shapes of the arguments -> the path recorded for them, or found
+        self._front: Entry | None = None  # the entry that was tried first last
+        self._by_sizes: dict[Shapes, Entry] = {}  # of the arguments -> the path recorded for them, or found
+        self._sized = SizeTable()  # what machine code knows of that
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
         self._family = Family()
@@ -113,15 +126,28 @@ class CompiledFunction(_Partial[P, R]):
     def _put_in_front(self, entry: Entry | None) -> None:
         paths = self._paths
         if entry is None:
-            self._front, paths[0], paths[FRONT] = None, nothing_recorded, None
+            self._front, paths[0], paths[FRONT], paths[SIZED] = None, nothing_recorded, None, None
+        elif len(self._by_sizes) > 1:
+            self._front, paths[0], paths[FRONT], paths[SIZED] = entry, self._serve_sized, None, self._sized.items
         else:
-            self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
+            self._front, paths[0], paths[FRONT], paths[SIZED] = entry, entry.run, entry.machine, None
+
+    def _put_in_front_of(self, sizes: Shapes, entry: Entry) -> None:
+        """From now on the entry is tried first for arguments of these sizes."""
+        self._by_sizes[sizes] = entry
+        if entry.machine is not None:
+            self._sized.put(sizes, (entry.machine, leaving(self._paths, entry)))
+
+    def _serve_sized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Stands for the entry in front where several sizes are known."""
+        entry = self._front = self._by_sizes.get(_sizes(args, kwargs), self._front)
+        return MISS if entry is None else entry.serve(args, kwargs)
 
     def _leave_alone(self, calls: int) -> None:
         """So many calls go to the function itself."""
         paths = self._paths
         self._settling.leave_alone(calls)
-        paths[0], paths[FRONT] = self._left_alone, None
+        paths[0], paths[FRONT], paths[SIZED] = self._left_alone, None, None
 
     def _left_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Stands for the entry in front meanwhile, where no machine code does."""
@@ -137,39 +163,30 @@ class CompiledFunction(_Partial[P, R]):
         work = aside(entry.translate)
         error = work.error
         if error is None:
-            before, paths = entry.run, self._paths
             entry.become(*work.value)
-            if paths[0] is before:
-                paths[0], paths[FRONT] = entry.run, entry.machine
+            for sizes, known in list(self._by_sizes.items()):
+                if known is entry:
+                    self._put_in_front_of(sizes, entry)
+            if self._paths[0] != self._left_alone:
+                self._put_in_front(self._front)
         elif isinstance(error, Untranslatable):
             entry.interpreted_for = f"what cannot be translated is {error}"
         else:
             entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
             report_defect(self._name(), "translate the Python around", error)
 
-    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int) -> Any:
-        """The entry in front did not serve the call: it missed (number 0) or took an exit.  Try its bridge, then the other entries."""
-        front, entries = self._front, self._entries
+    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int, front: Entry | None = None) -> Any:
+        """An entry, the one in front if it is not said which, did not serve the call: it missed (number 0) or took an exit.  Try its
+        bridge, then the other entries."""
+        front, entries = front or self._front, self._entries
         tried = [front]
         exited = front if number else None
         cost = 0 if front is None else front.effort if number else 1
-        last, sizes = front, None
-        if not number and len(self._by_sizes) > 1:
-            sizes = _sizes(args, kwargs)
-            known = self._by_sizes.get(sizes)
-            if known is not None and known is not front:
-                result = known.serve(args, kwargs)
-                if result.__class__ is not Exit:
-                    return self._went_on(known, None, 0, cost, result)
-                tried.append(known)
-                cost += known.effort if result.number else 1
-                if result.number:
-                    last = exited = known
-                    number = result.number
+        last = front
         while last is not None and (bridge := last.bridges.get(number)) is not None and bridge not in tried:
             result = bridge.serve(args, kwargs)
             if result.__class__ is not Exit:
-                return self._went_on(bridge, exited, 0, cost, result)
+                return self._went_on(bridge, exited, 0, cost, result, args, kwargs)
             tried.append(bridge)
             if not result.number:
                 cost += 1
@@ -184,15 +201,22 @@ class CompiledFunction(_Partial[P, R]):
                 continue
             result = entry.serve(args, kwargs)
             if result.__class__ is not Exit:
-                if sizes in self._by_sizes:
-                    self._by_sizes[sizes] = entry
-                return self._went_on(entry, exited, number, cost, result)
+                return self._went_on(entry, exited, number, cost, result, args, kwargs)
             cost += entry.effort if result.number else 1 if entry.machine is not None else 2
             if exited is None and result.number:
                 exited, number = entry, result.number
         return self._call_eagerly(args, kwargs, entries, exited, number, cost)
 
-    def _went_on(self, entry: Entry, exited: Entry | None, number: int, cost: int, result: Any) -> Any:
+    def _went_on(
+        self,
+        entry: Entry,
+        exited: Entry | None,
+        number: int,
+        cost: int,
+        result: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         """`entry` has served a call that the entry in front did not; number: of the exit of `exited` whose bridge it is from now on."""
         if exited is not None:
             if number:
@@ -202,6 +226,8 @@ class CompiledFunction(_Partial[P, R]):
         else:
             if self._front is not None:
                 self._front.bridges[0] = entry
+            if len(self._by_sizes) > 1 and (sizes := _sizes(args, kwargs)) in self._by_sizes:
+                self._put_in_front_of(sizes, entry)
             self._put_in_front(entry)
         if self._settling.charge(cost):
             self._close_account()
@@ -333,14 +359,14 @@ class CompiledFunction(_Partial[P, R]):
                 self._settling.retired(entry)
                 self.stats.retire(entry.executable)
         self._entries = kept
-        self._by_sizes = {sizes: entry for sizes, entry in self._by_sizes.items() if entry in kept}
-        if self._front not in kept:
-            self._put_in_front(None)
+        sized, self._by_sizes, self._sized = self._by_sizes, {}, SizeTable()
+        for sizes, entry in sized.items():
+            if entry in kept:
+                self._put_in_front_of(sizes, entry)
+        self._put_in_front(self._front if self._front in kept else None)
         return len(kept) < len(before)
 
-    def _install(
-        self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int, sizes: Hashable
-    ) -> None:
+    def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int, sizes: Shapes) -> None:
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
@@ -367,17 +393,17 @@ class CompiledFunction(_Partial[P, R]):
                 self._refuse(make("unstable_guards", self._name()))
             return
         self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in entries])
-        stats, paths = self.stats, self._paths
+        stats = self.stats
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
         self._entries = (*self._entries, entry)
         if exited is not None:
             exited.bridges[number] = entry
         else:
-            self._by_sizes[sizes] = entry
             if self._front is not None:
                 self._front.bridges[0] = entry
-            self._front, paths[0], paths[FRONT] = entry, entry.run, entry.machine
+            self._put_in_front_of(sizes, entry)
+            self._put_in_front(entry)
         if len(self._entries) >= config.max_entries:
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
@@ -428,7 +454,7 @@ class CompiledFunction(_Partial[P, R]):
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
         self._entries = ()
-        self._by_sizes = {}
+        self._by_sizes, self._sized = {}, SizeTable()
         self._put_in_front(None)
         self._reasons = {}
         self._partings.clear()
@@ -477,7 +503,7 @@ class CompiledFunction(_Partial[P, R]):
         return f"<compiled {self._name()}: {self.stats}>"
 
 
-def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
+def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
     """The shapes of the tensors among the arguments."""
     return tuple([x._array.shape for x in (*args, *kwargs.values()) if type(x) is Tensor])
 

@@ -39,10 +39,10 @@ def dispatching(paths: list[Any]) -> Callable[..., Any]:
     return dispatch
 
 
-def leaving(paths: list[Any]) -> Callable[..., Any]:
-    """What machine code calls where its entry took an exit."""
+def leaving(paths: list[Any], entry: Any = None) -> Callable[..., Any]:
+    """What machine code calls where an entry, the one in front if it is not said which, did not serve the call."""
 
     def leave(exit_taken: Exit, *args: Any) -> Any:
-        return paths[1](args, {}, exit_taken.number)
+        return paths[1](args, {}, exit_taken.number, entry)
 
     return leave

@@ -1,4 +1,6 @@
-"""The function that a compiled function's calls go to, as machine code: it tries the machine entry in front, and leaves no trace of itself.
+"""The function that a compiled function's calls go to, as machine code.
+
+It tries the machine entry in front, or the one for the sizes of the call's arguments (size_table.py), and leaves no trace of itself.
 
 What no machine entry serves (one that is not hot, a guard that fails, an exit, keyword arguments, another recording under way) goes to a
 function of Python.  A call that runs eagerly in the end has the frames of an eager call, and what a call raises has its traceback.
@@ -20,16 +22,25 @@ from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
 from tracejit.cpython.reference_counts import counting
+from tracejit.cpython.size_table import LOOK, look_text
 from tracejit.llvm.linked import linked
 
-__all__ = ["FRONT", "UNSERVED", "dispatcher"]
+__all__ = ["FRONT", "SIZED", "UNSERVED", "dispatcher"]
 
 FRONT: Final = 2
 """The item of a compiled function's paths that is the machine code of the entry tried first, or None."""
+SIZED: Final = 3
+"""The item that is None, or `SizeTable.items`, which tells the entry to try first: pairs (machine code, what to call with the exit that it
+took and the arguments)."""
 UNSERVED: Final = object()
 """The answer where nothing serves a call, nor records it."""
 _SYMBOL: Final = "tracejit_dispatch"
-_DISPATCH: Final = f"""
+_ARRAY: Final = "_array"  # the slot of the class of sized arguments that has the array
+
+
+def _text(slot: int) -> str:
+    """The module.  slot: offset of the array in a sized argument."""
+    return f"""
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyErr_Occurred()
 declare void @PyErr_Fetch(ptr, ptr, ptr)
@@ -40,6 +51,7 @@ declare ptr @PyException_GetTraceback(ptr)
 declare void @PyException_SetContext(ptr, ptr)
 declare void @_Py_Dealloc(ptr)
 {counting()}
+{look_text(slot)}
 define internal ptr @taken() nounwind {{
   %row = alloca [3 x ptr]
   %value.at = getelementptr ptr, ptr %row, i64 1
@@ -88,11 +100,30 @@ look:
   %paths = load ptr, ptr %paths.at
   %items.at = getelementptr i8, ptr %paths, i64 {LIST_ITEMS}
   %items = load ptr, ptr %items.at
+  %none = load ptr, ptr %none.at
+  %sized.at = getelementptr ptr, ptr %items, i64 {SIZED}
+  %sized = load ptr, ptr %sized.at
+  %alike = icmp eq ptr %sized, %none
+  br i1 %alike, label %first, label %measure
+first:
   %front.at = getelementptr ptr, ptr %items, i64 {FRONT}
   %front = load ptr, ptr %front.at
-  %none = load ptr, ptr %none.at
+  %after.front.at = getelementptr i8, ptr %self, i64 {ITEMS + 40}
+  %after.front = load ptr, ptr %after.front.at
   %absent = icmp eq ptr %front, %none
   br i1 %absent, label %idle, label %try
+measure:
+  %class.at = getelementptr i8, ptr %self, i64 {ITEMS + 96}
+  %class = load ptr, ptr %class.at
+  %pair = call ptr @{LOOK}(ptr %sized, ptr %class, ptr %arguments, i64 %count)
+  %unknown = icmp eq ptr %pair, null
+  br i1 %unknown, label %idle, label %chosen
+chosen:
+  %own.front.at = getelementptr i8, ptr %pair, i64 {ITEMS}
+  %own.front = load ptr, ptr %own.front.at
+  %after.pair.at = getelementptr i8, ptr %pair, i64 {ITEMS + 8}
+  %after.pair = load ptr, ptr %after.pair.at
+  br label %try
 idle:
   %left.alone.at = getelementptr i8, ptr %self, i64 {ITEMS + 80}
   %left.alone.bytes = load ptr, ptr %left.alone.at
@@ -106,17 +137,23 @@ alone.now:
   store i64 %left.alone.less, ptr %left.alone.word
   br label %itself
 try:
-  call void @incref(ptr %front)
-  %definition.at = getelementptr i8, ptr %front, i64 {c_api.METHOD}
+  %entry.tried = phi ptr [ %front, %first ], [ %own.front, %chosen ]
+  %after = phi ptr [ %after.front, %first ], [ %after.pair, %chosen ]
+  call void @incref(ptr %entry.tried)
+  call void @incref(ptr %after)
+  %definition.at = getelementptr i8, ptr %entry.tried, i64 {c_api.METHOD}
   %definition = load ptr, ptr %definition.at
   %function.at = getelementptr i8, ptr %definition, i64 8
   %function = load ptr, ptr %function.at
-  %own.at = getelementptr i8, ptr %front, i64 {c_api.METHOD_SELF}
+  %own.at = getelementptr i8, ptr %entry.tried, i64 {c_api.METHOD_SELF}
   %own = load ptr, ptr %own.at
   %result = call ptr %function(ptr %own, ptr %arguments, i64 %count, ptr null)
-  call void @decref(ptr %front)
+  call void @decref(ptr %entry.tried)
   %raised = icmp eq ptr %result, null
-  br i1 %raised, label %failed, label %served
+  br i1 %raised, label %unfinished, label %served
+unfinished:
+  call void @decref(ptr %after)
+  br label %failed
 served:
   %type.at = getelementptr i8, ptr %result, i64 {TYPE}
   %type = load ptr, ptr %type.at
@@ -125,6 +162,7 @@ served:
   %left = icmp eq ptr %type, %exit
   br i1 %left, label %leave, label %return
 return:
+  call void @decref(ptr %after)
   ret ptr %result
 leave:
   %more = add i64 %count, 1
@@ -143,10 +181,9 @@ next:
   store ptr %argument, ptr %to
   br label %copy
 go.on:
-  %after.at = getelementptr i8, ptr %self, i64 {ITEMS + 40}
-  %after = load ptr, ptr %after.at
   %after.result = call ptr @PyObject_Vectorcall(ptr %after, ptr %row, i64 %more, ptr null)
   call void @decref(ptr %result)
+  call void @decref(ptr %after)
   br label %answered
 slow:
   %python.at = getelementptr i8, ptr %self, i64 {ITEMS + 48}
@@ -200,8 +237,8 @@ again:
 
 
 @cache
-def _dispatching() -> tuple[int, Any]:
-    return linked(_DISPATCH, _SYMBOL)
+def _dispatching(sized: type) -> tuple[int, Any]:
+    return linked(_text(c_api.slot_offsets(sized)[_ARRAY]), _SYMBOL)
 
 
 def dispatcher(
@@ -213,13 +250,15 @@ def dispatcher(
     python: Callable[..., Any],
     clean: Callable[[BaseException], Any],
     rest: ctypes.c_int64,
+    sized: type,
 ) -> Callable[..., Any]:
-    """What a call of `function` goes to.  paths: its item FRONT is the machine entry to try, or None; none is tried while pushed[0] is
-    not 0.  leave(exit, *arguments) is called with an instance of `exit_type` that it returned; python(*arguments, **keywords) where no
-    machine entry can be tried.  Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller.
-    clean(error): takes the frames of the library out of the traceback of an error.
+    """What a call of `function` goes to.  paths: its item FRONT is the machine entry to try, or None, unless its item SIZED is a table that
+    tells which; none is tried while pushed[0] is not 0.  leave(exit, *arguments) is called with an instance of `exit_type` that it
+    returned; python(*arguments, **keywords) where no machine entry can be tried.  Where these answer UNSERVED, the function itself is
+    called, as if nothing stood between it and its caller.  clean(error): takes the frames of the library out of the traceback of an error.
 
-    rest: how many calls that no machine entry is tried for go to the function at once; each takes one from it."""
+    rest: how many calls that no machine entry is tried for go to the function at once; each takes one from it.
+    sized: the class of the arguments whose sizes are looked up; what is called with the exit of an entry of the table is its own."""
     if not c_api.supported():
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -227,8 +266,8 @@ def dispatcher(
             return function(*args, **kwargs) if result is UNSERVED else result
 
         return call
-    address, owner = _dispatching()
+    address, owner = _dispatching(sized)
     word = struct.pack("=q", ctypes.addressof(rest))
-    own = (paths, pushed, 0, None, exit_type, leave, python, UNSERVED, function, clean, word, rest, *owner)
+    own = (paths, pushed, 0, None, exit_type, leave, python, UNSERVED, function, clean, word, rest, sized, *owner)
     made: Callable[..., Any] = builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)
     return made

@@ -1,0 +1,135 @@
+"""cpython/size_table.py: what serves arguments of some sizes is found by machine code, and is no more than the one that is asked first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracejit as tj
+from tracejit.config import override
+from tracejit.cpython import c_api
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
+from tracejit.cpython.c_api import ITEMS, slot_offsets
+from tracejit.cpython.reference_counts import counting
+from tracejit.cpython.size_table import LOOK, SizeTable, look_text
+from tracejit.llvm.linked import linked
+
+pytestmark = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
+
+HOT = 3
+SHAPES = st.lists(st.lists(st.integers(0, 2**14), max_size=4).map(tuple), max_size=3).map(tuple)
+
+
+class Sized:
+    __slots__ = ("_array",)
+
+    def __init__(self, shape: tuple[int, ...] | None) -> None:
+        if shape is not None:
+            self._array = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shape, (0,) * len(shape))
+
+
+def looked_up(table: SizeTable, *arguments: Any) -> Any:
+    """What machine code finds for these arguments, None if nothing."""
+    text = f"""
+declare void @_Py_Dealloc(ptr)
+{counting()}
+{look_text(slot_offsets(Sized)["_array"])}
+define ptr @test_look_up(ptr %self, ptr %arguments, i64 %count) nounwind {{
+  %table.at = getelementptr i8, ptr %self, i64 {ITEMS}
+  %table = load ptr, ptr %table.at
+  %class.at = getelementptr i8, ptr %self, i64 {ITEMS + 8}
+  %class = load ptr, ptr %class.at
+  %none.at = getelementptr i8, ptr %self, i64 {ITEMS + 16}
+  %none = load ptr, ptr %none.at
+  %found = call ptr @{LOOK}(ptr %table, ptr %class, ptr %arguments, i64 %count)
+  %nothing = icmp eq ptr %found, null
+  %answer = select i1 %nothing, ptr %none, ptr %found
+  call void @incref(ptr %answer)
+  ret ptr %answer
+}}
+"""
+    address, owner = linked(text, "test_look_up")
+    return builtin_function("look_up", address, FASTCALL, (table.items, Sized, None, *owner))(*arguments)
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=40, unique=True), SHAPES)
+def test_each_list_of_shapes_finds_what_was_put_there_last(known: list[Any], other: Any) -> None:
+    table = SizeTable()
+    for shapes in known:
+        table.put(shapes, "before")
+    for shapes in known:
+        table.put(shapes, shapes)
+    for shapes in known:
+        assert looked_up(table, *map(Sized, shapes)) == shapes
+    if other not in known:
+        assert looked_up(table, *map(Sized, other)) is None
+
+
+def test_other_arguments_than_those_of_the_class_have_no_sizes() -> None:
+    table = SizeTable()
+    table.put(((2, 3),), "found")
+    subclass = type("Subclass", (Sized,), {"__slots__": ()})
+    assert looked_up(table, 1.5, Sized((2, 3)), [2], Sized(None), subclass((7,))) == "found"
+    assert looked_up(table, subclass((2, 3))) is None and looked_up(table, Sized((2, 3)), Sized(())) is None
+
+
+@pytest.fixture
+def hot_soon() -> Any:
+    with override(hot_calls=HOT):
+        yield
+
+
+def of_sizes(function: Any, *sizes: int) -> Any:
+    """The function, compiled, served by machine code for vectors of these sizes."""
+    f = tj.compile(function)
+    for n in sizes:
+        for _ in range(HOT + 2):
+            f(tj.ones(n))
+    assert len(f.entries()) == len(sizes) and all(entry.machine for entry in f.entries()), f.explain()
+    return f
+
+
+def refuse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise AssertionError("served by Python")
+
+
+def test_calls_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
+    f = of_sizes(lambda x, k=2: x * k + x.sum(), 3, 5, 4)
+    f._paths[0] = refuse
+    for n in (3, 4, 5, 5, 3):
+        assert f(tj.ones(n)).tolist() == [2.0 + n] * n
+    assert sorted(entry.executable.counter[0] for entry in f.entries()) == [HOT + 2, HOT + 3, HOT + 3]
+    with pytest.raises(AssertionError, match="served by Python"):
+        f(tj.ones(6))
+
+
+def test_a_call_that_the_path_of_its_sizes_does_not_serve_finds_another_and_is_served_by_that_from_then_on(hot_soon: Any) -> None:
+    f = of_sizes(lambda x, k=2: x * k, 3, 4)
+    for _ in range(2):
+        f(tj.ones(3), True)
+        assert f(tj.ones(3), 2).tolist() == [2.0] * 3 and f(tj.ones(4), 2).tolist() == [2.0] * 4
+    assert f(tj.ones(3), True).tolist() == [1.0] * 3
+    assert f.stats.traces == len(f.entries())
+
+
+def test_an_exit_of_the_path_of_the_sizes_leads_on_from_that_path(hot_soon: Any) -> None:
+    def function(x: Any) -> Any:
+        return x * 2 if x[0] > 0 else x - 1
+
+    f = of_sizes(function, 3, 4, 5)
+    recorded = f.stats.traces
+    for n in (3, 4, 5):
+        for _ in range(3):
+            assert f(-tj.ones(n)).tolist() == [-2.0] * n and f(tj.ones(n)).tolist() == [2.0] * n
+    assert f.stats.traces == recorded + 3 and all(entry.bridges.get(1) for entry in f._by_sizes.values())
+
+
+def test_a_function_that_forgets_its_paths_forgets_their_sizes(hot_soon: Any) -> None:
+    f = of_sizes(lambda x: x * 2, 3, 4)
+    f.clear()
+    assert f(tj.ones(4)).tolist() == [2.0] * 4 and f.stats.traces == 1
+    assert f._sized.items is None

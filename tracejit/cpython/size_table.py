@@ -1,0 +1,156 @@
+"""Which path serves arguments of these sizes, as machine code finds it: a hash table over the shapes of the arrays in a call's arguments.
+
+A shape is looked for where NumPy's public struct has it (cpython/arrays.py), in the arguments whose exact type is a given class, in a slot
+of it.  Two lists of shapes with one hash are taken for the same: what is found is only who is asked first, and checks its own guards.
+
+It must not know what serves a call.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from tracejit.cpython.arrays import BYTES, DIMENSIONS, ND
+from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
+
+__all__ = ["LOOK", "Shapes", "SizeTable", "look_text"]
+
+Shapes = tuple[tuple[int, ...], ...]
+LOOK: Final = "look_up"
+"""`ptr look_up(ptr table, ptr type, ptr arguments, i64 count)`: an item of the table's list, or null.  It references nothing."""
+_FACTOR: Final = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: Knuth, The Art of Computer Programming, volume 3, 6.4
+_WORD: Final = (1 << 64) - 1
+_FEWEST: Final = 16  # places
+
+
+def _hash(shapes: Shapes) -> int:
+    found = 0
+    for shape in shapes:
+        for n in (*shape, len(shape)):
+            found = (found + n + 1) * _FACTOR & _WORD
+    return found ^ found >> 32
+
+
+class SizeTable:
+    """What is found for lists of shapes.  `items` is what machine code takes, (bytes, list); None while nothing can be found."""
+
+    __slots__ = ("_found", "_places", "items")
+
+    def __init__(self) -> None:
+        self._places: dict[Shapes, int] = {}
+        self._found: list[Any] = []
+        self.items: tuple[bytes, list[Any]] | None = None
+
+    def put(self, shapes: Shapes, found: Any) -> None:
+        """From now on `found` is found for these shapes."""
+        place = self._places.get(shapes)
+        if place is not None:
+            self._found[place] = found
+            return
+        self._found.append(found)
+        self._places[shapes] = len(self._found) - 1
+        self.items = (_words(self._places), self._found)
+
+
+def _words(places: dict[Shapes, int]) -> bytes:
+    """One less than the number of places, then pairs (hash, index): from its hash on, the first place with it or with index -1."""
+    count = max(_FEWEST, 1 << (2 * len(places)).bit_length())
+    table: list[tuple[int, int]] = [(0, -1)] * count
+    for shapes, index in places.items():
+        at = _hash(shapes)
+        while table[at % count][1] >= 0:
+            at += 1
+        table[at % count] = (_hash(shapes), index)
+    return struct.pack(f"=q{2 * count}Q", count - 1, *[word & _WORD for pair in table for word in pair])
+
+
+def look_text(slot: int) -> str:
+    """The definition of LOOK.  slot: offset of the array in an instance of the class."""
+    return f"""
+define internal ptr @{LOOK}(ptr %table, ptr %type, ptr %arguments, i64 %count) nounwind {{
+entry:
+  br label %argument
+argument:
+  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
+  %hash = phi i64 [ 0, %entry ], [ %hash.next, %next ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %find
+look:
+  %at = getelementptr ptr, ptr %arguments, i64 %i
+  %object = load ptr, ptr %at
+  %type.at = getelementptr i8, ptr %object, i64 {TYPE}
+  %is = load ptr, ptr %type.at
+  %known = icmp eq ptr %is, %type
+  br i1 %known, label %inside, label %next
+inside:
+  %array.at = getelementptr i8, ptr %object, i64 {slot}
+  %array = load ptr, ptr %array.at
+  %empty = icmp eq ptr %array, null
+  br i1 %empty, label %next, label %shape
+shape:
+  %nd.at = getelementptr i8, ptr %array, i64 {ND}
+  %nd = load i32, ptr %nd.at
+  %rank = sext i32 %nd to i64
+  %dimensions.at = getelementptr i8, ptr %array, i64 {DIMENSIONS}
+  %dimensions = load ptr, ptr %dimensions.at
+  br label %dimension
+dimension:
+  %d = phi i64 [ 0, %shape ], [ %d1, %size ]
+  %h = phi i64 [ %hash, %shape ], [ %h.size, %size ]
+  %another = icmp slt i64 %d, %rank
+  br i1 %another, label %size, label %end
+size:
+  %size.at = getelementptr i64, ptr %dimensions, i64 %d
+  %n = load i64, ptr %size.at
+  %n1 = add i64 %n, 1
+  %h.sum = add i64 %h, %n1
+  %h.size = mul i64 %h.sum, {_FACTOR - (1 << 64)}
+  %d1 = add i64 %d, 1
+  br label %dimension
+end:
+  %rank1 = add i64 %rank, 1
+  %h.rank = add i64 %h, %rank1
+  %h.end = mul i64 %h.rank, {_FACTOR - (1 << 64)}
+  br label %next
+next:
+  %hash.next = phi i64 [ %hash, %look ], [ %hash, %inside ], [ %h.end, %end ]
+  %i1 = add i64 %i, 1
+  br label %argument
+find:
+  %high = lshr i64 %hash, 32
+  %wanted = xor i64 %hash, %high
+  %words.at = getelementptr i8, ptr %table, i64 {ITEMS}
+  %words = load ptr, ptr %words.at
+  %mask.at = getelementptr i8, ptr %words, i64 {BYTES}
+  %mask = load i64, ptr %mask.at
+  %pairs = getelementptr i8, ptr %mask.at, i64 8
+  br label %probe
+probe:
+  %p = phi i64 [ %wanted, %find ], [ %p1, %other ]
+  %place = and i64 %p, %mask
+  %offset = mul i64 %place, 16
+  %pair = getelementptr i8, ptr %pairs, i64 %offset
+  %index.at = getelementptr i8, ptr %pair, i64 8
+  %index = load i64, ptr %index.at
+  %absent = icmp slt i64 %index, 0
+  br i1 %absent, label %nothing, label %compare
+compare:
+  %hashed = load i64, ptr %pair
+  %same = icmp eq i64 %hashed, %wanted
+  br i1 %same, label %found, label %other
+other:
+  %p1 = add i64 %p, 1
+  br label %probe
+found:
+  %list.at = getelementptr i8, ptr %table, i64 {ITEMS + 8}
+  %list = load ptr, ptr %list.at
+  %items.at = getelementptr i8, ptr %list, i64 {LIST_ITEMS}
+  %items = load ptr, ptr %items.at
+  %item.at = getelementptr ptr, ptr %items, i64 %index
+  %item = load ptr, ptr %item.at
+  ret ptr %item
+nothing:
+  ret ptr null
+}}
+"""
