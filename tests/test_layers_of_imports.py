@@ -34,7 +34,7 @@ EAGER_COLUMN = [
 ]
 EAGER_COLUMN += [
     {"nn", "optim", "data", "distributions"},
-    {"array_api", "func", "library", "vision", "utils", "serialization", "testing"},
+    {"array_api", "control_flow", "func", "library", "vision", "utils", "serialization", "testing"},
 ]
 COMPILER_COLUMN = [
     {"config"},

@@ -11,6 +11,7 @@ from tracejit import (
     backends,
     cache,
     config,
+    control_flow,
     cuda,
     data,
     distributed,
@@ -39,6 +40,7 @@ from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.compiled.compile import CompiledFunction, compile
 from tracejit.compiled.shadow import shadow
+from tracejit.control_flow import cond, map, scan, while_loop
 from tracejit.core.devices import device
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import (
@@ -140,8 +142,10 @@ __all__ = [
     "channels_last",
     "channels_last_3d",
     "compile",
+    "cond",
     "config",
     "contiguous_format",
+    "control_flow",
     "cuda",
     "data",
     "default_generator",
@@ -201,6 +205,7 @@ __all__ = [
     "promote_types",
     "random",
     "save",
+    "scan",
     "serialization",
     "set_default_device",
     "set_default_dtype",
@@ -224,6 +229,7 @@ __all__ = [
     "version",
     "vision",
     "vmap",
+    "while_loop",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
 

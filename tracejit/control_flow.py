@@ -1,0 +1,190 @@
+"""Control flow as functions: `cond`, `while_loop`, `scan` and `map`, after PyTorch's (torch.cond, torch.while_loop and
+torch._higher_order_ops) and, for `length`, JAX's lax.scan.
+
+They are what their docstrings say in Python, so the tape, and with it gradients of any order, are those of the loop written out, and a
+recording follows the functions that they are given as it follows any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracejit.core.tree import flatten, unflatten
+from tracejit.ops.public.movement import stack
+from tracejit.tensor import Tensor
+from tracejit.utils.checkpoint import checkpoint as checkpointed
+
+__all__ = ["cond", "map", "scan", "while_loop"]
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...] | list[Any] = ()) -> Any:
+    """true_fn(*operands) if pred, else false_fn(*operands); the other one is not called.
+
+    pred: a bool, or a tensor of one element.  Gradients follow the branch that was taken.
+
+    Raises TypeError where `operands` is no tuple or list or a branch is no function, RuntimeError for a tensor of more than one element."""
+    _require_callable("cond", true_fn=true_fn, false_fn=false_fn)
+    if not isinstance(operands, tuple | list):
+        raise TypeError(f"cond(): operands must be a tuple or list, got {type(operands).__name__}")
+    return true_fn(*operands) if _truth("cond", "pred", pred) else false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: tuple[Any, ...] | list[Any]) -> Any:
+    """`while cond_fn(*carried): carried = body_fn(*carried)`, from `carried_inputs` on; the last `carried`.
+
+    carried_inputs: tensors, numbers, or tuples, lists and dictionaries of them.  body_fn returns as many, of the same structure, shapes and
+    dtypes.  cond_fn returns a bool or a tensor of one element.
+
+    Raises TypeError for another structure, and RuntimeError for another shape or dtype, than the last iteration's."""
+    _require_callable("while_loop", cond_fn=cond_fn, body_fn=body_fn)
+    if not isinstance(carried_inputs, tuple | list):
+        raise TypeError(f"while_loop(): carried_inputs must be a tuple or list, got {type(carried_inputs).__name__}")
+    carried = carried_inputs
+    while _truth("while_loop", "the result of cond_fn", cond_fn(*carried)):
+        found = body_fn(*carried)
+        if not isinstance(found, tuple | list):
+            raise TypeError(f"while_loop(): body_fn must return a tuple or list like carried_inputs, got {type(found).__name__}")
+        _require_alike("while_loop", "what body_fn returns", tuple(carried), tuple(found))
+        carried = found
+    return carried
+
+
+def scan(
+    combine_fn: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    dim: int = 0,
+    reverse: bool = False,
+    checkpoint_every: int | None = None,
+) -> tuple[Any, Any]:
+    """carry, y = combine_fn(carry, x) for each slice x of xs along `dim`, from the carry `init` on: (the last carry, all y stacked).
+
+    init: a tensor, or a tuple, list or dictionary of tensors; each carry has its structure, shapes and dtypes.  xs: tensors with one size
+    along `dim`, likewise; None with `length`, then x is None.  y: tensors, stacked along a new first dimension, in the order of xs; or
+    None, then there are none.
+    reverse: from the last slice to the first.
+    checkpoint_every: of the forward pass only each so-manyth carry is kept for the backward pass, which computes the others again
+    (Griewank and Walther, Algorithm 799: Revolve, 2000, with one level): the memory of n steps is that of n / k carries and k steps.
+
+    Raises TypeError for other structures and functions, ValueError for xs without slices or of different sizes, for a length that is not
+    theirs, or `checkpoint_every` below 1, RuntimeError for a carry of another shape or dtype."""
+    _require_callable("scan", combine_fn=combine_fn)
+    slices, count = _slices("scan", xs, length, dim)
+    if checkpoint_every is not None and (type(checkpoint_every) is not int or checkpoint_every < 1):
+        raise ValueError(f"scan(): checkpoint_every must be an integer of at least 1, or None, got {checkpoint_every!r}")
+    order = range(count - 1, -1, -1) if reverse else range(count)
+    if checkpoint_every is None:
+        carry, ys = _steps(combine_fn, init, slices, order)
+    else:
+        carry, ys = init, []
+        for start in range(0, count, checkpoint_every):
+            part = order[start : start + checkpoint_every]
+            carry, some = checkpointed(_steps, combine_fn, carry, slices, part, use_reentrant=False)
+            ys += some
+    return carry, _stacked("scan", "y", ys[::-1] if reverse else ys)
+
+
+def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """f(x, *args) for each slice x of xs along the first dimension, stacked along a new first one.
+
+    xs: a tensor, or a tuple, list or dictionary of tensors with one size there; what f returns likewise.
+
+    Raises TypeError for other structures and functions, ValueError for xs without slices or of different sizes."""
+    _require_callable("map", f=f)
+    slices, count = _slices("map", xs, None, 0)
+    return _stacked("map", "what f returns", [f(slices(i), *args) for i in range(count)])
+
+
+def _steps(
+    combine_fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, slices: Callable[[int], Any], numbers: Sequence[int]
+) -> tuple[Any, list[Any]]:
+    """The last carry, and what came of each step."""
+    found = []
+    for i in numbers:
+        pair = combine_fn(carry, slices(i))
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise TypeError(f"scan(): combine_fn must return a tuple (carry, y), got {_structure(pair)}")
+        _require_alike("scan", "the carry that combine_fn returns", carry, pair[0])
+        carry = pair[0]
+        found.append(pair[1])
+    return carry, found
+
+
+def _require_callable(name: str, **functions: Any) -> None:
+    for argument, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name}(): {argument} must be a function, got {type(function).__name__}")
+
+
+def _truth(name: str, what: str, value: Any) -> bool:
+    if not isinstance(value, Tensor | bool | int | float):
+        raise TypeError(f"{name}(): {what} must be a bool or a tensor of one element, got {type(value).__name__}")
+    return bool(value)
+
+
+def _slices(name: str, xs: Any, length: int | None, dim: int) -> tuple[Callable[[int], Any], int]:
+    """A function that gives slice number i, and how many there are."""
+    leaves, structure = flatten(xs)
+    if xs is None:
+        if length is None:
+            raise TypeError(f"{name}(): expected xs, or a length where there are none")
+        if length < 1:
+            raise ValueError(f"{name}(): length must be at least 1, got {length}")
+        return lambda i: None, length
+    for x in leaves:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): xs must be tensors, or tuples, lists or dictionaries of them, got {type(x).__name__}")
+        if x.ndim == 0:
+            raise ValueError(f"{name}(): xs must have a dimension to take slices of, got a tensor without dimensions")
+    sizes = {x.shape[dim] for x in leaves}
+    if len(sizes) != 1:
+        raise ValueError(f"{name}(): all of xs must have one size along dimension {dim}, got {sorted(sizes)}")
+    (count,) = sizes
+    if length is not None and length != count:
+        raise ValueError(f"{name}(): length is {length}, and xs have {count} slices along dimension {dim}")
+    if not count:
+        raise ValueError(f"{name}(): xs have no slices along dimension {dim}, so it is not known what the results look like")
+    parts = [x.unbind(dim) for x in leaves]
+    return lambda i: unflatten(structure, [part[i] for part in parts]), count
+
+
+def _stacked(name: str, what: str, values: list[Any]) -> Any:
+    """The leaves of the values, stacked; None where all are None."""
+    if all(value is None for value in values):
+        return None
+    for value in values[1:]:
+        _require_alike(name, f"{what} in a later step", values[0], value)
+    rows = [flatten(value)[0] for value in values]
+    for leaf in rows[0]:
+        if not isinstance(leaf, Tensor):
+            raise TypeError(
+                f"{name}(): {what} must be tensors, or tuples, lists or dictionaries of them, got {type(leaf).__name__}"
+            )
+    return unflatten(flatten(values[0])[1], [stack(list(column)) for column in zip(*rows, strict=True)])
+
+
+def _require_alike(name: str, what: str, expected: Any, found: Any) -> None:
+    """Of one structure, shapes and dtypes."""
+    (leaves, structure), (others, other) = flatten(expected), flatten(found)
+    if structure != other:
+        raise TypeError(f"{name}(): {what} must have the structure {_structure(expected)}, got {_structure(found)}")
+    for x, y in zip(leaves, others, strict=True):
+        if isinstance(x, Tensor) != isinstance(y, Tensor):
+            raise TypeError(f"{name}(): {what} must have the structure {_structure(expected)}, got {_structure(found)}")
+        if isinstance(x, Tensor) and (x.shape != y.shape or x.dtype is not y.dtype):
+            raise RuntimeError(
+                f"{name}(): {what} must keep shape and dtype, expected {list(x.shape)} of {x.dtype}, got {list(y.shape)} of {y.dtype}"
+            )
+
+
+def _structure(value: Any) -> str:
+    """For messages."""
+    if isinstance(value, dict):
+        return "{" + ", ".join([f"{key!r}: {_structure(inner)}" for key, inner in value.items()]) + "}"
+    if isinstance(value, tuple | list):
+        inside = ", ".join([_structure(inner) for inner in value])
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    return type(value).__name__
