@@ -77,6 +77,28 @@ def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
     assert "ran eagerly (1 recording): [unknown_call]" in text
 
 
+def test_explain_tells_how_often_a_path_was_left_where_and_for_which_other() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        y = x * 2 if x[0] > 0 else x - 1
+        return y.tanh() if x[1] > 0 else y
+
+    compiled, line = T.compile(function), function.__code__.co_firstlineno + 1
+    for first, second in [(1, 1), (-1, 1), (-1, 1), (-1, -1), (1, -1), (1, -1), (1, -1)]:
+        compiled(T.tensor([first, second]))
+    paths = compiled.explain().split("\npath ")[1:]
+    place = f"goes on only if the value at {__file__}:"
+    assert f"{place}{line} is True: left 3 times, then on to path 1" in paths[0]
+    assert f"{place}{line + 1} is True: left 3 times, then on to path 3" in paths[0]
+    assert f"{place}{line + 1} is True: left 1 time, then on to path 2" in paths[1]
+
+
+def test_explain_tells_in_which_sizes_paths_differ() -> None:
+    compiled = T.compile(lambda x: x * 2 + x.shape[0])
+    for n in (3, 3, 4, 5, 5, 4, 3, 3):
+        compiled(T.ones(n))
+    assert "\n  paths differ at x.shape[0]" in compiled.explain() and ": 3, 4, 5" in compiled.explain()
+
+
 def test_explain_and_source_include_backward_programs_once_they_exist() -> None:
     function = T.compile(lambda x: (x.tanh() * x).sum())
     x = T.ones(3, requires_grad=True)

@@ -95,6 +95,7 @@ class Executable:
         self._watcher = watcher
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
         self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
+        self.exits_taken: dict[int, int] = {}  # number -> how often
         # Outputs that are views of other memory are made again as views, outside the program.
         self._computed = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is None])
         self.outputs = tuple([recording.outputs[i] for i in self._computed])
@@ -198,7 +199,7 @@ class Executable:
         tensors: list[Expr] = [facts.expression for facts in self.inputs]
         numbers = TupleOf(tuple([facts.expression for facts in recording.scalar_inputs]))
         environment: dict[str, Any] = {
-            "leave": _Leaving(self.counter), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
+            "leave": _Leaving(self.counter, self.exits_taken), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
             "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED, "move_retained": move_retained, "rebound": rebound,
             "needs": self._all,
@@ -475,13 +476,18 @@ def _backward_role(present: Mask) -> str:
 class _Leaving(dict[int, Any]):
     """What an entry returns for a code of its program: MISS where an array is not what the program was made for, else an Exit."""
 
-    def __init__(self, counter: list[int]) -> None:
+    def __init__(self, counter: list[int], taken: dict[int, int]) -> None:
         super().__init__()
         self._counter = counter
+        self._taken = taken
 
     def __missing__(self, code: int) -> Any:
-        self._counter[1 if code > 0 else 2] += 1
-        return Exit(code) if code > 0 else MISS
+        if code <= 0:
+            self._counter[2] += 1
+            return MISS
+        self._counter[1] += 1
+        self._taken[code] = self._taken.get(code, 0) + 1
+        return Exit(code)
 
 
 def _goes_on(facts: TensorOutput) -> bool:

@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 from tracejit.capture.recording.entry import Recording
+from tracejit.core.op import Kind
 from tracejit.ir.printer import to_text
+from tracejit.lowering.exits import exit_codes
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
 from tracejit.report.partings import Parting
 from tracejit.runtime.source import Module
@@ -25,7 +27,10 @@ def explain_function(
     paths there may be."""
     if not stats.calls:
         return f"{name}: not called yet"
-    lines = [f"{name}: {_headline(stats, len(entries), reasons, parting, most)}", f"  {_counts(stats)}"]
+    headline = _headline(stats, len(entries), reasons, parting, most)
+    lines = [f"{name}: {headline}", f"  {_counts(stats)}"]
+    if parting is not None and parting.name not in headline:
+        lines.append(f"  paths differ at {parting.name}{parting.place()}: {parting.some()}")
     for reason, count in reasons.items():
         lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")
     passes: list[str] = []
@@ -38,12 +43,7 @@ def explain_function(
         )
         lines.append(f"  calls: {entry.calls()}")
         lines += _guards(recording)
-        for point in recording.exits:
-            lines.append(f"  goes on only if the value at {point.line} is {point.expected.value!r}")
-        for node in executable.graph.nodes:
-            if "dynamic shape" in node.op.traits:
-                sizes = ", ".join(str(list(executable.graph.avals[v].shape)) for v in node.outputs)
-                lines.append(f"  goes on only if the shape that {node.op.name} finds at {node.line} is {sizes}")
+        lines += _exits(entry, entries)
         lines += [f"  {line}" for line in executable.program.describe().splitlines()]
         for present, (program, _) in executable.backward_programs():
             lines.append(f"  backward for cotangents {present}:")
@@ -53,6 +53,30 @@ def explain_function(
         ]
         passes += [f"passes of path {i}:", *[f"  # {stamp}" for stamp in executable.graph.history]]
     return "\n".join([*lines, *passes])
+
+
+def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
+    """What the program itself guards, how often it was left there, and for which path."""
+    executable = entry.executable
+    numbers, lines = exit_codes(executable.graph), []
+    for node in executable.graph.nodes:
+        number = numbers[id(node)]
+        count = executable.exits_taken.get(number, 0)
+        if node.op.kind is Kind.GUARD:
+            text = f"goes on only if the value at {node.line} is {node.attrs['expected'].value!r}"
+        elif "dynamic shape" in node.op.traits:
+            sizes = ", ".join(str(list(executable.graph.avals[v].shape)) for v in node.outputs)
+            text = f"goes on only if the shape that {node.op.name} finds at {node.line} is {sizes}"
+        elif count:
+            text = f"goes on only if {node.op.name} at {node.line} does not raise"
+        else:
+            continue
+        bridge = entry.bridges.get(number)
+        if count:
+            text += f": left {count} time{'s' if count != 1 else ''}"
+            text += f", then on to path {entries.index(bridge)}" if bridge in entries else ""
+        lines.append(f"  {text}")
+    return lines
 
 
 def _guards(recording: Recording) -> list[str]:
