@@ -1,4 +1,4 @@
-"""What a loop costs that Python unrolls: recording and compiling an RNN's step, value and gradients, by the number of time steps.
+"""What a loop costs that Python unrolls, and as a scan: recording and compiling an RNN's step, value and gradients, by its time steps.
 
 Run as `python -m benchmarks.unrolled`.  The cache of compiled code is off.  A call is recorded, then compiled with its backward program;
 the gradients of the compiled call are compared with eager ones in the same run.
@@ -21,8 +21,8 @@ HIDDEN = 32
 TOLERANCE = 1e-4
 
 
-def _step(length: int) -> tuple[Any, list[Any]]:
-    """A function of nothing that gives the loss and fills the gradients of some parameters, and these."""
+def _step(length: int, rolled: bool = False) -> tuple[Any, list[Any]]:
+    """A function of nothing that gives the loss and fills the gradients of some parameters, and these.  rolled: its loop is a scan."""
     generator = np.random.default_rng(length)
 
     def parameter(*shape: int) -> Any:
@@ -31,14 +31,22 @@ def _step(length: int) -> tuple[Any, list[Any]]:
     inputs = tracejit.tensor(generator.normal(size=(length, 1, HIDDEN)).astype(np.float32))
     parameters = [parameter(HIDDEN, HIDDEN), parameter(HIDDEN, HIDDEN), parameter(HIDDEN)]
 
-    def step() -> Any:
-        wx, wh, bias = parameters
+    wx, wh, bias = parameters
+
+    def cell(hidden: Any, x: Any) -> Any:
+        return (x @ wx + hidden @ wh + bias).tanh(), None
+
+    def unrolled() -> Any:
         hidden = tracejit.zeros(1, HIDDEN)
         for x in inputs:
-            hidden = (x @ wx + hidden @ wh + bias).tanh()
+            hidden, _ = cell(hidden, x)
         return (hidden * hidden).sum()
 
-    return step, parameters
+    def scanned() -> Any:
+        hidden, _ = tracejit.scan(cell, tracejit.zeros(1, HIDDEN), inputs)
+        return (hidden * hidden).sum()
+
+    return scanned if rolled else unrolled, parameters
 
 
 def _gradients(function: Any, parameters: list[Any]) -> list[np.ndarray]:
@@ -50,35 +58,44 @@ def _gradients(function: Any, parameters: list[Any]) -> list[np.ndarray]:
 
 def main() -> None:
     """Print a line for each length.  Raises AssertionError where a compiled gradient is not the eager one."""
-    rows: list[tuple[int, float, float, float]] = []
     with tracejit.config.override(cache=False):
         step, parameters = _step(2)  # what is imported and made once
         warm = tracejit.compile(step)
         for _ in range(2):
             _gradients(warm, parameters)
-        for length in LENGTHS:
-            step, parameters = _step(length)
-            compiled = tracejit.compile(step)
-            start = time.perf_counter()
-            _gradients(compiled, parameters)
-            recorded = time.perf_counter()
-            found = _gradients(compiled, parameters)
-            built = time.perf_counter()
-            wanted = _gradients(step, parameters)
-            assert compiled.stats.compiled_calls, compiled.explain()
-            for a, b in zip(found, wanted, strict=True):
-                np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * np.abs(b).max())
-            again = []
-            for _ in range(5):
-                begun = time.perf_counter()
-                _gradients(compiled, parameters)
-                again.append(time.perf_counter() - begun)
-            rows.append((length, recorded - start, built - recorded, float(np.median(again))))
+        for rolled in (False, True):
+            _print([(length, *_measured(length, rolled)) for length in LENGTHS], "as a scan" if rolled else "unrolled by Python")
+
+
+def _measured(length: int, rolled: bool) -> tuple[float, float, float]:
+    """Seconds of the first call, of the second, and of one to come."""
+    step, parameters = _step(length, rolled)
+    compiled = tracejit.compile(step)
+    start = time.perf_counter()
+    _gradients(compiled, parameters)
+    recorded = time.perf_counter()
+    found = _gradients(compiled, parameters)
+    built = time.perf_counter()
+    assert compiled.stats.compiled_calls, compiled.explain()
+    assert (f"loop of {length - 1} steps" in compiled.explain()) == (rolled and length > 9), compiled.explain()
+    for a, b in zip(found, _gradients(step, parameters), strict=True):
+        np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * np.abs(b).max())
+    again = []
+    for _ in range(9):
+        begun = time.perf_counter()
+        _gradients(compiled, parameters)
+        again.append(time.perf_counter() - begun)
+    return recorded - start, built - recorded, float(np.median(again))
+
+
+def _print(rows: list[tuple[int, float, float, float]], form: str) -> None:
     total = {length: first + second for length, first, second, _ in rows}
-    print(f"RNN of {HIDDEN} hidden units, unrolled by Python: value and gradients")
-    print(f"{'steps':>6}{'first call':>14}{'second call':>14}{'both / of 100':>16}{'later calls':>14}")
+    print(f"RNN of {HIDDEN} hidden units, {form}: value and gradients")
+    print(f"{'steps':>6}{'first call':>14}{'second call':>14}{'both / of 10':>16}{'later calls':>14}")
     for length, first, second, later in rows:
-        print(f"{length:>6}{duration(first):>14}{duration(second):>14}{total[length] / total[100]:>16.2f}{duration(later):>14}")
+        print(
+            f"{length:>6}{duration(first):>14}{duration(second):>14}{total[length] / total[LENGTHS[0]]:>16.2f}{duration(later):>14}"
+        )
 
 
 if __name__ == "__main__":

@@ -7,13 +7,15 @@ recording follows the functions that they are given as it follows any other.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.interpreter import state
 from tracejit.core.tree import flatten, unflatten
 from tracejit.ops.public.movement import stack
 from tracejit.tensor import Tensor
-from tracejit.utils.checkpoint import checkpoint as checkpointed
+from tracejit.utils.checkpoint import checkpoint
 
 __all__ = ["cond", "map", "scan", "while_loop"]
 
@@ -72,19 +74,17 @@ def scan(
     Raises TypeError for other structures and functions, ValueError for xs without slices or of different sizes, for a length that is not
     theirs, or `checkpoint_every` below 1, RuntimeError for a carry of another shape or dtype."""
     _require_callable("scan", combine_fn=combine_fn)
-    slices, count = _slices("scan", xs, length, dim)
     if checkpoint_every is not None and (type(checkpoint_every) is not int or checkpoint_every < 1):
         raise ValueError(f"scan(): checkpoint_every must be an integer of at least 1, or None, got {checkpoint_every!r}")
-    order = range(count - 1, -1, -1) if reverse else range(count)
-    if checkpoint_every is None:
-        carry, ys = _steps(combine_fn, init, slices, order)
-    else:
-        carry, ys = init, []
-        for start in range(0, count, checkpoint_every):
-            part = order[start : start + checkpoint_every]
-            carry, some = checkpointed(_steps, combine_fn, carry, slices, part, use_reentrant=False)
-            ys += some
-    return carry, _stacked("scan", "y", ys[::-1] if reverse else ys)
+
+    def combine(carry: Any, x: Any) -> tuple[Any, Any]:
+        pair = state.top.call(combine_fn, carry, x)
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise TypeError(f"scan(): combine_fn must return a tuple (carry, y), got {_structure(pair)}")
+        _require_alike("scan", "the carry that combine_fn returns", carry, pair[0])
+        return pair
+
+    return _looped("scan", "y", combine, init, xs, length, dim, reverse, checkpoint_every)
 
 
 def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
@@ -94,23 +94,68 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
 
     Raises TypeError for other structures and functions, ValueError for xs without slices or of different sizes."""
     _require_callable("map", f=f)
-    slices, count = _slices("map", xs, None, 0)
-    return _stacked("map", "what f returns", [f(slices(i), *args) for i in range(count)])
+
+    def combine(carry: Any, x: Any) -> tuple[Any, Any]:
+        return carry, state.top.call(f, x, *args)
+
+    return _looped("map", "what f returns", combine, (), xs, None, 0, False, None)[1]
 
 
-def _steps(
-    combine_fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, slices: Callable[[int], Any], numbers: Sequence[int]
-) -> tuple[Any, list[Any]]:
-    """The last carry, and what came of each step."""
+def _looped(
+    name: str,
+    what: str,
+    combine: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None,
+    dim: int,
+    reverse: bool,
+    every: int | None,
+) -> tuple[Any, Any]:
+    """`scan`.  what: an error calls what is collected so."""
+    sliced, count = _sliced(name, xs, length, dim)
+    carried, of_carry = flatten(init)
+    of_slices = flatten(xs)[1]
+    first: list[Any] = []  # what the first step collected
+
+    def step(carried: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
+        carry, y = combine(unflatten(of_carry, carried), None if xs is None else unflatten(of_slices, slices))
+        y = () if y is None else y
+        if first:
+            _require_alike(name, f"{what} in a later step", first[0], y)
+        else:
+            _require_tensors(name, what, y)
+            first.append(y)
+        return flatten(carry)[0], flatten(y)[0]
+
+    found = state.top.repeated(step, carried, sliced, count, reverse) if all(isinstance(x, Tensor) for x in carried) else None
+    carried, ys = _written_out(step, carried, sliced, count, reverse, every) if found is None else found
+    return unflatten(of_carry, carried), unflatten(flatten(first[0])[1], ys) if ys else None
+
+
+def _written_out(
+    step: Callable[..., Any], carried: list[Any], sliced: list[Any], count: int, reverse: bool, every: int | None
+) -> tuple[list[Any], list[Any]]:
+    """The loop step by step; every: only the carry before each so-manyth is kept for the backward pass."""
+    parts = [x.unbind(0) for x in sliced]
+    order = range(count - 1, -1, -1) if reverse else range(count)
+    rows: list[list[Any]] = []
+    for start in range(0, count, every or count):
+        numbers = order[start : start + (every or count)]
+        run = _some_steps if every is None else functools.partial(checkpoint, _some_steps, use_reentrant=False)
+        carried, some = run(step, carried, parts, numbers)
+        rows += some
+    return carried, [stack(list(column)) for column in zip(*(rows[::-1] if reverse else rows), strict=True)]
+
+
+def _some_steps(
+    step: Callable[..., Any], carried: list[Any], parts: list[Any], numbers: Sequence[int]
+) -> tuple[list[Any], list[list[Any]]]:
     found = []
     for i in numbers:
-        pair = combine_fn(carry, slices(i))
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise TypeError(f"scan(): combine_fn must return a tuple (carry, y), got {_structure(pair)}")
-        _require_alike("scan", "the carry that combine_fn returns", carry, pair[0])
-        carry = pair[0]
-        found.append(pair[1])
-    return carry, found
+        carried, collected = step(carried, [part[i] for part in parts])
+        found.append(collected)
+    return carried, found
 
 
 def _require_callable(name: str, **functions: Any) -> None:
@@ -125,20 +170,18 @@ def _truth(name: str, what: str, value: Any) -> bool:
     return bool(value)
 
 
-def _slices(name: str, xs: Any, length: int | None, dim: int) -> tuple[Callable[[int], Any], int]:
-    """A function that gives slice number i, and how many there are."""
-    leaves, structure = flatten(xs)
+def _sliced(name: str, xs: Any, length: int | None, dim: int) -> tuple[list[Any], int]:
+    """The tensors of xs with the dimension in front of which slices are taken, and how many slices there are."""
     if xs is None:
         if length is None:
             raise TypeError(f"{name}(): expected xs, or a length where there are none")
         if length < 1:
             raise ValueError(f"{name}(): length must be at least 1, got {length}")
-        return lambda i: None, length
-    for x in leaves:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name}(): xs must be tensors, or tuples, lists or dictionaries of them, got {type(x).__name__}")
-        if x.ndim == 0:
-            raise ValueError(f"{name}(): xs must have a dimension to take slices of, got a tensor without dimensions")
+        return [], length
+    leaves = flatten(xs)[0]
+    _require_tensors(name, "xs", xs)
+    if any(x.ndim == 0 for x in leaves):
+        raise ValueError(f"{name}(): xs must have a dimension to take slices of, got a tensor without dimensions")
     sizes = {x.shape[dim] for x in leaves}
     if len(sizes) != 1:
         raise ValueError(f"{name}(): all of xs must have one size along dimension {dim}, got {sorted(sizes)}")
@@ -147,23 +190,15 @@ def _slices(name: str, xs: Any, length: int | None, dim: int) -> tuple[Callable[
         raise ValueError(f"{name}(): length is {length}, and xs have {count} slices along dimension {dim}")
     if not count:
         raise ValueError(f"{name}(): xs have no slices along dimension {dim}, so it is not known what the results look like")
-    parts = [x.unbind(dim) for x in leaves]
-    return lambda i: unflatten(structure, [part[i] for part in parts]), count
+    return [x.movedim(dim, 0) if dim else x for x in leaves], count
 
 
-def _stacked(name: str, what: str, values: list[Any]) -> Any:
-    """The leaves of the values, stacked; None where all are None."""
-    if all(value is None for value in values):
-        return None
-    for value in values[1:]:
-        _require_alike(name, f"{what} in a later step", values[0], value)
-    rows = [flatten(value)[0] for value in values]
-    for leaf in rows[0]:
+def _require_tensors(name: str, what: str, value: Any) -> None:
+    for leaf in flatten(value)[0]:
         if not isinstance(leaf, Tensor):
             raise TypeError(
                 f"{name}(): {what} must be tensors, or tuples, lists or dictionaries of them, got {type(leaf).__name__}"
             )
-    return unflatten(flatten(values[0])[1], [stack(list(column)) for column in zip(*rows, strict=True)])
 
 
 def _require_alike(name: str, what: str, expected: Any, found: Any) -> None:

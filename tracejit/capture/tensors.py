@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
+from tracejit.capture import rolling
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
 from tracejit.capture.handlers.recorder import Recorder
@@ -225,6 +226,9 @@ class RecordingInterpreter(StateRecorder):
         if len(saved) == len(operands):
             node.inputs = tuple(x if is_symbolic(x) else y for x, y in zip(operands, saved, strict=True))
             self._patched.append((node, "inputs", saved))
+
+    def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
+        return rolling.repeated(self, step, carried, sliced, count, reverse)
 
     # -- values leave the world of tensors
     def take(self, tensor: Tensor) -> Any:

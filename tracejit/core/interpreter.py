@@ -96,6 +96,11 @@ class Interpreter:
         """The library calls a method of the program's."""
         return getattr(owner, name)(*arguments)
 
+    def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
+        """(what is carried in the end, what was collected, stacked) of a loop that the library runs: (carried on, collected) =
+        step(carried, slices), for slice i of each of `sliced` along its first dimension.  None: the library is to write it out."""
+        return None
+
     def warn(self, message: str, stacklevel: int) -> None:
         """The library warns: see core/warned.py."""
         warnings.warn(message, UserWarning, stacklevel)

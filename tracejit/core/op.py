@@ -54,6 +54,7 @@ class Kind(enum.Enum):
     WRITE = "write"  # copies operand 1 into the memory of operand 0
     GUARD = "guard"  # takes a Python value out of a tensor
     OPAQUE = "opaque"  # evaluated by NumPy or SciPy on the host
+    LOOP = "loop"  # applies a graph so many times (ir/loop.py)
     COMPOSITE = "composite"  # one step of eager mode and of its tape; programs compute its `expansion` into other primitives
 
 

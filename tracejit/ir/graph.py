@@ -19,7 +19,7 @@ from typing import Any
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Op
 
-__all__ = ["Graph", "Literal", "Node", "Operand", "operand_aval"]
+__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "operand_aval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,22 @@ class Graph:
             and self.constants.keys() == other.constants.keys()
             and all(_same_array(a, other.constants[v]) for v, a in self.constants.items())
         )
+
+
+class Body:
+    """A graph as an attribute of a node: equal to another that is the same program."""
+
+    __slots__ = ("_hash", "graph")
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._hash = hash((graph.nodes, graph.outputs))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and (self.graph is other.graph or self.graph.equals(other.graph))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def _same_array(a: Any, b: Any) -> bool:

@@ -28,7 +28,7 @@ from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, DType, bool_, from_numpy_dtype
 from tracejit.core.op import REGISTRY
-from tracejit.ir.graph import Graph, Literal, Node, Operand, operand_aval
+from tracejit.ir.graph import Body, Graph, Literal, Node, Operand, operand_aval
 from tracejit.ir.prelude import DTYPES, array_of, primitive_name
 
 __all__ = ["node_text", "parse", "to_text"]
@@ -103,6 +103,8 @@ def _value_text(value: Any) -> str:
         return _dtype_text(value)
     if isinstance(value, Literal):
         return f"Literal({_value_text(value.value)})"
+    if isinstance(value, Body):
+        return f"Body({to_text(value.graph)!r})"
     if isinstance(value, ArrayConstant):
         return f"ArrayConstant({_array_text(value.array).replace('array(', 'array_of(', 1)})"
     raise TypeError(
@@ -255,7 +257,13 @@ class _Parser:
         raise self._error(node, "expected a constant")
 
 
-_CONSTRUCTORS: dict[str, Any] = {"float": float, "Literal": Literal, "ArrayConstant": ArrayConstant, "array_of": array_of}
+_CONSTRUCTORS: dict[str, Any] = {
+    "float": float,
+    "Literal": Literal,
+    "ArrayConstant": ArrayConstant,
+    "array_of": array_of,
+    "Body": lambda text: Body(parse(text)),
+}
 
 
 def _aval(name: str, shape: str) -> Aval:

@@ -122,6 +122,8 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
         _verify_guard(graph, position, node)
     elif node.op.kind is Kind.WRITE:
         _verify_write_node(graph, position, node)
+    elif node.op.kind is Kind.LOOP:
+        verify(node.attrs["body"].graph, functional=True)
 
 
 def _allows(inferred: tuple[Aval, ...], recorded: tuple[Aval | ScalarAval, ...]) -> bool:

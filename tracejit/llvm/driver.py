@@ -36,7 +36,19 @@ from tracejit.llvm.reductions import Emitter
 from tracejit.loops.language import Nest, Scalar
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.loops.target import Target
-from tracejit.lowering.steps import Address, Division, GemmCall, Integer, NestCall, NestRun, NumberSlot, ProgramSpec, Slot, Step
+from tracejit.lowering.steps import (
+    Address,
+    Division,
+    GemmCall,
+    Integer,
+    LoopCall,
+    NestCall,
+    NestRun,
+    NumberSlot,
+    ProgramSpec,
+    Slot,
+    Step,
+)
 from tracejit.math import libm
 
 __all__ = ["MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
@@ -136,7 +148,14 @@ class _ProgramWriter:
         self.declarations.update(self.code.declarations)
 
     def _part(self, steps: Sequence[Step]) -> None:
-        """Some of the steps as a function of their own."""
+        """Some of the steps as a function of their own, and its call."""
+        symbol, exits = self._function_of(steps)
+        status = self.code.op(f"call i64 @{symbol}(ptr %frame)")
+        if exits:
+            self._leave_unless_done(status)
+
+    def _function_of(self, steps: Sequence[Step]) -> tuple[str, bool]:
+        """(a function of the frame that does some steps, whether they may leave)."""
         outer = self.code, self.leaving, self.words, self.pointers
         self.code, self.leaving, self.words, self.pointers = Code(), [], {}, {}
         for step in steps:
@@ -145,9 +164,7 @@ class _ProgramWriter:
         lines, exits = self.code.lines, bool(self.leaving)
         self.code, self.leaving, self.words, self.pointers = outer
         text = "\n".join(["define internal i64 @NEST(ptr %frame) noinline nounwind {", "entry:", *lines, "}"])
-        status = self.code.op(f"call i64 @{self.functions.setdefault(text, f'part{len(self.functions)}')}(ptr %frame)")
-        if exits:
-            self._leave_unless_done(status)
+        return self.functions.setdefault(text, f"part{len(self.functions)}"), exits
 
     def _step(self, step: Step) -> None:
         if isinstance(step, NestCall):
@@ -156,6 +173,8 @@ class _ProgramWriter:
             self._run(step)
         elif isinstance(step, GemmCall):
             self._gemm(step)
+        elif isinstance(step, LoopCall):
+            self._loop(step)
         else:
             destination, source = self._pointer(step.destination), self._pointer(step.source)
             size = self._integer(step.nbytes)
@@ -278,6 +297,34 @@ class _ProgramWriter:
         more = code.op(f"icmp ne ptr {following}, {end}")
         code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
         code.lines.insert(at, f"{row} = phi ptr [ {table}, %{before} ], [ {following}, %{code.block} ]")
+        code.begin(after)
+
+    def _loop(self, step: LoopCall) -> None:
+        """The slots are words of the frame, which a function of the steps reads again each time."""
+        code = self.code
+        symbol, exits = self._function_of(step.steps)
+        if exits:
+            raise ValueError("a loop has a step that may leave the program")
+        places = {}
+        for slot, address, _ in step.pointers:
+            places[slot] = code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
+            code.lines.append(f"store ptr {self._pointer(address)}, ptr {places[slot]}")
+        count = self._integer(step.count)
+        head, after, index, following = code.label("again"), code.label("over"), code.name(), code.name()
+        before = code.block
+        code.lines.append(f"br label %{head}")
+        code.begin(head)
+        at = len(code.lines)
+        code.lines.append(f"call i64 @{symbol}(ptr %frame)")
+        for slot, _, advance in step.pointers:
+            if advance:
+                moved = code.op(f"load ptr, ptr {places[slot]}")
+                moved = code.op(f"getelementptr i8, ptr {moved}, i64 {self._integer(advance)}")
+                code.lines.append(f"store ptr {moved}, ptr {places[slot]}")
+        code.lines.append(f"{following} = add i64 {index}, 1")
+        more = code.op(f"icmp slt i64 {following}, {count}")
+        code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
+        code.lines.insert(at, f"{index} = phi i64 [ 0, %{before} ], [ {following}, %{code.block} ]")
         code.begin(after)
 
     def _chunks(self, division: Division, buffers: int, symbol: str, arguments: Sequence[tuple[str, str]]) -> str:

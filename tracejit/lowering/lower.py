@@ -19,7 +19,7 @@ from typing import Any
 from tracejit.config import config
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
-from tracejit.core.op import Kind
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.layouts import Strided, is_whole
@@ -37,7 +37,19 @@ from tracejit.lowering.products import plan_product
 from tracejit.lowering.regions import Moving, Region, partial_writes
 from tracejit.lowering.schedule import Scheduled, schedule
 from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
-from tracejit.lowering.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Step, array_slot
+from tracejit.lowering.steps import (
+    Address,
+    ArraySpec,
+    CopyCall,
+    GemmCall,
+    LoopCall,
+    NestCall,
+    NumberSlot,
+    ProgramSpec,
+    Step,
+    array_slot,
+    with_slots,
+)
 from tracejit.lowering.values import Values
 from tracejit.passes.copies import copies
 from tracejit.passes.dce import dce
@@ -60,6 +72,8 @@ class _Unit:
     product: Node | None = None
     copy: tuple[Strided, Strided, Aval] | None = None
     moving: tuple[Moving, ...] = ()  # in the target of the copy
+    loop: tuple[Node, Lowered] | None = None  # its body
+    base: int = 0  # of the body's slots
     scratch: list[Scratch] = field(default_factory=list)
     read_bytes: int = 0
 
@@ -141,7 +155,9 @@ class _Lowering:
                 continue
             (number,) = group.members
             node = values.nodes[number]
-            if node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
+            if node.op.kind is Kind.LOOP:
+                self._loop_unit(node)
+            elif node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
                 self._product_unit(node, k)
             else:
                 self.units.append(
@@ -205,6 +221,30 @@ class _Lowering:
             self.accumulated[total] = out  # type: ignore[index]
         self.units.append(
             _Unit("matmul", reads, frozenset((out,)), product=node, read_bytes=self._bytes_of(node.operands, reads))
+        )
+
+    def _loop_unit(self, node: Node) -> None:
+        """The body is a program of its own: what it is given are its arrays, which are not the same in each step; what is carried it writes
+        to.  Its slots are some of this program's."""
+        values, attributes = self.values, node.attrs
+        graph, carried, sliced = attributes["body"].graph, attributes["carried"], attributes["sliced"]
+        strides = {v: values.strided[x].strides for v, x in zip(graph.inputs, node.operands, strict=True) if values.is_tensor(x)}  # type: ignore[index]
+        for v in graph.inputs[carried : carried + sliced]:
+            strides[v] = strides[v][1:]
+        body = lower(step_graph(graph, carried, len(node.outputs) - len(graph.outputs)), strides)
+        kept = len(node.outputs) - len(graph.outputs)
+        for x, out in zip(node.operands[:carried], node.outputs[kept:], strict=False):
+            self.accumulated[x] = out  # type: ignore[index]
+        reads = frozenset(values.root(o) for o in node.operands if values.is_tensor(o))  # type: ignore[arg-type]
+        self.units.append(
+            _Unit(
+                f"loop of {attributes['count']} steps",
+                reads,
+                frozenset(node.outputs),
+                loop=(node, body),
+                scratch=[Scratch(uint8, body.arena_bytes)] if body.arena_bytes else [],
+                read_bytes=self._bytes_of(node.operands, reads),
+            )
         )
 
     # --- order and commits
@@ -327,6 +367,11 @@ class _Lowering:
                 constants.append((slot, array))
                 self.homes[v] = Address(slot)
                 slot += 1
+        for u in self.units:
+            if u.loop is not None:
+                u.base = slot
+                slot += u.loop[1].spec.slots
+                constants += [(u.base + own, array) for own, array in u.loop[1].constants]
         numbers: dict[int, NumberSlot | int | float] = dict(self.numbers)
         for v in scalars:
             python_type = graph.avals[v].python_type  # type: ignore[union-attr]
@@ -429,6 +474,8 @@ class _Lowering:
     def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[Step]:
         if u.product is not None:
             return [self._gemm(u.product)]
+        if u.loop is not None:
+            return [self._loop(*u.loop, u, numbers)]
         if u.copy is not None:
             target, source, aval = u.copy
             dense = contiguous(aval.shape)
@@ -438,6 +485,31 @@ class _Lowering:
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
             u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
         return [self._nest_call(piece, numbers) for piece in u.pieces]
+
+    def _loop(self, node: Node, body: Lowered, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
+        values, attributes = self.values, node.attrs
+        carried, sliced, count, reverse = (attributes[name] for name in ("carried", "sliced", "count", "reverse"))
+        kept = len(node.outputs) - len(attributes["body"].graph.outputs)
+        pointers: list[tuple[int, Address, int]] = []
+
+        def put(layout: Strided, moves: bool, itemsize: int) -> None:
+            """The array that comes next is this one, or, in each step, the next slice of it."""
+            advance = layout.strides[0] if moves else 0
+            first = layout.offset + (advance * (count - 1) if reverse else 0)
+            slot = u.base + array_slot(len(pointers))
+            pointers.append((slot, self._address(layout.root, first, itemsize), (-advance if reverse else advance) * itemsize))
+
+        tensors = [(k, x) for k, x in enumerate(node.operands) if values.is_tensor(x)]
+        for k, x in tensors:
+            put(values.strided[x], carried <= k < carried + sliced, values.aval(x).dtype.itemsize)  # type: ignore[index, arg-type]
+        for out in (*node.outputs[:kept], *node.outputs[kept + carried :]):
+            put(values.strided[out], True, values.aval(out).dtype.itemsize)
+        if body.arena_bytes:
+            pointers.append((u.base + body.arena_slot, self._address(u.scratch[0], 0, 1), 0))
+        given = [numbers[x] for x in node.operands if type(x) is int and not values.is_tensor(x)]
+        elsewhere = {own: n.index for (own, _), n in zip(body.scalars, given, strict=True) if isinstance(n, NumberSlot)}
+        steps = [with_slots(step, lambda slot: elsewhere.get(slot, u.base + slot)) for step in body.spec.steps]
+        return LoopCall(tuple(steps), count, tuple(pointers))
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:
         nest = piece.nest
@@ -500,6 +572,25 @@ class _Lowering:
         return [
             f"{place} the chunks" if c is None else f"{head}, in {c.count} chunks" for c, place in zip(cuts, places, strict=True)
         ]
+
+
+def step_graph(body: Graph, carried: int, kept: int) -> Graph:
+    """A loop's body as a program of one step: it writes to the first inputs what is carried on, and gives what the first `kept` of them
+    were, then what is collected, each in memory of its own."""
+    nodes, avals = list(body.nodes), dict(body.avals)
+    taken: set[Operand] = {*body.inputs, *body.constants}
+    outputs: list[int] = []
+    for v in (*body.inputs[:kept], *body.outputs[carried:]):
+        assert isinstance(v, int)
+        if v in taken:
+            fresh = max(avals) + 1
+            avals[fresh] = avals[v]
+            nodes.append(Node(REGISTRY["clone"], (v,), (), (fresh,)))
+            v = fresh
+        taken.add(v)
+        outputs.append(v)
+    writes = [(target, v) for target, v in zip(body.inputs, body.outputs[:carried], strict=False) if v != target]
+    return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), writes=tuple(writes))  # type: ignore[arg-type]
 
 
 def _bytes_spec(size: int) -> ArraySpec:

@@ -66,6 +66,9 @@ def is_host(avals: Mapping[int, Any], node: Node) -> bool:
     op = node.op
     if op.kind is Kind.VIEW or is_constant(node):
         return False
+    if op.kind is Kind.LOOP:
+        body = node.attrs["body"].graph
+        return any(is_host(body.avals, inner) or 0 in body.avals[v].shape for inner in body.nodes for v in inner.outputs)
     if op.may_exit and 0 in avals[node.outputs[0]].shape:  # no loop over its elements would look at the indices
         return True
     if is_member(avals, node):

@@ -12,7 +12,7 @@ once with its code, so a scheduler puts the steps that write user storage last. 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tracejit.core.aval import Aval
@@ -25,13 +25,16 @@ __all__ = [
     "CopyCall",
     "Division",
     "GemmCall",
+    "LoopCall",
     "NestCall",
     "NestRun",
     "NumberSlot",
     "ProgramSpec",
     "Slot",
     "Step",
+    "addresses",
     "array_slot",
+    "with_slots",
 ]
 
 _Item = TypeVar("_Item")
@@ -164,7 +167,63 @@ class CopyCall:
     nbytes: Integer
 
 
-Step = NestCall | NestRun | GemmCall | CopyCall
+@dataclass(frozen=True, slots=True)
+class LoopCall:
+    """Do some steps so many times, none of which leaves the program.  pointers: (slot, address, advance): the slot has that address the
+    first time, and each time after that is `advance` bytes further."""
+
+    steps: tuple[Step, ...]
+    count: int
+    pointers: tuple[tuple[int, Address, int], ...]
+
+
+Step = NestCall | NestRun | GemmCall | CopyCall | LoopCall
+"""What a program does."""
+
+
+def with_slots(step: Step, slot: Callable[[int], int]) -> Step:
+    """A step that has its slots elsewhere."""
+
+    def address(a: Address) -> Address:
+        return Address(slot(a.slot), integer(a.offset))
+
+    def integer(n: Integer) -> Integer:
+        return Slot(slot(n.index)) if isinstance(n, Slot) else n
+
+    def nest(call: NestCall) -> NestCall:
+        numbers = tuple([NumberSlot(slot(n.index), n.dtype) if isinstance(n, NumberSlot) else n for n in call.scalars])
+        return replace(call, buffers=tuple(map(address, call.buffers)), sizes=tuple(map(integer, call.sizes)), scalars=numbers)
+
+    match step:
+        case NestCall():
+            return nest(step)
+        case NestRun():
+            return NestRun(tuple(map(nest, step.calls)))
+        case CopyCall():
+            return CopyCall(address(step.destination), address(step.source), integer(step.nbytes))
+        case LoopCall():
+            steps = tuple([with_slots(inner, slot) for inner in step.steps])
+            return LoopCall(steps, step.count, tuple([(slot(n), address(a), advance) for n, a, advance in step.pointers]))
+    m, n, k = map(integer, (step.m, step.n, step.k))
+    lda, ldb, ldc = map(integer, (step.lda, step.ldb, step.ldc))
+    a, b, c = map(address, (step.a, step.b, step.c))
+    batch = tuple([(integer(e), integer(x), integer(y), integer(z)) for e, x, y, z in step.batch])
+    return replace(step, m=m, n=n, k=k, a=a, lda=lda, b=b, ldb=ldb, c=c, ldc=ldc, batch=batch)
+
+
+def addresses(step: Step) -> Sequence[Address]:
+    """What a step reads and writes."""
+    match step:
+        case NestCall():
+            return step.buffers
+        case NestRun():
+            return [address for call in step.calls for address in call.buffers]
+        case LoopCall():
+            inside = [address for inner in step.steps for address in addresses(inner)]
+            return [*[address for _, address, _ in step.pointers], *inside]
+        case GemmCall():
+            return (step.a, step.b, step.c)
+    return (step.source, step.destination)
 
 
 @dataclass(frozen=True, slots=True)

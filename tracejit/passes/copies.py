@@ -4,7 +4,7 @@
 at the end, one for each of `targets`, are what these inputs hold when the program is over; the others are results.  A `clone` is put
 
 - before a view that would need a copy, and before a product for an operand that gemm cannot read in place, or cannot add to: only what
-  nothing else reads may be taken over by `matmul_add`;
+  nothing else reads may be taken over by `matmul_add`, or be what a loop carries on;
 - after all nodes, for a result that is not the whole memory of a node's output or would share it with another one; for a residual that is
   a result as well, since the program may change what it was given, or lies in memory that the program did not make (a node of its own,
   so that whatever makes the result writes both); for what a write reads of memory that is written itself.
@@ -75,7 +75,18 @@ class _Copier(GraphBuilder):
             self.strided[out] = layout
             self.nodes.append(node)
             return
-        self.append(self.readable(node) if node.op.kind is Kind.CONTRACTION else node)
+        if node.op.kind is Kind.CONTRACTION:
+            node = self.readable(node)
+        elif node.op.kind is Kind.LOOP:
+            carried = node.attrs["carried"]
+            operands = (*map(self.given_up, node.operands[:carried]), *node.operands[carried:])
+            node = Node(node.op, operands, node.attributes, node.outputs, node.line)
+        self.append(node)
+
+    def given_up(self, x: Operand) -> int:
+        """An operand whose memory the node may take over."""
+        assert isinstance(x, int)
+        return x if x in self.made and self.uses[x] == 1 else self.clone(x)
 
     def readable(self, node: Node) -> Node:
         """A product whose operands gemm can read, and add to, where they are."""
@@ -83,7 +94,7 @@ class _Copier(GraphBuilder):
         if not self.aval(a).dtype.is_floating_point or (not added and is_tiny(self.aval(a).shape, self.aval(b).shape)):
             return node
         operands = [x if gemm_layout(self.aval(x).shape, self.strided[x].strides) is not None else self.clone(x) for x in (a, b)]  # type: ignore[index, arg-type]
-        operands += [x if x in self.made and self.uses[x] == 1 else self.clone(x) for x in added]  # type: ignore[arg-type, index]
+        operands += map(self.given_up, added)
         same = tuple(operands) == node.operands
         return node if same else Node(node.op, tuple(operands), node.attributes, node.outputs, node.line)
 

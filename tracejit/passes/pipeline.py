@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 from tracejit.config import config
@@ -20,6 +21,7 @@ from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
+from tracejit.passes.loops import loops
 from tracejit.passes.memory import verify_memory
 
 __all__ = ["FINAL", "PREPARE", "Observe", "Pass", "optimise", "prepare", "run_passes"]
@@ -28,7 +30,8 @@ Pass = Callable[[Graph], Graph]
 Observe = Callable[[str, Graph], None]
 
 PREPARE: tuple[Pass, ...] = (functionalise, dce)
-FINAL: tuple[Pass, ...] = (expand, algebra, cse, dce)
+OF_BODIES: tuple[Pass, ...] = (expand, algebra, cse, dce)
+FINAL: tuple[Pass, ...] = (*OF_BODIES, partial(loops, passes=OF_BODIES))
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:

@@ -16,7 +16,7 @@ import numpy as np
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.llvm.driver import compile_program
 from tracejit.lowering.lowered import Lowered
-from tracejit.lowering.steps import GemmCall, NestCall, NestRun
+from tracejit.lowering.steps import addresses
 from tracejit.runtime.frame import Frame
 
 __all__ = ["plan", "step_times"]
@@ -32,15 +32,7 @@ def plan(lowered: Lowered) -> str:
         )
     lines.extend(f"slot {slot}: constant {array.dtype}{list(np.shape(array))}" for slot, array in lowered.constants)
     for text, step in zip(lowered.text, lowered.spec.steps, strict=True):
-        if isinstance(step, NestCall):
-            addresses: Sequence[Any] = step.buffers
-        elif isinstance(step, NestRun):
-            addresses = [a for call in step.calls for a in call.buffers]
-        elif isinstance(step, GemmCall):
-            addresses = (step.a, step.b, step.c)
-        else:
-            addresses = (step.source, step.destination)
-        lines.append(f"{text} at {' '.join(f'{a.slot}+{a.offset}' for a in addresses)}")
+        lines.append(f"{text} at {' '.join(f'{a.slot}+{a.offset}' for a in addresses(step))}")
     return "\n".join(lines)
 
 

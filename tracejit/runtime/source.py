@@ -14,7 +14,7 @@ import builtins
 import dis
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from tracejit.loops.bounds import reaching_back
 from tracejit.loops.language import Buffer, Exit, Nest, flatten
 from tracejit.loops.python import type_name
 from tracejit.lowering.lowered import Lowered
-from tracejit.lowering.steps import Address, CopyCall, GemmCall, Integer, NestCall, NestRun, NumberSlot
+from tracejit.lowering.steps import Address, CopyCall, GemmCall, Integer, LoopCall, NestCall, NestRun, NumberSlot, Step, addresses
 
 __all__ = ["LoweredProgram", "Module", "Printed", "constant_name", "text_of"]
 
@@ -60,9 +60,11 @@ class _Writer:
         self.arrays = [f"a{i}" for i in range(lowered.arrays)]
         self.fresh = [f"o{k}" for k in range(len(lowered.fresh))]
         self.numbers = {slot: f"s{k}" for k, (slot, _) in enumerate(lowered.scalars)}
+        self.moving: dict[int, str] = {}  # slot -> how far it is from `starts` in this step of a loop: text that adds to it
+        self.depth = 0  # loops around the line that is written
 
     def line(self, text: str, indent: int = 0) -> None:
-        self.lines.append("    " * (1 + indent) + text)
+        self.lines.append("    " * (1 + self.depth + indent) + text)
 
     def text(self) -> str:
         lowered, specs = self.lowered, self.lowered.spec.arrays
@@ -76,7 +78,7 @@ class _Writer:
             made.append("slab")
         self.memories[lowered.arena_slot] = "arena"
         self.memories.update({slot: constant_name(self.name, slot) for slot, _ in lowered.constants})
-        used = {address.slot for step in lowered.spec.steps for address in _addresses(step)}
+        used = {address.slot for step in lowered.spec.steps for address in addresses(step)}
         if lowered.arena_slot in used:
             self.line(f"arena = np.empty({lowered.arena_bytes}, uint8)")
         for k, array in enumerate(made):
@@ -88,13 +90,7 @@ class _Writer:
                     -sum(min(s, 0) * (n - 1) for n, s in zip(spec.shape, spec.strides, strict=True)) if all(spec.shape) else 0
                 )
         for step in lowered.spec.steps:
-            if isinstance(step, GemmCall):
-                self.product(step)
-            elif isinstance(step, CopyCall):
-                self.copy(step)
-            else:
-                for call in step.calls if isinstance(step, NestRun) else (step,):
-                    self.nest(call)
+            self.step(step)
         sources = {"fresh": [*[""] * lowered.arrays, *self.fresh], "input": self.arrays, "scalar": list(self.numbers.values())}
         results = [repr(o.value) if o.source == "literal" else sources[o.source][o.number] for o in lowered.outputs]
         results += [] if lowered.slab_size is None else ["slab"]
@@ -102,6 +98,29 @@ class _Writer:
         return "\n".join([f"def {self.name}({', '.join([*self.arrays, *self.numbers.values()])}):", *self.lines, ""])
 
     # --- steps
+
+    def step(self, step: Step) -> None:
+        if isinstance(step, GemmCall):
+            self.product(step)
+        elif isinstance(step, CopyCall):
+            self.copy(step)
+        elif isinstance(step, LoopCall):
+            self.loop(step)
+        else:
+            for call in step.calls if isinstance(step, NestRun) else (step,):
+                self.nest(call)
+
+    def loop(self, step: LoopCall) -> None:
+        index = f"i{self.depth}"
+        for slot, address, advance in step.pointers:
+            self.memories[slot] = self.memories[address.slot]
+            self.starts[slot] = self.start(address)
+            self.moving[slot] = self.moving.get(address.slot, "") + (f" + {index} * {advance}" if advance else "")
+        self.line(f"for {index} in range({step.count}):")
+        self.depth += 1
+        for inner in step.steps:
+            self.step(inner)
+        self.depth -= 1
 
     def nest(self, call: NestCall) -> None:
         nest, cut = call.nest, call.division
@@ -115,7 +134,8 @@ class _Writer:
         for i, (buffer, address) in enumerate(zip((*nest.buffers, *nest.temporaries), call.buffers, strict=True)):
             start, size = self.start(address), buffer.dtype.itemsize
             dtype = "uint16" if self.compiled and buffer.dtype.is_reduced else type_name(buffer.dtype)
-            further = f" + k * {cut.advances[i]}" if cut is not None and cut.advances[i] else ""
+            further = self.moving.get(address.slot, "")
+            further += f" + k * {cut.advances[i]}" if cut is not None and cut.advances[i] else ""
             memory = self.memories[address.slot]
             if buffer in shifted:
                 arguments += [
@@ -148,7 +168,7 @@ class _Writer:
         def matrix(where: Address, operand: int, shape: tuple[int, ...], leading: Integer, turned: bool) -> str:
             strides = [_whole(entry[operand]) * size for entry in step.batch]
             inner = (size, _whole(leading) * size) if turned else (_whole(leading) * size, size)
-            return f"np.ndarray({shape}, {dtype}, {self.memories[where.slot]}, {self.start(where)}, {(*strides, *inner)})"
+            return f"np.ndarray({shape}, {dtype}, {self.memories[where.slot]}, {self.place(where)}, {(*strides, *inner)})"
 
         a = matrix(step.a, 1, (*extents, m, k), step.lda, step.transpose_a)
         b = matrix(step.b, 2, (*extents, k, n), step.ldb, step.transpose_b)
@@ -162,7 +182,7 @@ class _Writer:
 
     def copy(self, step: CopyCall) -> None:
         target, source = (
-            f"{self.memories[a.slot]}[{self.start(a)} : {self.start(a) + _whole(step.nbytes)}]"
+            f"{self.memories[a.slot]}[{self.place(a)} : {self.place(a)} + {_whole(step.nbytes)}]"
             for a in (step.destination, step.source)
         )
         self.line(f"{target} = {source}")
@@ -170,8 +190,12 @@ class _Writer:
     # --- operands
 
     def start(self, address: Address) -> int:
-        """The byte of its memory that an address is."""
+        """The byte of its memory that an address is, in the first step of a loop."""
         return self.starts.get(address.slot, 0) + _whole(address.offset)
+
+    def place(self, address: Address) -> str:
+        """The same as text, in a loop too."""
+        return f"{self.start(address)}{self.moving.get(address.slot, '')}"
 
     def number(self, value: bool | int | float | NumberSlot, dtype: DType) -> str:
         if dtype.is_reduced and self.compiled:
@@ -187,14 +211,6 @@ def _whole(n: Integer) -> int:
     """A number of a lowered program, which has none in its frame."""
     assert isinstance(n, int), n
     return n
-
-
-def _addresses(step: Any) -> Sequence[Address]:
-    if isinstance(step, NestCall):
-        return step.buffers
-    if isinstance(step, NestRun):
-        return [address for call in step.calls for address in call.buffers]
-    return (step.a, step.b, step.c) if isinstance(step, GemmCall) else (step.destination, step.source)
 
 
 class Module:

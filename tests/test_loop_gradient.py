@@ -1,0 +1,129 @@
+"""passes/loop_gradient.py: the gradient of a loop has the bits of the gradient of the loop written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.graph_programs import f64, i64, op
+from tracejit.autograd.gradcheck import gradcheck, gradgradcheck
+from tracejit.ir.graph import Body
+from tracejit.ir.loop import loop
+from tracejit.ir.tracer import trace
+from tracejit.passes.loop_gradient import differentiable_loop
+
+COUNT, WIDTH = 4, 3
+
+
+def parameters(*shapes: tuple[int, ...]) -> tuple[Any, ...]:
+    generator = np.random.default_rng(0)
+    return tuple([tj.tensor(generator.normal(0, 0.5, shape), requires_grad=True) for shape in shapes])
+
+
+def step(h: Any, k: Any, x: Any, w: Any, b: Any) -> tuple[Any, ...]:
+    y = op("tanh", op("add", op("add", op("matmul", h, w), x), op("mul", b, op("sin", b))))
+    return y, op("add", k, op("mul", y, h)), op("mul", y, 2.0)
+
+
+BODY = Body(trace(step, [f64(1, WIDTH), f64(1, WIDTH), f64(1, WIDTH), f64(WIDTH, WIDTH), f64(WIDTH)]))
+SHAPES = ((1, WIDTH), (1, WIDTH), (COUNT, 1, WIDTH), (WIDTH, WIDTH), (WIDTH,))
+
+
+def rolled(reverse: bool) -> Callable[..., tuple[Any, ...]]:
+    def function(*operands: Any) -> tuple[Any, ...]:
+        attributes = {"body": BODY, "carried": 2, "sliced": 1, "count": COUNT, "reverse": reverse}
+        return tuple(differentiable_loop(2).of(*operands, **attributes)[2:])
+
+    return function
+
+
+def written_out(reverse: bool) -> Callable[..., tuple[Any, ...]]:
+    def function(h: Any, k: Any, xs: Any, w: Any, b: Any) -> tuple[Any, ...]:
+        ys: list[Any] = [None] * COUNT
+        for i in reversed(range(COUNT)) if reverse else range(COUNT):
+            y = ((h @ w + xs[i]) + b * b.sin()).tanh()
+            k, h, ys[i] = k + y * h, y, y * 2
+        return h, k, tj.stack(ys)
+
+    return function
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_have_the_bits_of_those_of_the_steps_written_out(reverse: bool) -> None:
+    inputs = parameters(*SHAPES)
+
+    def gradients(function: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
+        h, k, ys = function(*inputs)
+        found: tuple[Any, ...] = tj.autograd.grad((h * 3).sum() + (k**2).sum() + (ys * ys).sum(), inputs)
+        return found
+
+    for a, b in zip(gradients(rolled(reverse)), gradients(written_out(reverse)), strict=True):
+        assert np.array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_derivatives_of_any_order_agree_with_differences(reverse: bool) -> None:
+    inputs = parameters(*SHAPES)
+    assert gradcheck(rolled(reverse), inputs) and gradgradcheck(rolled(reverse), inputs)
+
+    def of_gradient(*operands: Any) -> Any:
+        (slope,) = tj.autograd.grad((rolled(reverse)(*operands)[1] ** 2).sum(), operands[3], create_graph=True)
+        return slope
+
+    assert gradgradcheck(of_gradient, inputs)
+
+
+def test_only_what_is_asked_for_has_a_gradient() -> None:
+    h, k, xs, w, b = parameters(*SHAPES)
+    found = rolled(False)(h.detach(), k, xs.detach(), w, b.detach())
+    slopes = tj.autograd.grad(found[2].sum(), (w, k), allow_unused=True)
+    expected = tj.autograd.grad(written_out(False)(h.detach(), k, xs.detach(), w, b.detach())[2].sum(), (w,))
+    assert np.array_equal(slopes[0].numpy(), expected[0].numpy()) and not slopes[1].numpy().any()
+
+
+def test_integers_are_carried_without_one() -> None:
+    body = Body(trace(lambda n, h, w: (op("add", n, 1), op("mul", op("mul", h, w), n), h), [i64(), f64(2), f64(2)]))
+    h, w = parameters((2,), (2,))
+
+    def function(h: Any, w: Any) -> Any:
+        operands = (tj.tensor(1), h, w)
+        return differentiable_loop(2).of(*operands, body=body, carried=2, sliced=0, count=COUNT, reverse=False)[3]
+
+    assert np.allclose(function(h, w).detach().numpy(), (h * w**COUNT * 24).detach().numpy())
+    assert gradcheck(function, (h, w)) and gradgradcheck(function, (h, w))
+
+
+def test_a_loop_in_a_loop_has_gradients() -> None:
+    inner = Body(trace(lambda h, w: (op("tanh", op("mul", h, w)), h), [f64(2), f64(2)]))
+
+    def outer_step(h: Any, w: Any) -> tuple[Any, ...]:
+        _, h, ys = differentiable_loop(1).of(h, w, body=inner, carried=1, sliced=0, count=3, reverse=False)
+        return h, op("sum", ys, dims=(0,), keepdim=False)
+
+    outer = Body(trace(outer_step, [f64(2), f64(2)]))
+
+    def function(h: Any, w: Any) -> Any:
+        return tuple(differentiable_loop(1).of(h, w, body=outer, carried=1, sliced=0, count=3, reverse=False)[1:])
+
+    assert gradcheck(function, parameters((2,), (2,))) and gradgradcheck(function, parameters((2,), (2,)))
+
+
+def test_a_map_is_a_loop_that_carries_nothing() -> None:
+    body = Body(trace(lambda x, w: op("sin", op("mul", x, w)), [f64(2), f64(2)]))
+
+    def function(xs: Any, w: Any) -> Any:
+        return differentiable_loop(0).of(xs, w, body=body, carried=0, sliced=1, count=COUNT, reverse=False)[0]
+
+    assert gradcheck(function, parameters((COUNT, 2), (2,))) and gradgradcheck(function, parameters((COUNT, 2), (2,)))
+
+
+def test_a_loop_that_has_kept_nothing_says_that_it_has_no_gradient() -> None:
+    (h,) = parameters((2,))
+    body = Body(trace(lambda h: (op("sin", h),), [f64(2)]))
+    differentiable_loop(0)
+    with pytest.raises(RuntimeError, match="a loop that kept nothing has no derivative"):
+        loop(0).of(h, body=body, carried=1, sliced=0, count=2, reverse=False)[0].sum().backward()

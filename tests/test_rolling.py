@@ -1,0 +1,269 @@
+"""capture/rolling.py: steps of `scan` that do the same are one loop of the program; whatever else a step does keeps them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tracejit import nn, optim
+from tracejit.core.tree import flatten
+
+COUNT, WIDTH = 12, 4
+
+
+def parameter(*shape: int, seed: int = 0) -> Any:
+    return tj.tensor(np.random.default_rng(seed).normal(0, 0.4, shape), requires_grad=True)
+
+
+W, U, B = parameter(WIDTH, WIDTH), parameter(WIDTH, WIDTH, seed=1), parameter(WIDTH, seed=2)
+CELL = nn.LSTMCell(WIDTH, WIDTH).double()
+LINEAR = nn.Linear(WIDTH, WIDTH).double()
+
+
+def zeros() -> Any:
+    return tj.zeros(2, WIDTH, dtype=tj.float64)
+
+
+def cell(h: Any, x: Any) -> tuple[Any, Any]:
+    h = (h @ W + x @ U + B).tanh()
+    return h, h * 2
+
+
+def length_of_loop(function: Callable[..., Any], *, calls: int = 4) -> int | None:
+    """Steps of the loop in the program that serves calls, after compiled calls gave what eager ones do; None where there is no loop."""
+    compiled = tj.compile(function)
+    for k in range(calls):
+        xs = parameter(COUNT, 2, WIDTH, seed=10 + k % 2).detach()
+        expected, found = flatten(function(xs))[0], flatten(compiled(xs))[0]
+        assert len(expected) == len(found)
+        for a, b in zip(found, expected, strict=True):
+            if isinstance(b, tj.Tensor):
+                assert (a.shape, a.dtype, a.requires_grad) == (b.shape, b.dtype, b.requires_grad)
+                np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
+            else:
+                assert a == b
+    assert compiled.stats.compiled_calls >= calls - 2, compiled.explain()
+    words = compiled.explain().split("loop of ")
+    return int(words[1].split()[0]) if len(words) > 1 else None
+
+
+def loss(h: Any, ys: Any) -> Any:
+    return (h * h).sum() + (ys * ys).sum()
+
+
+def recurrent(xs: Any) -> Any:
+    return tj.scan(cell, zeros(), xs)
+
+
+def backwards(xs: Any) -> Any:
+    return tj.scan(cell, zeros(), xs, reverse=True)
+
+
+def gradients(xs: Any) -> Any:
+    return tj.autograd.grad(loss(*tj.scan(cell, zeros(), xs)), (W, U, B))
+
+
+def gradients_of_slices(xs: Any) -> Any:
+    xs = xs.clone().requires_grad_()
+    return tj.autograd.grad(loss(*tj.scan(cell, zeros(), xs, reverse=True)), xs)
+
+
+def second_derivatives(xs: Any) -> Any:
+    (slope,) = tj.autograd.grad(loss(*tj.scan(cell, zeros(), xs)), W, create_graph=True)
+    return tj.autograd.grad((slope * slope).sum(), (W, U))
+
+
+def lstm(xs: Any) -> Any:
+    def step(carried: Any, x: Any) -> Any:
+        h, c = CELL(x, carried)
+        return (h, c), h
+
+    (h, c), ys = tj.scan(step, (zeros(), zeros()), xs)
+    return tj.autograd.grad(loss(h + c, ys), list(CELL.parameters()))
+
+
+def training(xs: Any) -> Any:
+    optimizer = optim.SGD(LINEAR.parameters(), lr=0.0)
+    optimizer.zero_grad()
+    h, ys = tj.scan(lambda h, x: (LINEAR(h + x).tanh(), h.sum(1)), zeros(), xs)
+    found = (h * h).sum() + ys.sum()
+    found.backward()
+    optimizer.step()
+    return found.detach(), LINEAR.weight.grad.clone()
+
+
+def solver(xs: Any) -> Any:
+    def slope(y: Any) -> Any:
+        return (y @ W).sin() - y
+
+    def step(y: Any, _: Any) -> Any:
+        k1 = slope(y)
+        k2 = slope(y + 0.05 * k1)
+        y = y + 0.05 * (k1 + k2)
+        return y, y
+
+    y, ys = tj.scan(step, xs[0], length=COUNT)
+    return (*tj.autograd.grad(loss(y, ys), W), ys)
+
+
+def in_another(xs: Any) -> Any:
+    def outer(h: Any, x: Any) -> Any:
+        h, ys = tj.scan(cell, h, tj.stack([x] * COUNT))
+        return h, ys.sum(0)
+
+    return tj.autograd.grad(loss(*tj.scan(outer, zeros(), xs)), (W, U))
+
+
+def some_detached(xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        y = (h @ W + x).tanh()
+        with tj.no_grad():
+            scale = (h @ W).abs().mean()
+        return y * scale + h.detach(), y.detach()
+
+    h, ys = tj.scan(step, zeros(), xs)
+    return (*tj.autograd.grad((h * h).sum(), (W,)), ys)
+
+
+def unchanged_and_swapped(xs: Any) -> Any:
+    def step(carried: Any, x: Any) -> Any:
+        return {"a": carried["b"], "b": carried["a"] + x, "k": carried["k"]}, (x, carried["k"], B)
+
+    return tj.scan(step, {"a": zeros(), "b": zeros() + 1, "k": B * 2}, xs)
+
+
+def positions(xs: Any) -> Any:
+    return tj.scan(lambda n, x: (n + 1, (x * n).softmax(-1).argmax(-1)), tj.tensor(0), xs)
+
+
+def mapped(xs: Any) -> Any:
+    return tj.autograd.grad(tj.map(lambda x: (x @ W).relu().sum(0), xs).sum(), W)
+
+
+def counting(xs: Any) -> Any:
+    n = 0
+
+    def step(h: Any, x: Any) -> Any:
+        nonlocal n
+        n += 1
+        return h + x, None
+
+    return (*tj.scan(step, zeros(), xs), n)
+
+
+def stepped_twice(xs: Any) -> Any:
+    h, ys = tj.scan(cell, zeros(), xs)
+    return tj.autograd.grad(loss(*tj.scan(cell, h, ys)), (W, U, B))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        recurrent, backwards, gradients, gradients_of_slices, second_derivatives, lstm, training, solver, in_another, some_detached,
+        unchanged_and_swapped, positions, mapped, counting, stepped_twice,
+    ],
+)  # fmt: skip
+def test_steps_that_do_the_same_are_a_loop(function: Callable[..., Any]) -> None:
+    assert length_of_loop(function) == COUNT - 1
+
+
+def varying(xs: Any) -> Any:
+    n = 0
+
+    def step(h: Any, x: Any) -> Any:
+        nonlocal n
+        n += 1
+        return (h + x if n < COUNT else h * n), h
+
+    return (*tj.scan(step, zeros(), xs), n)
+
+
+def branching(xs: Any) -> Any:
+    return tj.scan(lambda h, x: (h + x if x[0, 0] > 0 else h - x, h), zeros(), xs)
+
+
+def leaving(xs: Any) -> Any:
+    return tj.scan(lambda h, x: (h + x * h.sum().item(), h), zeros(), xs)
+
+
+def writing(xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        y = h.clone()
+        y += x
+        return y.mul_(0.5), h
+
+    return tj.scan(step, zeros(), xs)
+
+
+def drawing(xs: Any) -> Any:
+    tj.manual_seed(3)
+    return tj.scan(lambda h, x: (nn.functional.dropout(h + x, 0.5), h), zeros(), xs)
+
+
+def few(xs: Any) -> Any:
+    return tj.scan(cell, zeros(), xs[:5])
+
+
+def of_the_step_before(xs: Any) -> Any:
+    before = [zeros()]
+
+    def step(h: Any, x: Any) -> Any:
+        before.append(h + x)
+        return h + before[-2], None
+
+    return tj.scan(step, zeros(), xs)
+
+
+@pytest.mark.parametrize("function", [varying, branching, leaving, writing, drawing, few, of_the_step_before])
+def test_steps_that_differ_or_do_more_stay_written_out(function: Callable[..., Any]) -> None:
+    assert length_of_loop(function, calls=6 if function is branching else 4) is None
+
+
+def test_what_a_step_adds_to_a_list_from_outside_is_added_in_each_call() -> None:
+    seen: list[Any] = []
+
+    def function(xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            seen.append(h)
+            return h + x, None
+
+        return tj.scan(step, zeros(), xs)[0]
+
+    compiled, xs = tj.compile(function), parameter(COUNT, 2, WIDTH).detach()
+    for k in range(1, 4):
+        compiled(xs)
+        assert (len(seen) == k * COUNT and seen[-1].equal(xs[:-1].sum(0) + 0)) or np.allclose(
+            seen[-1].numpy(), xs[:-1].sum(0).numpy()
+        )
+
+
+def test_a_tensor_of_a_step_that_the_program_has_kept_for_later_makes_it_eager_with_a_reason() -> None:
+    def function(xs: Any) -> Any:
+        kept: list[Any] = []
+
+        def step(h: Any, x: Any) -> Any:
+            kept.append(h)
+            return h + x, None
+
+        h, _ = tj.scan(step, zeros(), xs)
+        return h + kept[-1]
+
+    compiled, xs = tj.compile(function), parameter(COUNT, 2, WIDTH).detach()
+    for _ in range(3):
+        assert compiled(xs).equal(function(xs))
+    assert "[tensor_origin]" in compiled.explain()
+
+
+def test_memory_and_machine_code_do_not_grow_with_the_length() -> None:
+    def programs(length: int) -> tuple[int, int]:
+        compiled = tj.compile(lambda xs: tj.scan(lambda h, x: ((h @ W + x).tanh(), None), zeros(), xs)[0].sum())
+        with tj.no_grad():
+            compiled(parameter(length, 2, WIDTH).detach())
+        program: Any = compiled._entries[0].executable.program
+        return program.lowered.arena_bytes, len(program.llvm().splitlines())
+
+    assert programs(20) == programs(500)

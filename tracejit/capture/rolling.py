@@ -1,0 +1,227 @@
+"""Loops that the library runs for the program (`scan`) as loops of the graph.
+
+Each step runs, and is recorded, as any other code of the call.  Where all steps but the first have appended the same nodes, of what they
+were given, and nothing else of the recording has changed meanwhile, these nodes are taken back, and one node stands for them: a loop whose
+body is one step.  (The first one may differ: what is carried into it need not require grad.)  Its results are computed anew, so that
+the tape has it, and with it the backward pass, as one step.  Otherwise the steps stay as they are.
+
+So a loop means what its steps did: whatever a step does besides (an effect, a number that leaves, a draw, a write, a branch on a tensor, a
+Python variable that makes the next step another one) shows, and the loop stays written out.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.core.aval import Aval
+from tracejit.core.interpreter import state
+from tracejit.core.op import Effect, Kind
+from tracejit.ir.graph import Body, Graph, Node
+from tracejit.ir.loop import loop
+from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.views import detach, reshape, select, slice_
+from tracejit.ops.public.movement import stack
+from tracejit.passes.loop_gradient import differentiable_loop
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["Step", "repeated"]
+
+Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
+"""What a loop does: (carried, slices) -> (carried on, collected)."""
+FEWEST: Final = 8
+"""Steps of a loop that becomes one: fewer run faster side by side."""
+_REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
+_VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
+_OF_TENSORS: Final = frozenset(
+    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "recorder", "program", "keep", "made_here"}
+)
+"""What is known of values, and of objects that the call has made: each step adds to it."""
+
+
+def repeated(
+    interpreter: RecordingInterpreter, step: Step, carried: list[Tensor], sliced: list[Tensor], count: int, reverse: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What is carried in the end, and what was collected, stacked in the order of the slices."""
+    recorder, nodes = interpreter.recorder, interpreter.nodes
+    order = range(count - 1, -1, -1) if reverse else range(count)
+    collected: list[list[Tensor]] = []
+    entered, begin, first = carried, 0, 0
+    known: Any = None
+    signature: Any = None
+    same = count > FEWEST and not recorder.stopped
+    for i in order:
+        if len(collected) == 1 and same:
+            entered, begin, first = carried, len(nodes), len(interpreter.avals)
+            known = _recorded(interpreter)
+        slices = [select.of(x, i, dim=0) for x in sliced]
+        at = len(nodes)
+        before, (carried, found) = carried, step(carried, slices)
+        collected.append(found)
+        if same and len(collected) > 1:
+            made = _signature(interpreter, nodes[at:], before, slices, carried, found, first)
+            same = made is not None and (signature is None or made[0] == signature[0]) and not recorder.stopped
+            signature = signature or made
+    rows = collected[::-1] if reverse else collected
+    if not (same and known == _recorded(interpreter)):
+        return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
+    leaving = [*carried, *collected[-1]]
+    return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, begin, count, reverse)
+
+
+def _signature(
+    interpreter: RecordingInterpreter,
+    nodes: Sequence[Node],
+    carried: Sequence[Tensor],
+    slices: Sequence[Tensor],
+    carried_on: Sequence[Tensor],
+    collected: Sequence[Tensor],
+    first: int,
+) -> tuple[Any, Any] | None:
+    """(what is the same in two steps that do the same, (the body, the values that it shares)); None for a step that is no body.  first: the
+    first value that is newer than the loop's first step."""
+    avals, marked = interpreter.avals, interpreter.requires_grad
+    given = [interpreter.value_of(x) for x in (*carried, *slices)]
+    results = [interpreter.value_of(x) for x in (*carried_on, *collected)]
+    if None in given or None in results or len(set(given)) < len(given):
+        return None
+    names: dict[Any, Any] = {v: ("given", k) for k, v in enumerate(given)}
+    shared: list[int] = []
+    text: list[Any] = [tuple([(avals[v], v in marked) for v in given])]  # type: ignore[index]
+    inside = 0
+
+    def named(v: int) -> Any:
+        if v not in names:
+            if v in interpreter.defined and isinstance(avals[v], Aval) and (v < first or v in interpreter.inputs):
+                shared.append(v)
+            names[v] = ("shared", v)
+        return names[v]
+
+    for node in nodes:
+        op = node.op
+        if op.kind in _REFUSED or op.effect not in (Effect.PURE, Effect.VIEW) or op.may_exit:
+            return None
+        operands = tuple([named(x) if type(x) is int else x for x in node.operands])
+        for v in node.outputs:
+            names[v] = ("made", inside)
+            inside += 1
+        text.append((op, operands, node.attributes, tuple([(avals[v], v in marked) for v in node.outputs])))
+    text.append(tuple([named(v) for v in results]))  # type: ignore[arg-type]
+    if {v for v, name in names.items() if name[0] == "shared"} != set(shared):
+        return None  # a number, or something of an earlier step
+    if [avals[v] for v in results[: len(carried)]] != [avals[v] for v in given[: len(carried)]]:  # type: ignore[index]
+        return None
+    if [v in marked for v in results[: len(carried)]] != [v in marked for v in given[: len(carried)]]:
+        return None
+    return tuple(text), (_body(interpreter, [*given, *shared], nodes, results), shared)
+
+
+def _body(interpreter: RecordingInterpreter, inputs: Sequence[Any], nodes: Sequence[Node], results: Sequence[Any]) -> Graph:
+    """The nodes as a graph of their own, with numbers of their own: equal for steps that do the same."""
+    number = {v: k for k, v in enumerate((*inputs, *[v for node in nodes for v in node.outputs]))}
+    renumbered = [
+        Node(
+            node.op,
+            tuple([number[x] if type(x) is int else x for x in node.operands]),
+            node.attributes,
+            tuple([number[v] for v in node.outputs]),
+            node.line,
+        )
+        for node in nodes
+    ]
+    return Graph(
+        tuple(range(len(inputs))),
+        {k: interpreter.avals[v] for v, k in number.items()},
+        tuple(renumbered),
+        tuple([number[v] for v in results]),
+        requires_grad=frozenset([k for v, k in number.items() if v in interpreter.requires_grad]),
+    )
+
+
+def _rolled(
+    interpreter: RecordingInterpreter,
+    made: tuple[Graph, list[int]],
+    entered: list[Tensor],
+    sliced: list[Tensor],
+    collected: list[Tensor],
+    leaving: list[Tensor],
+    begin: int,
+    count: int,
+    reverse: bool,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """One node in the place of those from `begin` on.  entered: what is carried into it; collected: by the first step, which stays as it
+    is; leaving: what the last step has given."""
+    graph, shared = made
+    tensors = [interpreter.defined[v] for v in shared]
+    gone = [v for node in interpreter.nodes[begin:] for v in node.outputs]
+    del interpreter.nodes[begin:]
+    for v in gone:  # what the program has kept of them is of unknown origin
+        tensor = interpreter.defined.pop(v)
+        if interpreter.values.get(id(tensor)) == v:
+            del interpreter.values[id(tensor)]
+        interpreter.recorder.keep.append(tensor)
+    left = set(gone)
+    interpreter.requires_grad -= left
+    interpreter._by_tape = {place: v for place, v in interpreter._by_tape.items() if v not in left}
+    start, stop = (0, count - 1) if reverse else (1, count)
+    rest = [slice_.of(x, dim=0, start=start, stop=stop, step=1) for x in sliced]
+    operands = (*entered, *rest, *tensors)
+    tracked = state.grad_enabled and any(x.requires_grad for x in operands)
+    op = differentiable_loop(len(entered)) if tracked else loop(0)
+    body = Body(graph if tracked else replace(graph, requires_grad=frozenset()))
+    found = op.of(*operands, body=body, carried=len(entered), sliced=len(sliced), count=count - 1, reverse=reverse)
+    found = found[len(entered) :] if tracked else found
+    found = [y if y.requires_grad == x.requires_grad else detach(y) for x, y in zip(leaving, found, strict=True)]
+    rows = []
+    for one, others in zip(collected, found[len(entered) :], strict=True):
+        single = reshape.of(one, shape=(1, *one.shape))
+        rows.append(cat.of(*((others, single) if reverse else (single, others)), dim=0))
+    return found[: len(entered)], rows
+
+
+class _Same:
+    """An object, equal to itself alone; it lives as long as this."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _recorded(interpreter: RecordingInterpreter) -> list[Any]:
+    """All that the recording holds, but for values and nodes: what its objects have, and what is in the containers of these."""
+    seen: set[int] = set()
+
+    def parts(x: Any) -> list[Any]:
+        seen.add(id(x))
+        slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
+        named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
+        return [(name, looked(value, 2)) for name, value in named.items() if name not in _OF_TENSORS]
+
+    def looked(x: Any, levels: int) -> Any:
+        if type(x) in _VALUES:
+            return type(x), repr(x)
+        if is_symbolic(x):  # which would take a look at it for a use of the number
+            return _Same(x)
+        inside: list[Any] = []
+        if type(x).__module__.startswith("tracejit.capture."):
+            inside = [] if id(x) in seen else parts(x)
+        elif levels and issubclass(type(x), list | tuple | deque | set | frozenset):
+            inside = [looked(y, levels - 1) for y in x]
+        elif levels and issubclass(type(x), dict):
+            inside = [(looked(key, levels - 1), looked(value, levels - 1)) for key, value in x.items()]
+        return inside if type(x) is tuple else [_Same(x), *inside]
+
+    return parts(interpreter.recorder) + parts(interpreter)

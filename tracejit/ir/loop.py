@@ -1,0 +1,73 @@
+"""Loops: a graph as the body of a node, applied so many times.
+
+`loop(*carried, *sliced, *shared; body, carried, sliced, count, reverse)` calls `body` for i = 0 .. count - 1, or from count - 1 down, with
+what is carried, slice i of each of `sliced` along its first dimension, and what is shared.  The body's outputs are what is carried on,
+then what is collected: all of that, in the order of i, is stacked along a new first dimension.  The node's outputs are what was carried
+before each step, stacked (of the variants of the primitive that keep it), what is carried in the end, and what was collected.
+
+A vjp needs the carried values of each step, so `loop(n)` is a primitive of its own for n of them, which names these as what it saves; the
+gradient is a loop in the other direction, which computes each step again (passes/loop_gradient.py).  `loop(0)` keeps none.
+
+The interpreter runs the body step by step: that is what a loop means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import Kind, Op
+from tracejit.ir.graph import Body
+from tracejit.ir.interpreter import run_nodes
+
+__all__ = ["loop"]
+
+
+def _rule(*avals: Any, body: Body, carried: int, sliced: int, count: int, reverse: bool) -> tuple[Aval, ...]:
+    """The rule of a loop that keeps nothing.  Raises ValueError for operands that the body does not take."""
+    graph = body.graph
+    expected = [graph.avals[v] for v in graph.inputs]
+    found = [Aval(aval.shape[1:], aval.dtype) if k in range(carried, carried + sliced) else aval for k, aval in enumerate(avals)]
+    if found != expected or any(a.shape[0] != count for a in avals[carried : carried + sliced]):
+        raise ValueError(f"loop: the body takes ({', '.join(map(str, expected))}), got ({', '.join(map(str, found))})")
+    out = [graph.avals[v] for v in graph.outputs]  # type: ignore[index]
+    if out[:carried] != expected[:carried] or any(isinstance(a, ScalarAval) for a in out):
+        raise ValueError(f"loop: the body carries on ({', '.join(map(str, out[:carried]))}), other than it was given")
+    return (*out[:carried], *[Aval((count, *a.shape), a.dtype) for a in out[carried:]])  # type: ignore[union-attr, arg-type]
+
+
+def _evaluate(
+    kept: int, operands: Sequence[Any], body: Body, carried: int, sliced: int, count: int, reverse: bool
+) -> tuple[Any, ...]:
+    state, slices, shared = operands[:carried], operands[carried : carried + sliced], operands[carried + sliced :]
+    before: list[Sequence[Any]] = []
+    collected: list[Sequence[Any]] = []
+    for i in range(count - 1, -1, -1) if reverse else range(count):
+        found = run_nodes(body.graph, (*state, *[x[i, ...] for x in slices], *shared))
+        before.append(state[:kept])
+        state = found[:carried]
+        collected.append(found[carried:])
+    if reverse:
+        before.reverse()
+        collected.reverse()
+    stacked = [np.stack(column) for rows in (before, collected) for column in zip(*rows, strict=True)]
+    return (*stacked[:kept], *[np.array(x) for x in state], *stacked[kept:])
+
+
+@cache
+def loop(kept: int) -> Op:
+    """The primitive whose first `kept` outputs are what was carried before each step: all that is carried, or nothing (0)."""
+
+    def rule(*avals: Any, **attributes: Any) -> tuple[Aval, ...]:
+        count = attributes["count"]
+        return (*[Aval((count, *a.shape), a.dtype) for a in avals[:kept]], *_rule(*avals, **attributes))
+
+    def evaluate(*operands: Any, **attributes: Any) -> tuple[Any, ...]:
+        """A body that is applied so many times."""
+        return _evaluate(kept, operands, **attributes)
+
+    return Op(f"loop{kept}", Kind.LOOP, evaluate, rule, multiple=True)

@@ -1,0 +1,155 @@
+"""The gradient of a loop: a loop in the other direction.
+
+A step of it has what its forward step was given (what was carried before it, its slices, what is shared) and the cotangents of what that
+gave.  It computes the forward step again, since of a step nothing is kept but what is carried (Griewank and Walther, Algorithm 799:
+Revolve, 2000), pulls the cotangents back through it, carries those of what is carried on to the step before, and collects those of slices.
+What is shared has cotangents that steps add to: they are carried, too.
+
+The order in which cotangents are added is that of the loop written out: what steps have added up so far comes before what a step adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Any
+
+from tracejit.core.array_constant import ArrayConstant
+from tracejit.core.aval import Aval
+from tracejit.core.interpreter import Abstract
+from tracejit.core.interpreter import state as interpreter_state
+from tracejit.core.op import REGISTRY, Op
+from tracejit.ir.graph import Body, Graph, Literal
+from tracejit.ir.loop import loop
+from tracejit.ir.tracer import trace
+from tracejit.passes.backward import backward_graph
+
+__all__ = ["differentiable_loop"]
+
+Flags = tuple[bool, ...]
+
+
+@cache
+def differentiable_loop(carried: int) -> Op:
+    """`loop` for so many carried values, with a vjp."""
+    op = loop(carried)
+    op.vjp(f"{carried}: {' '.join(f'out{k}' for k in range(carried))}")(_pulled_back)
+    return op
+
+
+def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:
+    attributes = c.attributes
+    body, carried, sliced = attributes["body"], attributes["carried"], attributes["sliced"]
+    graph = body.graph
+    if len(c.outputs) - len(graph.outputs) != carried:
+        raise RuntimeError(
+            "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
+        )
+    history = c.outputs[:carried]
+    of_history, of_end, of_collected = cotangents[:carried], cotangents[carried : 2 * carried], cotangents[2 * carried :]
+    floats = [k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])]
+    slices, shared = c.inputs[carried : carried + sliced], c.inputs[carried + sliced :]
+    wanted = [k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])]
+    summed = [k for k in wanted if k >= carried + sliced]
+    seen = tuple([g is not None for g in of_history]), tuple([g is not None for g in of_collected])
+    step = _step(body, carried, tuple(wanted), *seen, carried + sliced)
+    reference = next(x for x in (*history, *slices, *shared) if x is not None)
+
+    def zeros(k: int) -> Any:
+        return _zeros(reference, graph.avals[graph.inputs[k]])
+
+    state = [zeros(k) if of_end[k] is None else of_end[k] for k in floats] + [zeros(k) for k in summed]
+    given = [*history, *slices, *[g for g in (*of_history, *of_collected) if g is not None]]
+    # In a graph it may turn out later that gradients of it are wanted; what is kept for nobody is dropped (loops.py).
+    wants_more = interpreter_state.grad_enabled and any(getattr(x, "requires_grad", False) for x in (*state, *given, *shared))
+    tracked = isinstance(reference, Abstract) or wants_more
+    op = differentiable_loop(len(state)) if tracked else loop(0)
+    found = op.of(
+        *state,
+        *given,
+        *shared,
+        body=step,
+        carried=len(state),
+        sliced=len(given),
+        count=attributes["count"],
+        reverse=not attributes["reverse"],
+    )
+    found = found[len(state) :] if tracked else found
+    result: list[Any] = [None] * len(graph.inputs)
+    collected = [k for k in wanted if k < carried + sliced]
+    for k, gradient in zip((*floats, *summed, *collected), found, strict=True):
+        result[k] = gradient if c.needs[k] else None
+    return tuple(result)
+
+
+def _zeros(reference: Any, aval: Any) -> Any:
+    return REGISTRY["full"].beside(reference, 0.0, shape=aval.shape, dtype=aval.dtype)
+
+
+def _is_float(aval: Any) -> bool:
+    return isinstance(aval, Aval) and aval.dtype.is_floating_point
+
+
+@lru_cache(maxsize=256)
+def _step(body: Body, carried: int, wanted: tuple[int, ...], history: Flags, collected: Flags, first_shared: int) -> Body:
+    """The body of the gradient.  wanted: inputs of `body`, after what is carried, whose cotangents are asked for.  history, collected:
+    which cotangents there are of what was carried before each step, and of what it collected.
+
+    It carries the cotangents of what is carried, then those of wanted shared inputs; its slices are all that the forward step was given but
+    what is shared, then the cotangents that there are."""
+    graph = body.graph
+    floats = [k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])]
+    summed = [k for k in wanted if k >= first_shared]
+    marked = graph.requires_grad or _marked(graph, {graph.inputs[k] for k in (*floats, *wanted)})
+    # What has been added up so far is the cotangent of an output that is the input itself: it comes first.
+    earlier = [graph.inputs[k] for k in summed] + [v for v, there in zip(graph.inputs, history, strict=False) if there]
+    outputs = (*[graph.outputs[k] for k in floats], *graph.outputs[carried:], *earlier)
+    present = (*[True] * len(floats), *collected, *[True] * len(earlier))
+    targets = [graph.inputs[k] for k in (*floats, *summed, *[k for k in wanted if k < first_shared])]
+    backward = backward_graph(
+        replace(graph, outputs=outputs, requires_grad=frozenset(marked)), (), graph.inputs, present, targets
+    )
+
+    def step(*operands: Any) -> tuple[Any, ...]:
+        count = len(floats) + len(summed)
+        state, rest = operands[:count], operands[count:]
+        forward = [*rest[:first_shared], *rest[first_shared + sum(history) + sum(collected) :]]
+        seen = rest[first_shared : first_shared + sum(history) + sum(collected)]
+        of_history, of_collected = seen[: sum(history)], seen[sum(history) :]
+        arriving = [*state[: len(floats)], *of_collected, *state[len(floats) :], *of_history]
+        found = _applied(backward, [*forward, *arriving])
+        return tuple([_zeros(operands[0], graph.avals[v]) if x is None else x for v, x in zip(targets, found, strict=True)])
+
+    avals = [graph.avals[v] for v in targets[: len(floats) + len(summed)]]
+    avals += [graph.avals[v] for v in graph.inputs[:first_shared]]
+    avals += [graph.avals[v] for v, there in zip(graph.inputs, history, strict=False) if there]
+    avals += [graph.avals[v] for v, there in zip(graph.outputs[carried:], collected, strict=True) if there]  # type: ignore[index]
+    avals += [graph.avals[v] for v in graph.inputs[first_shared:]]
+    return Body(trace(step, avals))
+
+
+def _marked(graph: Graph, marked: set[int]) -> set[int]:
+    """The values that depend on these: of the gradient of a gradient, where nothing was recorded that did without."""
+    for node in graph.nodes:
+        if node.op.is_differentiable and any(type(x) is int and x in marked for x in node.operands):
+            marked.update(v for v in node.outputs if _is_float(graph.avals[v]))
+    return marked
+
+
+def _applied(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a graph for values of any kind."""
+    values: dict[int, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    reference = inputs[0]
+    for v, array in graph.constants.items():
+        values[v] = REGISTRY["constant"].beside(reference, array=ArrayConstant(array))
+    for node in graph.nodes:
+        operands = [values[x] if type(x) is int else x.value if isinstance(x, Literal) else None for x in node.operands]
+        attributes: Mapping[str, Any] = node.attrs
+        made = (
+            node.op.of(*operands, **attributes)
+            if any(type(x) is int for x in node.operands)
+            else node.op.beside(reference, *operands, **attributes)
+        )
+        values.update(zip(node.outputs, made if node.op.multiple else (made,), strict=True))
+    return [values[x] if type(x) is int else None if x is None else x for x in graph.outputs]
