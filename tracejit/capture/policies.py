@@ -225,12 +225,13 @@ _IMMUTABLE_TYPE = 1 << 8
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
+@functools.cache
 def is_library_module(name: str | None) -> bool:
     """Whether functions of this module run natively: the eager library without the layers from nn upwards,
     GradScaler and derivatives of functions, which are ordinary Python."""
     if name is None:
         return False
-    dotted = name + "."  # asked for every call of Python code during a recording: no generator, no loop
+    dotted = name + "."
     return dotted.startswith("tracejit.") and not dotted.startswith(_CONVERTED_PACKAGES)
 
 

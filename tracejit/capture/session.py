@@ -133,8 +133,9 @@ class Session(Recorder):
             return
         name = frame.f_globals.get("__name__", "")
         if is_library_module(name):
-            if code.co_filename.startswith(PACKAGE):  # else its globals may be other ones next time
-                call_hook.allow(code, lasting=True)
+            own = code.co_filename.startswith(PACKAGE)  # else its globals may be other ones next time
+            if own or frame.f_globals is getattr(sys.modules.get(name), "__dict__", None):  # methods that dataclasses made
+                call_hook.allow(code, lasting=own)
             return
         if name in _TRANSPARENT_MODULES:
             return

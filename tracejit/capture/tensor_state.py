@@ -14,7 +14,7 @@ from tracejit.capture.handlers.effects import DataStore
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.places import user_line
-from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.aval import Aval, ScalarAval, aval_of
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.op import REGISTRY, Kind
@@ -62,7 +62,7 @@ class StateRecorder(Interpreter):
     def _define(self, tensor: Tensor, contents: Tensor | None = None) -> int:
         """A value for a tensor.  contents: whose metadata it is about to get."""
         array = (tensor if contents is None else contents)._array
-        value = self._fresh(Aval(array.shape, FROM_NUMPY[array.dtype]))
+        value = self._fresh(aval_of(array.shape, FROM_NUMPY[array.dtype]))
         self.values[id(tensor)] = value
         self.defined[value] = tensor
         if tensor.requires_grad:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import compress, starmap
+from itertools import compress, repeat, starmap
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -28,8 +28,8 @@ from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
-from tracejit.core.op import REGISTRY, Effect, Kind, Op
-from tracejit.core.promotion import promote, with_tensor
+from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
+from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.public.random import default_generator
@@ -51,7 +51,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "float64": (-(2**63), 2**63 - 1),
     **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.category == INTEGER},
 }
-
+_ANY_INTEGER = _BOUNDS["int64"]
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
@@ -112,8 +112,10 @@ class RecordingInterpreter(StateRecorder):
         recorder = self.recorder
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
-        attributes = {k: _attribute(v) for k, v in attributes.items()}
-        if any(map(is_late, operands)):
+        if attributes:
+            attributes = {k: _attribute(v) for k, v in attributes.items()}
+        all_tensors = all(map(issubclass, map(type, operands), repeat(Tensor)))  # as mostly: then nothing below is of numbers
+        if not all_tensors and any(map(is_late, operands)):
             operands = tuple([recorder.leaving.before(x) if is_late(x) else x for x in operands])
             if (
                 "uniform" in op.traits
@@ -122,23 +124,31 @@ class RecordingInterpreter(StateRecorder):
             ):
                 return made
             operands = self._with_late(op, operands)
-        operands = tuple(map(settled, operands))
-        if all(x is None or isinstance(x, (Tensor, int, float)) for x in operands):  # else the eager interpreter raises
-            operands = promote(op, with_tensor(op, operands))
+        if not all_tensors:
+            operands = tuple(map(settled, operands))
+        recordable = all_tensors or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
+        if recordable:  # else the eager interpreter raises
+            if op.promotion is not Promotion.NONE and not is_settled(
+                op, [x._array if isinstance(x, Tensor) else x for x in operands]
+            ):
+                operands = promote(op, with_tensor(op, operands))
             reduced = op.reduced(operands)
             if reduced is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
-        bounds = _integer_bounds(op, operands, attributes)
-        recorded = tuple(self._operand(op, x, bounds) for x in operands) if self._recordable(operands) else ()
+        recorded: tuple[Operand, ...] = ()
+        if recordable:
+            bounds = _ANY_INTEGER if all_tensors else _integer_bounds(op, operands, attributes)
+            recorded = tuple([self._operand(op, x, bounds) for x in operands])
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
         recorder.native_depth += 1
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
-            run = partial(state.base.bind, op, tuple(map(plain, operands)), attributes)
+            given = operands if all_tensors else tuple(map(plain, operands))
+            run = partial(state.base.bind, op, given, attributes)
             result = recorder.unwatched(run) if _OWN_CODE in op.traits else run()
         except Exception:
             self._failed(op, operands, attributes)
@@ -189,27 +199,24 @@ class RecordingInterpreter(StateRecorder):
             return
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
-    @staticmethod
-    def _recordable(operands: tuple[Any, ...]) -> bool:
-        return all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
-
     def _append(
         self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any
     ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
-        values = tuple(self._define(t) for t in outputs)
+        values = tuple(map(self._define, outputs))
         node = Node(op, recorded, tuple(sorted(attributes.items())), values, user_line())
         self.nodes.append(node)
         if self._watch is not None:
             self._watch(node, outputs)
-        if op.effect is Effect.IN_PLACE and type(outputs[0]._storage) is DataStorage:
-            self.uncounted.add(node.outputs[0])
-        if op.effect is Effect.IN_PLACE and outputs[0]._base is not None:
-            base_node = outputs[0]._base._node
-            if base_node is not None:
-                self.recorder.keep.append(base_node)
-        self._wrote = self._wrote or op.effect is Effect.IN_PLACE
-        if any(map(is_symbolic, operands)):
+        if op.effect is Effect.IN_PLACE:
+            self._wrote = True
+            if type(outputs[0]._storage) is DataStorage:
+                self.uncounted.add(node.outputs[0])
+            if outputs[0]._base is not None:
+                base_node = outputs[0]._base._node
+                if base_node is not None:
+                    self.recorder.keep.append(base_node)
+        if SymbolicNumber in map(type, operands):
             self._save_symbols(operands, outputs)
             self._moving += filter(is_symbolic, operands) if op.kind is Kind.VIEW else ()
 
@@ -369,7 +376,7 @@ class RecordingInterpreter(StateRecorder):
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:
     """The integers that an operation takes as scalars and that a program, which holds them in 64 bits, treats as eager mode does."""
     if Kind.VIEW in (op.kind, op.region and op.region.kind):  # their integer is a position
-        return _BOUNDS["int64"]
+        return _ANY_INTEGER
     names = {FROM_NUMPY[x._array.dtype].name for x in operands if isinstance(x, Tensor)}
     if "dtype" in attributes:
         names.add(attributes["dtype"].name)

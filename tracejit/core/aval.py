@@ -7,11 +7,12 @@ constant of it.  Both are hashable and compare by value.  Strides are no part of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from tracejit.core.dtypes import DType
 
-__all__ = ["UNKNOWN", "Aval", "ScalarAval"]
+__all__ = ["UNKNOWN", "Aval", "ScalarAval", "aval_of"]
 
 UNKNOWN: Final = -1
 """A size that depends on data.  Only shape rules say it (trait "dynamic shape"); values of graphs have the sizes that were recorded."""
@@ -49,6 +50,10 @@ class Aval:
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{', '.join('?' if s == UNKNOWN else str(s) for s in self.shape)}]"
+
+
+aval_of = lru_cache(4096)(Aval)
+"""The Aval of a shape and a dtype: most tensors have that of another one."""
 
 
 @dataclass(frozen=True, slots=True)

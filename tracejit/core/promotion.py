@@ -7,6 +7,7 @@ scalars stay what they are.  Follows PyTorch's rules (core/dtypes.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Op, Promotion
 
-__all__ = ["common_dtype", "promote", "with_tensor"]
+__all__ = ["common_dtype", "is_settled", "promote", "with_tensor"]
 
 _SCALARS = (bool, int, float)
+_F32, _F64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
 
 
 def common_dtype(operands: tuple[Any, ...], promotion: Promotion = Promotion.COMMON) -> dtypes.DType:
@@ -58,6 +60,26 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return operands[:first] + tuple(
         x if x is None or isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part
     )
+
+
+def is_settled(op: Op, arrays: Sequence[Any]) -> bool:
+    """Whether the operands plainly have the dtype computed in: the common cases, decided fast."""
+    kinds = op.promotion
+    if kinds is Promotion.BOOL or "condition first" in op.traits:
+        return False
+    target = None
+    for a in arrays:
+        if isinstance(a, np.ndarray):
+            dtype = a.dtype
+            if target is None:
+                target = dtype
+            elif dtype is not target:
+                return False
+    if target is _F32 or target is _F64:
+        return True
+    if target is None or kinds is Promotion.FLOAT or target is _BOOL:
+        return False
+    return target.kind not in dtypes.FLOATING_KINDS and all(isinstance(a, np.ndarray) or type(a) is int for a in arrays)
 
 
 def with_tensor(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:

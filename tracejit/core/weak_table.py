@@ -10,6 +10,7 @@ Invariant: a value must not lead to its key, else neither ever dies.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Container
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +35,10 @@ class WeakTable(Generic[Known]):
         """The value of an object, None where there is none."""
         found = self._known.get(id(key))
         return None if found is None else found[1]
+
+    def ids(self) -> Container[int]:
+        """The ids of the objects, for who looks at many."""
+        return self._known
 
     def __contains__(self, key: Any) -> bool:
         return id(key) in self._known

@@ -16,7 +16,7 @@ import numpy as np
 
 from tracejit.autograd import tape
 from tracejit.autograd.tape import DataStorage, Storage, move_retained
-from tracejit.core.aval import Aval
+from tracejit.core.aval import Aval, aval_of
 from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
@@ -119,7 +119,7 @@ class Tensor:
 
     @property
     def _aval(self) -> Aval:
-        return Aval(self._array.shape, FROM_NUMPY[self._array.dtype])
+        return aval_of(self._array.shape, FROM_NUMPY[self._array.dtype])
 
     @property
     def ndim(self) -> int:

@@ -23,7 +23,7 @@ from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Kind, Op, Promotion
-from tracejit.core.promotion import promote, with_tensor
+from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
@@ -33,7 +33,7 @@ __all__ = ["EagerInterpreter", "overlaps_itself"]
 
 ndarray = np.ndarray
 _new = object.__new__
-_F32, _F64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 _F32_CONSTANTS: dict[float, Any] = {}
@@ -165,7 +165,7 @@ class EagerInterpreter(Interpreter):
                 arrays.append(x)
             else:
                 return self.bind(op, _with_plain_numbers(op, operands), attributes)
-        if op.promotion is not Promotion.NONE and not _settled(op, arrays):
+        if op.promotion is not Promotion.NONE and not is_settled(op, arrays):
             promoted = promote(op, with_tensor(op, operands))
             if promoted is not operands:
                 operands = promoted
@@ -339,26 +339,6 @@ def _record_binary(
 
 
 _NO_INPUTS = (None, None)
-
-
-def _settled(op: Op, arrays: list[Any]) -> bool:
-    """Whether the operands plainly have the dtype computed in: the common cases, decided fast."""
-    kinds = op.promotion
-    if kinds is Promotion.BOOL or "condition first" in op.traits:
-        return False
-    target = None
-    for a in arrays:
-        if isinstance(a, ndarray):
-            dtype = a.dtype
-            if target is None:
-                target = dtype
-            elif dtype is not target:
-                return False
-    if target is _F32 or target is _F64:
-        return True
-    if target is None or kinds is Promotion.FLOAT or target is _BOOL:
-        return False
-    return target.kind not in FLOATING_KINDS and all(isinstance(a, ndarray) or type(a) is int for a in arrays)
 
 
 def _with_plain_numbers(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -118,9 +118,13 @@ class AttributeHandlers(Handlers):
                 value = dictionary[name]
                 if not changeable:
                     return value, None
+                known = recorder.class_reads.get((cls, name))
+                if known is not None and known[0] is value:
+                    return known
                 place = recorder.constant(dictionary).at(name)
                 if is_a(value, _STATELESS):
                     recorder.read(value, place, called=f"{cls.__name__}.{name}", by_identity=True)
+                    recorder.class_reads[cls, name] = value, place
                 elif value is None or callable(value) or hasattr(type(value), "__get__"):
                     recorder.read(value, place, called=f"{cls.__name__}.{name}")
                 return value, place

@@ -70,11 +70,12 @@ class OperatorHandlers(Handlers):
             text = recorder.texts.late_percent(left, right)
             if text is not None:
                 return text
-        if symbol == "*" and (is_open(left) or is_open(right)):
+        symbolic = is_symbolic(left) or is_symbolic(right)
+        if symbolic and symbol == "*":
             text = recorder.texts.repeated(left, right)
             if text is not None:
                 return text
-        if symbol == "+" and (is_open(left) or is_open(right)):
+        if symbolic and symbol == "+":
             text = recorder.texts.late_concatenation(left, right)
             if text is not None:
                 return text
@@ -82,13 +83,10 @@ class OperatorHandlers(Handlers):
             return recorder.arrays.update_array(BINARY[symbol], compute, left, right)
         if recorder.arrays.is_of_arrays(left, right):
             return recorder.arrays.array_call(compute if is_a(left, np.ndarray) else BINARY[symbol], (left, right))
-        if recorder.readings.is_moment(left) or recorder.readings.is_moment(right):
+        if symbolic and (recorder.readings.is_moment(left) or recorder.readings.is_moment(right)):
             return recorder.readings.moment_binary(left, right, compute)
-        simple = (_is_simple(left), _is_simple(right))
-        if all(simple):
-            if is_symbolic(left) or is_symbolic(right):
-                return self._symbolic_binary(symbol, left, right, compute)
-            return compute(left, right)
+        if _is_simple(left) and _is_simple(right):
+            return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
         if is_a(left, Tensor) or is_a(right, Tensor):
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:

@@ -106,7 +106,7 @@ class Origins:
 
     def admitted(self, value: Any) -> Any:
         """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
-        if self.stopped or self.explains(value):
+        if id(value) in self.values or self.stopped or self.explains(value):
             return value
         if is_a(value, Tensor):
             self.stop("tensor_origin", f"shape {list(value._array.shape)}")

@@ -113,6 +113,9 @@ class Recorder(Origins):
         self._symbolic: dict[Expr, SymbolicNumber] = {}
         self._variables_of: dict[Expr, Name] = {}  # of computed numbers
         self._once: set[Hashable] = set()
+        self.class_reads: dict[
+            tuple[type, str], tuple[Any, Expr]
+        ] = {}  # functions and the like in classes, and their expressions
         self._variables = 0
         self.in_program = InProgramHandlers(self)
         self.leaving = LeavingHandlers(self)
@@ -225,7 +228,7 @@ class Recorder(Origins):
 
     def read_again(self) -> None:
         """What has been read so far may be something else from here on: another read of it is one of its own."""
-        for known in (self._expressions, self._symbolic, self._once, self._variables_of):
+        for known in (self._expressions, self._symbolic, self._once, self._variables_of, self.class_reads):
             known.clear()
 
     # -- symbolic numbers

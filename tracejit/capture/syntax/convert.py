@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import ast
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.locate import NotConvertible, locate, nested_codes, source_extent
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["CAPTURE", "convert", "is_instrumented"]
+__all__ = ["CAPTURE", "INSTRUMENTED", "convert", "is_instrumented"]
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
+INSTRUMENTED: Final = _instrumented.ids()
 _converted: WeakTable[CodeType | tuple[str, str]] = WeakTable()  # original code -> instrumented code, or why there is none
 
 
 def is_instrumented(code: CodeType) -> bool:
     """Whether `code` was made by `convert`."""
-    return code in _instrumented
+    return id(code) in INSTRUMENTED
 
 
 def convert(code: CodeType, module_file: str | None = None) -> CodeType:
