@@ -35,13 +35,16 @@ def calling_frame() -> FrameType:
 
 def user_line(fallback: str = "") -> str:
     """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
-    found = fallback
+    innermost = None
     for frame in instrumented_frames():
-        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         if not frame.f_code.co_filename.startswith(PACKAGE):
-            return place
-        found = found or place
-    return found
+            return _line(frame)
+        innermost = innermost or frame
+    return fallback or ("" if innermost is None else _line(innermost))
+
+
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None:

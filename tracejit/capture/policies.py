@@ -314,7 +314,10 @@ def is_name(text: str) -> bool:
 
 def builtin_base(cls: Any) -> Any:
     """The first class of the MRO that is written in C: what the memory of an instance looks like."""
-    return next(base for base in cls.__mro__ if not is_python_class(base))
+    for base in cls.__mro__:
+        if not is_python_class(base):
+            return base
+    raise AssertionError(cls)  # object is the last one
 
 
 def has_plain_state(cls: Any) -> bool:

@@ -380,8 +380,8 @@ def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, 
     names = {FROM_NUMPY[x._array.dtype].name for x in operands if isinstance(x, Tensor)}
     if "dtype" in attributes:
         names.add(attributes["dtype"].name)
-    low = max(_BOUNDS[name][0] for name in names) if names else _BOUNDS["int64"][0]
-    high = min(_BOUNDS[name][1] for name in names) if names else _BOUNDS["int64"][1]
+    lows, highs = zip(*[_BOUNDS[name] for name in names or ("int64",)], strict=True)
+    low, high = max(lows), min(highs)
     if "no negative integers" in op.traits and names <= _INTEGERS:
         low = 0
     return low, high

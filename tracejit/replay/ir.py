@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, dataclass_transform
 
@@ -588,15 +588,16 @@ class Function:
 
 
 # -- looking through nodes
-def walk(node: Any) -> Iterator[Node]:
+def walk(node: Any) -> list[Node]:
     """A node, and all nodes inside it, outer first; of tuples, those of the elements."""
-    waiting = [node]
+    found, waiting = [], [node]
     while waiting:
         node = waiting.pop()
         if isinstance(node, tuple):
             if isinstance(node, Node):
-                yield node
+                found.append(node)
             waiting += node[::-1]
+    return found
 
 
 def names(*nodes: Any) -> set[str]:

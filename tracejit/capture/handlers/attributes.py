@@ -91,7 +91,9 @@ class AttributeHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self._class_dictionaries: dict[type, Any] = {}  # one proxy object per class, so that guards name it once
+        self._classes: dict[
+            type, tuple[Any, bool]
+        ] = {}  # one proxy object of its dictionary, so that guards name it once; may it change
 
     # -- classes
     def lookup(self, cls: type, name: str) -> tuple[Any, Expr | None]:
@@ -110,8 +112,7 @@ class AttributeHandlers(Handlers):
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, Expr | None]:
         recorder = self.recorder
         for cls in classes:
-            dictionary = self.class_dictionary(cls)
-            changeable = is_changeable(cls)
+            dictionary, changeable = self._classes.get(cls) or self._class(cls)
             if (id(cls), name) in recorder.effects.written:
                 return recorder.effects.stored.get((id(cls), name), dictionary[name]), _STORED
             if name in dictionary:
@@ -134,9 +135,11 @@ class AttributeHandlers(Handlers):
 
     def class_dictionary(self, cls: type) -> Any:
         """What is in a class, by the one object that guards look at."""
-        if cls not in self._class_dictionaries:
-            self._class_dictionaries[cls] = _class_dict(cls)
-        return self._class_dictionaries[cls]
+        return (self._classes.get(cls) or self._class(cls))[0]
+
+    def _class(self, cls: type) -> tuple[Any, bool]:
+        known = self._classes[cls] = _class_dict(cls), is_changeable(cls)
+        return known
 
     def method(self, value: Any, name: str) -> Any:
         """The special method `name` of `value` if it is a Python function of the program; None where C code answers, or nobody."""

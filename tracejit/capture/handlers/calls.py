@@ -84,7 +84,7 @@ class CallHandlers(Handlers):
         if type(function) is MethodType and type(function.__func__) is FunctionType:
             unbound, owner = self._parts(function)
             converted = self._converted(unbound)
-            return self._calling(function) if converted is None else MethodType(converted, owner)
+            return self._calling(unbound, owner) if converted is None else MethodType(converted, owner)
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
         if function in FRAME_FUNCTIONS if type(function) is BuiltinFunctionType else False:
@@ -93,8 +93,8 @@ class CallHandlers(Handlers):
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted
 
-    def _calling(self, function: Any) -> Any:
-        return lambda *arguments, **keywords: self.recorder.admitted(self.call(function, arguments, keywords))
+    def _calling(self, function: Any, *first: Any) -> Any:
+        return lambda *arguments, **keywords: self.recorder.admitted(self.call(function, (*first, *arguments), keywords))
 
     def _parts(self, method: MethodType) -> tuple[Any, Any]:
         """The function of a bound method, and what it is bound to."""
@@ -307,20 +307,20 @@ class CallHandlers(Handlers):
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
             return self.prepare(function)(*arguments, **keywords)
-        arguments = tuple(
-            a if is_symbolic(a) and not recorder.arrays.is_array(a) else recorder.contents.settled(a) for a in arguments
-        )
-        keywords = {
-            k: v if is_symbolic(v) and not recorder.arrays.is_array(v) else recorder.contents.settled(v)
-            for k, v in keywords.items()
-        }
-        arguments = tuple(list(a) if is_a(a, GeneratorType) else a for a in arguments)
-        for value in (*arguments, *keywords.values()):
+        arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in map(self._for_library, arguments)])
+        keywords = {k: self._for_library(v) for k, v in keywords.items()} if keywords else keywords
+        values = (*arguments, *keywords.values())
+        for value in values:
             recorder.contents.read_content(value, deep=True)
             recorder.admitted(value)
-        recorder.inspect_all((*arguments, *keywords.values()))
+        recorder.inspect_all(values)
         result = recorder.containers.native(lambda: function(*arguments, **keywords))
         return recorder.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+
+    def _for_library(self, value: Any) -> Any:
+        """An argument: a symbolic number as it is, but for one that stands for an array."""
+        recorder = self.recorder
+        return value if is_symbolic(value) and not recorder.arrays.is_array(value) else recorder.contents.settled(value)
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:

@@ -233,12 +233,12 @@ class ContentHandlers(Handlers):
 
     def _read_content(self, value: Any, deep: bool, seen: set[int]) -> None:
         recorder = self.recorder
+        if type(value) in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
+            return
         value = self.viewed(value)
         if recorder.stopped or is_symbolic(value) or id(value) in seen:
             return
         cls = type(value)
-        if cls in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
-            return
         if is_a(value, np.ndarray) and not recorder.is_outside(value):
             recorder.arrays.array_is_used(value)
             return

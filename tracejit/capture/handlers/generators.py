@@ -41,7 +41,7 @@ _DRAWS = frozenset(
 """Methods that return what they draw, and change nothing but the generator."""
 _OF_NUMPY: frozenset[Any] = frozenset({np.random.seed, np.random.ranf, np.random.sample})
 """Functions that stand for a method of NumPy's own generator."""
-_MAKING: tuple[Any, ...] = (random.Random, np.random.RandomState, np.random.default_rng)
+_MAKING = frozenset(map(id, (random.Random, np.random.RandomState, np.random.default_rng)))
 _OF_SEQUENCES = frozenset({"choice", "sample", "permutation"})
 """Those that may be given a sequence, which random.Random picks from in Python code: that is followed as any other."""
 
@@ -83,7 +83,7 @@ class GeneratorHandlers(Handlers):
 
     def drawn_by(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What `function` draws, or the generator that it makes; ABSENT where it does nothing of the kind."""
-        if any(function is making for making in _MAKING):
+        if id(function) in _MAKING:
             return self._begin(function, arguments, keywords)
         found = self.drawing(function, arguments)
         return ABSENT if found is None else self.draw_from(function, found[0], found[1], keywords)
