@@ -9,7 +9,9 @@ import sys
 import threading
 import traceback
 import weakref
+from collections import Counter
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from capture_programs import PROGRAMS, run
@@ -17,6 +19,7 @@ from capture_replay import Replayed
 
 import tracejit as T
 from tracejit.capture import MISS, calling, is_recording, record
+from tracejit.capture.session import Session
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Literal
 
@@ -290,3 +293,25 @@ def test_what_helps_the_library_to_import_a_module_is_no_part_of_the_program(tmp
     root = str(Path(T.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": root}
     subprocess.run([sys.executable, str(program)], check=True, env=environment)
+
+
+def test_methods_that_dataclasses_made_for_the_library_are_checked_once_in_a_recording(monkeypatch):
+    asked: Counter[CodeType] = Counter()
+    check = Session._check
+
+    def counted(session, frame):
+        asked[frame.f_code] += 1
+        check(session, frame)
+
+    def doubled_often(x):
+        for _ in range(5):
+            x = x + x
+        return x
+
+    monkeypatch.setattr(Session, "_check", counted)
+    for _ in range(2):
+        asked.clear()
+        recording, _ = record(doubled_often, (T.ones(3),), {})
+        assert len(recording.graph.nodes) == 5
+        generated = [times for code, times in asked.items() if code.co_filename == "<string>"]
+        assert generated and set(generated) == {1}
