@@ -174,6 +174,7 @@ class Recorder(Origins):
         self.calls.release()
         self.effects.release()
         self.keep.clear()
+        self.class_reads.clear()
         self.namespace.clear()
 
     # -- who handles what
