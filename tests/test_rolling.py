@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ def parameter(*shape: int, seed: int = 0) -> Any:
 W, U, B = parameter(WIDTH, WIDTH), parameter(WIDTH, WIDTH, seed=1), parameter(WIDTH, seed=2)
 CELL = nn.LSTMCell(WIDTH, WIDTH).double()
 LINEAR = nn.Linear(WIDTH, WIDTH).double()
+
+
+class SETTINGS:
+    rate, times = 0.1, 3
 
 
 def zeros() -> Any:
@@ -160,11 +165,27 @@ def stepped_twice(xs: Any) -> Any:
     return tj.autograd.grad(loss(*tj.scan(cell, h, ys)), (W, U, B))
 
 
+def with_numbers(xs: Any) -> Any:
+    w = W.detach().clone().requires_grad_()
+    h, ys = tj.scan(lambda h, x: (h + SETTINGS.rate * (x @ w).sin() * SETTINGS.times, h / SETTINGS.rate), zeros(), xs)
+    return (*tj.autograd.grad(loss(h, ys), w), h.detach())
+
+
+def partly_used(xs: Any) -> Any:
+    def step(carried: Any, x: Any) -> Any:
+        return (carried[0] @ W, carried[1] + x), None
+
+    (a, _), _ = tj.scan(step, (zeros() + B, zeros() * U.sum()), xs)
+    slopes = tj.autograd.grad(a.sum(), (W, U, B), allow_unused=True)
+    return [tj.zeros(1) if slope is None else slope for slope in slopes]
+
+
 @pytest.mark.parametrize(
     "function",
     [
         recurrent, backwards, gradients, gradients_of_slices, second_derivatives, lstm, training, solver, in_another, some_detached,
-        unchanged_and_swapped, positions, mapped, counting, stepped_twice,
+        unchanged_and_swapped, positions, mapped, counting, stepped_twice, with_numbers,
+        partly_used,
     ],
 )  # fmt: skip
 def test_steps_that_do_the_same_are_a_loop(function: Callable[..., Any]) -> None:
@@ -221,6 +242,20 @@ def of_the_step_before(xs: Any) -> Any:
 @pytest.mark.parametrize("function", [varying, branching, leaving, writing, drawing, few, of_the_step_before])
 def test_steps_that_differ_or_do_more_stay_written_out(function: Callable[..., Any]) -> None:
     assert length_of_loop(function, calls=6 if function is branching else 4) is None
+
+
+def test_numbers_from_outside_are_those_of_each_call() -> None:
+    settings = SimpleNamespace(rate=0.1)
+
+    def function(xs: Any) -> Any:
+        return tj.scan(lambda h, x: (h * settings.rate + x, h), zeros(), xs)
+
+    compiled, xs = tj.compile(function), parameter(COUNT, 2, WIDTH).detach()
+    for k in range(5):
+        settings.rate = 0.1 * k + 0.05
+        for a, b in zip(compiled(xs), function(xs), strict=True):
+            assert np.allclose(a.numpy(), b.numpy(), rtol=1e-12)
+    assert compiled.stats.traces == 1 and "loop of" in compiled.explain()
 
 
 def test_what_a_step_adds_to_a_list_from_outside_is_added_in_each_call() -> None:

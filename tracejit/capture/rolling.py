@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Body, Graph, Node
@@ -41,9 +40,10 @@ FEWEST: Final = 8
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
 _VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
 _OF_TENSORS: Final = frozenset(
-    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "recorder", "program", "keep", "made_here"}
+    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving"}
+    | {"recorder", "program", "keep", "made_here"}
 )
-"""What is known of values, and of objects that the call has made: each step adds to it."""
+"""What is known of values, of numbers in them, and of objects that the call has made: each step adds to it."""
 
 
 def repeated(
@@ -99,7 +99,7 @@ def _signature(
 
     def named(v: int) -> Any:
         if v not in names:
-            if v in interpreter.defined and isinstance(avals[v], Aval) and (v < first or v in interpreter.inputs):
+            if v in interpreter.numbers or (v in interpreter.defined and (v < first or v in interpreter.inputs)):
                 shared.append(v)
             names[v] = ("shared", v)
         return names[v]
@@ -115,7 +115,7 @@ def _signature(
         text.append((op, operands, node.attributes, tuple([(avals[v], v in marked) for v in node.outputs])))
     text.append(tuple([named(v) for v in results]))  # type: ignore[arg-type]
     if {v for v, name in names.items() if name[0] == "shared"} != set(shared):
-        return None  # a number, or something of an earlier step
+        return None  # something of an earlier step
     if [avals[v] for v in results[: len(carried)]] != [avals[v] for v in given[: len(carried)]]:  # type: ignore[index]
         return None
     if [v in marked for v in results[: len(carried)]] != [v in marked for v in given[: len(carried)]]:
@@ -159,7 +159,7 @@ def _rolled(
     """One node in the place of those from `begin` on.  entered: what is carried into it; collected: by the first step, which stays as it
     is; leaving: what the last step has given."""
     graph, shared = made
-    tensors = [interpreter.defined[v] for v in shared]
+    given = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
     gone = [v for node in interpreter.nodes[begin:] for v in node.outputs]
     del interpreter.nodes[begin:]
     for v in gone:  # what the program has kept of them is of unknown origin
@@ -172,8 +172,8 @@ def _rolled(
     interpreter._by_tape = {place: v for place, v in interpreter._by_tape.items() if v not in left}
     start, stop = (0, count - 1) if reverse else (1, count)
     rest = [slice_.of(x, dim=0, start=start, stop=stop, step=1) for x in sliced]
-    operands = (*entered, *rest, *tensors)
-    tracked = state.grad_enabled and any(x.requires_grad for x in operands)
+    operands = (*entered, *rest, *given)
+    tracked = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
     op = differentiable_loop(len(entered)) if tracked else loop(0)
     body = Body(graph if tracked else replace(graph, requires_grad=frozenset()))
     found = op.of(*operands, body=body, carried=len(entered), sliced=len(sliced), count=count - 1, reverse=reverse)

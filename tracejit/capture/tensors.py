@@ -65,6 +65,7 @@ class RecordingInterpreter(StateRecorder):
         super().__init__(recorder, first_sequence)
         self._watch = watch
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
+        self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
         recorder.program = self
         self._moving: list[SymbolicNumber] = []  # at which places views look
         self._wrote = False
@@ -85,6 +86,7 @@ class RecordingInterpreter(StateRecorder):
         value = self.scalars.get(number._name)
         if value is None:
             value = self.scalars[number._name] = self._fresh(ScalarAval(type(number._value)))
+            self.numbers[value] = number
         return value
 
     def _literal(self, value: int | float, bounds: tuple[int, int]) -> Operand:

@@ -506,9 +506,9 @@ class _Lowering:
             put(values.strided[out], True, values.aval(out).dtype.itemsize)
         if body.arena_bytes:
             pointers.append((u.base + body.arena_slot, self._address(u.scratch[0], 0, 1), 0))
-        given = [numbers[x] for x in node.operands if type(x) is int and not values.is_tensor(x)]
-        elsewhere = {own: n.index for (own, _), n in zip(body.scalars, given, strict=True) if isinstance(n, NumberSlot)}
-        steps = [with_slots(step, lambda slot: elsewhere.get(slot, u.base + slot)) for step in body.spec.steps]
+        given = [x.value if isinstance(x, Literal) else numbers[x] for x in node.operands if not values.is_tensor(x)]  # type: ignore[union-attr, index]
+        instead = {own: n for (own, _), n in zip(body.scalars, given, strict=True)}
+        steps = [with_slots(step, lambda slot: u.base + slot, instead) for step in body.spec.steps]
         return LoopCall(tuple(steps), count, tuple(pointers))
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:

@@ -11,7 +11,7 @@ once with its code, so a scheduler puts the steps that write user storage last. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -181,8 +181,8 @@ Step = NestCall | NestRun | GemmCall | CopyCall | LoopCall
 """What a program does."""
 
 
-def with_slots(step: Step, slot: Callable[[int], int]) -> Step:
-    """A step that has its slots elsewhere."""
+def with_slots(step: Step, slot: Callable[[int], int], numbers: Mapping[int, NumberSlot | int | float]) -> Step:
+    """A step that has its slots elsewhere.  numbers: what is in the place of slots with Python numbers."""
 
     def address(a: Address) -> Address:
         return Address(slot(a.slot), integer(a.offset))
@@ -191,8 +191,8 @@ def with_slots(step: Step, slot: Callable[[int], int]) -> Step:
         return Slot(slot(n.index)) if isinstance(n, Slot) else n
 
     def nest(call: NestCall) -> NestCall:
-        numbers = tuple([NumberSlot(slot(n.index), n.dtype) if isinstance(n, NumberSlot) else n for n in call.scalars])
-        return replace(call, buffers=tuple(map(address, call.buffers)), sizes=tuple(map(integer, call.sizes)), scalars=numbers)
+        scalars = tuple([numbers[n.index] if isinstance(n, NumberSlot) else n for n in call.scalars])
+        return replace(call, buffers=tuple(map(address, call.buffers)), sizes=tuple(map(integer, call.sizes)), scalars=scalars)
 
     match step:
         case NestCall():
@@ -202,7 +202,7 @@ def with_slots(step: Step, slot: Callable[[int], int]) -> Step:
         case CopyCall():
             return CopyCall(address(step.destination), address(step.source), integer(step.nbytes))
         case LoopCall():
-            steps = tuple([with_slots(inner, slot) for inner in step.steps])
+            steps = tuple([with_slots(inner, slot, numbers) for inner in step.steps])
             return LoopCall(steps, step.count, tuple([(slot(n), address(a), advance) for n, a, advance in step.pointers]))
     m, n, k = map(integer, (step.m, step.n, step.k))
     lda, ldb, ldc = map(integer, (step.lda, step.ldb, step.ldc))

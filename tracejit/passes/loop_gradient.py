@@ -48,12 +48,13 @@ def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:
         )
     history = c.outputs[:carried]
     of_history, of_end, of_collected = cotangents[:carried], cotangents[carried : 2 * carried], cotangents[2 * carried :]
-    floats = [k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])]
     slices, shared = c.inputs[carried : carried + sliced], c.inputs[carried + sliced :]
-    wanted = [k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])]
+    wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])])
+    seen = [tuple([g is not None for g in given]) for given in (of_history, of_end, of_collected)]
+    floats, reached = _reached(body, carried, wanted, *seen)
+    wanted = tuple([k for k in wanted if k in reached])
     summed = [k for k in wanted if k >= carried + sliced]
-    seen = tuple([g is not None for g in of_history]), tuple([g is not None for g in of_collected])
-    step = _step(body, carried, tuple(wanted), *seen, carried + sliced)
+    step = _step(body, carried, floats, wanted, seen[0], seen[2], carried + sliced)
     reference = next(x for x in (*history, *slices, *shared) if x is not None)
 
     def zeros(k: int) -> Any:
@@ -79,7 +80,7 @@ def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:
     result: list[Any] = [None] * len(graph.inputs)
     collected = [k for k in wanted if k < carried + sliced]
     for k, gradient in zip((*floats, *summed, *collected), found, strict=True):
-        result[k] = gradient if c.needs[k] else None
+        result[k] = gradient if c.needs[k] and k in reached else None
     return tuple(result)
 
 
@@ -92,14 +93,43 @@ def _is_float(aval: Any) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _step(body: Body, carried: int, wanted: tuple[int, ...], history: Flags, collected: Flags, first_shared: int) -> Body:
-    """The body of the gradient.  wanted: inputs of `body`, after what is carried, whose cotangents are asked for.  history, collected:
-    which cotangents there are of what was carried before each step, and of what it collected.
+def _reached(
+    body: Body, carried: int, wanted: tuple[int, ...], history: Flags, ends: Flags, collected: Flags
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """(which of what is carried has cotangents, the inputs that these reach), among the carried ones and `wanted`; the flags say of which
+    outputs of the loop there are cotangents.  Others have none in the loop written out either, rather than zeros."""
+    graph = body.graph
+    candidates = (*[k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])], *wanted)
+    found = {k for k in candidates if k < carried and (history[k] or ends[k])}
+    marked = frozenset(graph.requires_grad or _marked(graph, {graph.inputs[k] for k in candidates}))
+    graph = replace(graph, requires_grad=marked)
+    while True:
+        present = (*[k in found for k in range(carried)], *collected)
+        outputs = backward_graph(graph, (), graph.inputs, present, [graph.inputs[k] for k in candidates]).outputs
+        reached = {k for k, x in zip(candidates, outputs, strict=True) if x is not None or (k < carried and history[k])}
+        before = len(found)
+        found |= {k for k in reached if k < carried}
+        if len(found) == before:
+            return tuple(sorted(found)), frozenset(reached)
+
+
+@lru_cache(maxsize=256)
+def _step(
+    body: Body,
+    carried: int,
+    floats: tuple[int, ...],
+    wanted: tuple[int, ...],
+    history: Flags,
+    collected: Flags,
+    first_shared: int,
+) -> Body:
+    """The body of the gradient.  floats: what is carried that has cotangents; wanted: inputs of `body` after what is carried whose
+    cotangents are asked for.  history, collected: which cotangents there are of what was carried before each step, and of what it
+    collected.
 
     It carries the cotangents of what is carried, then those of wanted shared inputs; its slices are all that the forward step was given but
     what is shared, then the cotangents that there are."""
     graph = body.graph
-    floats = [k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])]
     summed = [k for k in wanted if k >= first_shared]
     marked = graph.requires_grad or _marked(graph, {graph.inputs[k] for k in (*floats, *wanted)})
     # What has been added up so far is the cotangent of an output that is the input itself: it comes first.
