@@ -180,12 +180,25 @@ def partly_used(xs: Any) -> Any:
     return [tj.zeros(1) if slope is None else slope for slope in slopes]
 
 
+def carried_on_as_they_were(xs: Any) -> Any:
+    h0, k0, b = zeros() + 1, zeros() + 2, B.detach().clone()
+
+    def step(carried: Any, x: Any) -> Any:
+        h, k, total, _ = carried
+        return (k, h, total + x, b), None
+
+    (h, k, total, last), _ = tj.scan(step, (h0, k0, zeros(), b), xs)
+    h.add_(1)
+    last.mul_(2)
+    return h, k, total, h0, k0, b, h is h0, last is b
+
+
 @pytest.mark.parametrize(
     "function",
     [
         recurrent, backwards, gradients, gradients_of_slices, second_derivatives, lstm, training, solver, in_another, some_detached,
         unchanged_and_swapped, positions, mapped, counting, stepped_twice, with_numbers,
-        partly_used,
+        partly_used, carried_on_as_they_were,
     ],
 )  # fmt: skip
 def test_steps_that_do_the_same_are_a_loop(function: Callable[..., Any]) -> None:
@@ -225,6 +238,57 @@ def drawing(xs: Any) -> Any:
     return tj.scan(lambda h, x: (nn.functional.dropout(h + x, 0.5), h), zeros(), xs)
 
 
+class Doubled(tj.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1.5
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2
+
+
+def own_gradient(xs: Any) -> Any:
+    w = W.detach().clone().requires_grad_()
+    h, ys = tj.scan(lambda h, x: (Doubled.apply(h @ w + x).tanh(), h), zeros(), xs)
+    return tj.autograd.grad(loss(h, ys), w)
+
+
+def hooked(xs: Any) -> Any:
+    w = W.detach().clone().requires_grad_()
+
+    def step(h: Any, x: Any) -> Any:
+        y = h @ w + x
+        y.register_hook(lambda g: g * 2)
+        return y.tanh(), h
+
+    h, ys = tj.scan(step, zeros(), xs)
+    return tj.autograd.grad(loss(h, ys), w)
+
+
+def inner_gradient(xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        point = h.detach().requires_grad_()
+        (slope,) = tj.autograd.grad(((point @ W - x) ** 2).sum(), point)
+        return h - 0.01 * slope, None
+
+    return tj.scan(step, zeros(), xs)[0].detach()
+
+
+def slice_carried_on(xs: Any) -> Any:
+    xs = xs.clone()
+    h, _ = tj.scan(lambda h, x: (x, h), zeros(), xs)
+    h.add_(1)
+    return h, xs
+
+
+def view_carried_on(xs: Any) -> Any:
+    h0 = tj.ones(3, 3, dtype=tj.float64) * xs[0, 0, 0]
+    h, _ = tj.scan(lambda h, x: (h.t(), None), h0, xs)
+    h.mul_(tj.tensor([1.0, 2.0, 3.0], dtype=tj.float64))
+    return h, h0
+
+
 def few(xs: Any) -> Any:
     return tj.scan(cell, zeros(), xs[:5])
 
@@ -239,7 +303,13 @@ def of_the_step_before(xs: Any) -> Any:
     return tj.scan(step, zeros(), xs)
 
 
-@pytest.mark.parametrize("function", [varying, branching, leaving, writing, drawing, few, of_the_step_before])
+@pytest.mark.parametrize(
+    "function",
+    [
+        varying, branching, leaving, writing, drawing, few, of_the_step_before, own_gradient, hooked, inner_gradient,
+        slice_carried_on, view_carried_on,
+    ],
+)  # fmt: skip
 def test_steps_that_differ_or_do_more_stay_written_out(function: Callable[..., Any]) -> None:
     assert length_of_loop(function, calls=6 if function is branching else 4) is None
 

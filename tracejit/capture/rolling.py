@@ -6,7 +6,7 @@ body is one step.  (The first one may differ: what is carried into it need not r
 the tape has it, and with it the backward pass, as one step.  Otherwise the steps stay as they are.
 
 So a loop means what its steps did: whatever a step does besides (an effect, a number that leaves, a draw, a write, a branch on a tensor, a
-Python variable that makes the next step another one) shows, and the loop stays written out.
+hook, a gradient of the program's own, a Python variable that makes the next step another one) shows, and the loop stays written out.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def _signature(
     shared: list[int] = []
     text: list[Any] = [tuple([(avals[v], v in marked) for v in given])]  # type: ignore[index]
     inside = 0
+    roots: dict[Any, Any] = {}  # of what the step has made: whose memory it has
 
     def named(v: int) -> Any:
         if v not in names:
@@ -112,10 +113,16 @@ def _signature(
         for v in node.outputs:
             names[v] = ("made", inside)
             inside += 1
+            base = node.operands[0] if op.kind is Kind.VIEW else v
+            roots[v] = roots.get(base, base)
         text.append((op, operands, node.attributes, tuple([(avals[v], v in marked) for v in node.outputs])))
     text.append(tuple([named(v) for v in results]))  # type: ignore[arg-type]
     if {v for v, name in names.items() if name[0] == "shared"} != set(shared):
         return None  # something of an earlier step
+    for result in results[: len(carried)]:
+        kind, k = names[result]
+        if (kind == "made" and names.get(roots[result], ("shared", 0))[0] != "made") or (kind == "given" and k >= len(carried)):
+            return None  # it has memory of something that the step was given, which a loop would copy
     if [avals[v] for v in results[: len(carried)]] != [avals[v] for v in given[: len(carried)]]:  # type: ignore[index]
         return None
     if [v in marked for v in results[: len(carried)]] != [v in marked for v in given[: len(carried)]]:
@@ -183,7 +190,9 @@ def _rolled(
     for one, others in zip(collected, found[len(entered) :], strict=True):
         single = reshape.of(one, shape=(1, *one.shape))
         rows.append(cat.of(*((others, single) if reverse else (single, others)), dim=0))
-    return found[: len(entered)], rows
+    # What has been carried on as it was is the object that it was.
+    carried = [x if id(x) in interpreter.values else y for x, y in zip(leaving, found[: len(entered)], strict=False)]
+    return carried, rows
 
 
 class _Same:

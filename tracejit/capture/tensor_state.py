@@ -51,6 +51,7 @@ class StateRecorder(Interpreter):
         self.hooks_read: set[int] = set()  # outside leaves whose hooks have run, and are guarded
         self.backward_ran = False  # then hooks on leaves would have to run ...
         self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
+        self.notes = 0  # how often something has happened to tensors that is no operation
         self.last_backward = 0  # how many nodes were there when the last backward pass began
 
     # -- values

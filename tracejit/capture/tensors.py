@@ -223,6 +223,7 @@ class RecordingInterpreter(StateRecorder):
             self._moving += filter(is_symbolic, operands) if op.kind is Kind.VIEW else ()
 
     def note(self, event: str, *details: Any) -> None:
+        self.notes += 1
         if event == "backward" and self._wrote:  # the tape has looked at such views again, with plain numbers
             for number in self._moving:
                 concrete(number)
