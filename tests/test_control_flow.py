@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as tj
@@ -42,6 +42,7 @@ def same_when_compiled(function: Callable[..., Any], *args: Any) -> None:
 
 
 # -- scan
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 7), st.integers(-3, 2), st.booleans(), st.one_of(st.none(), st.integers(1, 9)))
 def test_a_scan_is_the_loop_written_out(length: int, dim: int, reverse: bool, every: int | None) -> None:
     w, h, start = parameter(3, 3), parameter(2, 3, seed=1), [2, 3]

@@ -138,7 +138,7 @@ def test_constants_temporaries_and_reductions_of_a_body_have_memory_of_the_progr
     run_everywhere(looped(step, [f32(4, 4), f32(4, 4)], 1, 1, True))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_random_bodies_mean_the_same_everywhere(data: st.DataObject) -> None:
     shape = (2, 3)

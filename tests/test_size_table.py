@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as tj
@@ -56,6 +56,7 @@ define ptr @test_look_up(ptr %self, ptr %arguments, i64 %count) nounwind {{
     return builtin_function("look_up", address, FASTCALL, (table.items, Sized, None, *owner))(*arguments)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(SHAPES, min_size=1, max_size=40, unique=True), SHAPES)
 def test_each_list_of_shapes_finds_what_was_put_there_last(known: list[Any], other: Any) -> None:
     table = SizeTable()
