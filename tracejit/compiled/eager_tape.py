@@ -24,6 +24,7 @@ from tracejit.passes.backward import gradient_operands
 from tracejit.passes.memory import memory_roots
 from tracejit.passes.partition import Partition, saved_values
 from tracejit.passes.paths import Step
+from tracejit.passes.residual_stacks import Kept
 from tracejit.runtime.slab import unpack
 
 __all__ = ["EagerTape"]
@@ -36,11 +37,12 @@ CHANGED = -1
 class EagerTape:
     """The tapes of the calls of one program.
 
-    edges: for each edge of its nodes, the value of the graph whose gradient goes there.  positions: of the tensor inputs among those of
-    the call."""
+    in_slab: what its calls left.  edges: for each edge of its nodes, the value of the graph whose gradient goes there.  positions: of the
+    tensor inputs among those of the call."""
 
-    def __init__(self, split: Partition, edges: Sequence[int], positions: Mapping[int, int]) -> None:
+    def __init__(self, split: Partition, in_slab: Kept, edges: Sequence[int], positions: Mapping[int, int]) -> None:
         self.split = split
+        self.in_slab = in_slab
         self.graph = split.graph
         self.edges = edges
         self.positions = positions
@@ -102,12 +104,13 @@ class _Making:
 
     def _contents(self) -> dict[int, Any]:
         """What rules of nodes that are not freed may read."""
-        call, split, graph = self.call, self.tape.split, self.graph
+        call, split = self.call, self.tape.split
         if call.slab is None:
             return {}
         values, wanted = self.tape.contents(call.freed)
         arrays = tuple(itertools.chain.from_iterable(call.arrays))
-        residuals = unpack([graph.avals[v] for v in split.residuals], call.slab) if split.residuals else []  # type: ignore[misc]
+        in_slab = self.tape.in_slab
+        residuals = in_slab.residuals(unpack(in_slab.avals, call.slab)) if split.residuals else []
         direct = [self.numbers[v] if v in self.numbers else arrays[self.tape.positions[v]] for v in split.direct_inputs]
         found = dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
         for v, position in self.tape.positions.items():

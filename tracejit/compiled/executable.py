@@ -32,6 +32,7 @@ from tracejit.llvm.family import Family
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
+from tracejit.passes.residual_stacks import Kept, stack_residuals
 from tracejit.replay.ir import (
     Constant,
     Define,
@@ -112,6 +113,7 @@ class Executable:
         self._placed = linked if joined or (linked and self._depend(linked)) else ()
         self.pure = self._prepare(self._placed, observe)
         self.partition: Partition | None = None
+        self.in_slab = Kept((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
@@ -127,7 +129,8 @@ class Executable:
         if any(self._differentiable):
             wanted = {facts.value for facts in self.inputs if facts.requires_grad}
             self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
-            self.graph = self._in_memory_order(optimise(self.partition.forward, observe=observe))
+            graph, self.in_slab = stack_residuals(optimise(self.partition.forward, observe=observe), len(self.outputs))
+            self.graph = self._in_memory_order(graph)
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(
                 self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident, family=family
@@ -379,7 +382,7 @@ class Executable:
     def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
         if self._tape is None:
             assert self.partition is not None
-            self._tape = EagerTape(self.partition, self._edges, self._positions)
+            self._tape = EagerTape(self.partition, self.in_slab, self._edges, self._positions)
         return self._tape.make(node)
 
     def _mask(self, wanted: Mask | None) -> Mask:
@@ -457,8 +460,10 @@ class Executable:
         assert split is not None
         watcher, role = self._watcher, _backward_role(present)
         observe = None if watcher is None else partial(watcher.after_pass, role)
-        graph = optimise(split.backward(present, mask), observe=observe)
-        residuals, direct = split.reads(present, mask)
+        graph, (residuals, direct) = split.backward(present, mask), split.reads(present, mask)
+        if residuals:
+            graph, residuals = self.in_slab.read_by(graph)
+        graph = optimise(graph, observe=observe, has_loops=self.in_slab.has_stacks)
         program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend, raises=True, family=self._family)
         if watcher is not None:
             watcher.built(role, program)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 from tracejit.config import config
@@ -20,8 +21,10 @@ from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
+from tracejit.passes.join import join
 from tracejit.passes.loops import loops
 from tracejit.passes.memory import verify_memory
+from tracejit.passes.reroll import reroll
 
 __all__ = ["FINAL", "PREPARE", "Observe", "Pass", "optimise", "prepare", "run_passes"]
 
@@ -37,7 +40,7 @@ def bodies(graph: Graph) -> Graph:
     return loops(graph, OF_BODIES)
 
 
-FINAL: tuple[Pass, ...] = (*OF_BODIES, bodies)
+FINAL: tuple[Pass, ...] = (*OF_BODIES, reroll, join, bodies)
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
@@ -48,12 +51,14 @@ def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = N
     return run_passes(verify(graph), PREPARE, check, observe)
 
 
-def optimise(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
+def optimise(graph: Graph, check: bool | None = None, observe: Observe | None = None, has_loops: bool = False) -> Graph:
     """Pure graph -> the graph to lower.  No gradient is taken of it any more, so its `requires_grad` marks go.  Inputs, outputs and
-    writes keep their positions."""
+    writes keep their positions.  has_loops: what it is the backward pass of has loops that were unrolled, so this is searched for them,
+    too, however small it is."""
     if graph.requires_grad:
         graph = rebuild(graph, graph.nodes, requires_grad=(), stale=())
-    return run_passes(graph, FINAL, check, observe)
+    passes = [partial(reroll, always=True) if run is reroll else run for run in FINAL] if has_loops else FINAL
+    return run_passes(graph, passes, check, observe)
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None, observe: Observe | None = None) -> Graph:

@@ -19,7 +19,14 @@ from tracejit.ops.samples import cases, floats, unary
 __all__ = ["cat", "clone", "flip", "guard", "pad", "sum_at", "write"]
 
 
-@custom(Kind.MOVEMENT, lambda x: x, element=lambda b, at, x: x[at], simpler=lambda s, x: x, traits=("arranges",), samples=unary())
+@custom(
+    Kind.MOVEMENT,
+    lambda x: x,
+    element=lambda b, at, x: x[at],
+    simpler=lambda s, x: x,
+    traits=("arranges", "copies"),
+    samples=unary(),
+)
 def clone(x: Any) -> Any:
     """A row-major copy."""
     return np.array(x, order="C")
@@ -40,6 +47,7 @@ def _cat_rule(*xs: Aval, dim: int) -> Aval:
     Kind.MOVEMENT,
     _cat_rule,
     nest="join",
+    traits=("joins",),
     samples=cases(
         (floats(2), floats(3, seed=1), {"dim": 0}),
         (floats(2, 3).T, floats(3, 1, seed=1), floats(3, 0), {"dim": 1}),
@@ -89,6 +97,7 @@ def _sum_at_rule(
     Kind.SCATTER,
     _sum_at_rule,
     nest="parts",
+    traits=("adds at places",),
     samples=cases(
         (floats(3), {"shape": (6,), "starts": ((1,),), "steps": ((2,),)}),
         (floats(2, 3).T, floats(3, 2, seed=1), {"shape": (4, 2), "starts": ((0, 0), (1, 0)), "steps": ((1, 1), (1, 1))}),

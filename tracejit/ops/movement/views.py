@@ -73,6 +73,7 @@ def _reshaped_strides(before: Shape, strides: Shape, after: Shape) -> Shape | No
     strides=_reshaped_strides,
     undone=lambda before, shape: {"shape": before},
     simpler=_latest,
+    traits=("reshapes",),
     samples=cases(
         (floats(6), {"shape": (2, 3)}),
         (floats(2, 3), {"shape": (3, 1, 2)}),
@@ -107,6 +108,7 @@ def inverse(dims: Shape) -> Shape:
     lambda x, dims: Aval(tuple(x.shape[d] for d in dims), x.dtype),
     lambda b, at, x, dims: x[[at[d] for d in inverse(dims)]],
     undone=lambda before, dims: {"dims": inverse(dims)},
+    traits=("permutes",),
     samples=cases(
         (floats(2, 3), {"dims": (1, 0)}),
         (floats(2, 3, 2).T, {"dims": (2, 0, 1)}),
@@ -182,6 +184,7 @@ def _slices() -> Samples:
     lambda b, at, x, dim, start, stop, step: x[(*at[:dim], at[dim] * step + start, *at[dim + 1 :])],
     simpler=lambda s, x, dim, start, stop, step: x if start == 0 and step == 1 else None,
     name="slice",
+    traits=("positions",),
     samples=_slices(),
 )
 def slice_(x: Any, dim: int, start: int, stop: int, step: int) -> Any:
@@ -244,6 +247,7 @@ def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
 @view(
     _select_rule,
     lambda b, at, x, index, dim: x[(*at[:dim], b.position(index, x.shape[dim]), *at[dim:])],
+    traits=("one position",),
     samples=cases((floats(4), 2, {"dim": 0}), (floats(2, 3).T, 1, {"dim": 1}), (floats(0, 2), 1, {"dim": 1})),
 )
 def select(x: Any, index: int, dim: int) -> Any:

@@ -1,0 +1,437 @@
+"""Loops that Python has unrolled become loops again.
+
+A large graph in which nodes repeat (same operations, attributes, avals, in the same order) is searched for stretches whose operands repeat,
+too: in each step an operand is made in the same step, or so many steps before by the same node (carried), or is the same throughout
+(shared), or comes from outside, another one in each step: a slice of one tensor, or values that are stacked for it.  Such a stretch is one
+`loop` (ir/loop.py), which does what the steps did, in their order, so results keep their bits.  Short periods come first, so loops in loops
+are found from the inside.
+
+Slices (slices.py) are no nodes of the sequence: they are made where something outside loops reads one.  The steps before those whose
+operands repeat stay as they are, and so do the ones after.
+
+It is for large graphs, which take long to compile: small ones run faster as they are, by a tenth or so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import count as naturals
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.op import REGISTRY, Effect, Kind, Promotion
+from tracejit.ir.builder import GraphBuilder, next_id, rebuild
+from tracejit.ir.graph import Body, Graph, Literal, Node, Operand
+from tracejit.ir.loop import loop
+from tracejit.passes.join import sums_in_one
+from tracejit.passes.periods import stretches
+from tracejit.passes.slices import Slice, brought_first, taken_apart
+
+__all__ = ["reroll"]
+
+FEWEST_NODES: Final = 500
+"""Of a graph that is searched."""
+FEWEST_STEPS: Final = 8
+FEWEST_SAVED: Final = 64
+"""Nodes that a loop does away with."""
+MOST_STACKED: Final = 1 << 16
+"""Bytes that may be copied so that a loop has the values of its steps in one tensor."""
+_SWEEPS: Final = 16
+_REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
+_MOVING: Final = (Kind.VIEW, Kind.MOVEMENT, Kind.CREATION)
+
+Place = tuple[int, int]  # (node of a step, its output)
+Slot = tuple[int, int]  # (node of a step, its operand)
+
+
+def reroll(graph: Graph, always: bool = False) -> Graph:
+    """The graph with loops; `graph` itself where there are none to be found, or where it is small and not `always` is asked for."""
+    if len(graph.nodes) < FEWEST_NODES and not always:
+        return graph
+    sequence = _Sequence(sums_in_one(graph))
+    for _ in range(_SWEEPS):
+        if not sequence.fold():
+            break
+    return sequence.graph() if sequence.folded else graph
+
+
+class _Is(Enum):
+    """What an operand is in each step."""
+
+    MADE = auto()  # steps ago, node of a step, its output
+    SLICE = auto()  # base, dimension
+    SAME = auto()  # the operand
+    NUMBER = auto()
+    OTHER = auto()
+
+
+class _Column(NamedTuple):
+    """The values that one operand has, step by step.  `what` is the same for all of them: a kind, and what is said there; `at`: where a
+    slice is taken."""
+
+    what: tuple[Any, ...]
+    at: int = 0
+
+
+@dataclass(slots=True)
+class _Steps:
+    """A stretch of `count` steps of `period` nodes from `begin` on.  columns: (node of a step, its operand) -> what that is in the first
+    step; strides: how much further a slice is in the next one."""
+
+    begin: int
+    period: int
+    count: int
+    columns: dict[Slot, _Column] = field(default_factory=dict)
+    strides: dict[Slot, int] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.period * self.count
+
+
+class _Sequence:
+    """The nodes of a graph, but for slices of what many slices are taken of."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.original = graph
+        self.builder = GraphBuilder(next_id(graph))
+        self.builder.avals = dict(graph.avals)
+        self.folded = False
+        self.collected: set[Operand] = set()  # values that are slices of what loops give
+        self.nodes, self.slices = taken_apart(self.builder, graph.nodes, FEWEST_STEPS)
+        self.made: dict[int, tuple[int, int]] = {}
+        self.readers: dict[int, list[int]] = {}
+
+    # -- a sweep
+    def fold(self) -> bool:
+        """Replace the stretches of the shortest period that makes loops; False where there is none."""
+        self.made = {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
+        self.readers = self._all_readers()
+        for exact in (True, False):
+            numbers: dict[Any, int] = {}
+            labels = np.array([numbers.setdefault(self._label(node, exact), len(numbers)) for node in self.nodes])
+            for period, found in stretches(labels, FEWEST_STEPS):
+                folded = [self._folded(begin, end, period) for begin, end in reversed(found)]
+                if any(folded):
+                    self.folded = True
+                    return True
+            if len(self.nodes) < FEWEST_NODES:
+                break
+        return False
+
+    def _label(self, node: Node, exact: bool) -> Any:
+        """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
+        avals = self.builder.avals
+        if node.op.kind in _REFUSED or node.op.effect not in (Effect.PURE, Effect.VIEW) or node.op.may_exit:
+            return id(node)  # like no other
+        operands: tuple[Any, ...] = tuple([avals[x] if type(x) is int else x for x in node.operands])
+        if not exact and _takes_tensors_of_numbers(node):
+            operands = tuple([type(x.value) if isinstance(x, Literal) else x for x in operands])
+        return node.op, operands, node.attributes, tuple([avals[v] for v in node.outputs])
+
+    def _all_readers(self) -> dict[int, list[int]]:
+        """Where values are read; what the graph gives is read after all nodes."""
+        found: dict[int, list[int]] = {}
+
+        def read(x: Operand, at: int) -> None:
+            while type(x) is int:
+                found.setdefault(x, []).append(at)
+                x = self.slices[x].base if x in self.slices else None
+
+        for i, node in enumerate(self.nodes):
+            for x in node.operands:
+                read(x, i)
+        for x in (*self.original.outputs, *[v for _, v in self.original.writes]):
+            read(x, len(self.nodes))
+        return found
+
+    def _folded(self, begin: int, end: int, period: int) -> bool:
+        shifts = self._shifts(begin, end, period)
+        found = (self._fold(begin + s, (end - begin - s) // period, period) for s in dict.fromkeys((shifts[0], 0, *shifts[1:3])))
+        return any(found)
+
+    def _fold(self, begin: int, count: int, period: int) -> bool:
+        """Replace what repeats itself among so many steps: around the middle, then before and after that."""
+        if count < FEWEST_STEPS:
+            return False
+        steps = self._repeating(_Steps(begin, period, count))
+        first = last = count // 2
+        if steps is not None:
+            first = (steps.begin - begin) // period
+            last = first + steps.count
+        found = self._fold(begin + last * period, count - last, period)  # the later ones first, since places move
+        nodes = self._loop(steps) if steps is not None and self._pays(steps) else None
+        if steps is not None and nodes is not None:
+            self.nodes[steps.begin : steps.end] = nodes
+            found = True
+        return self._fold(begin, first, period) or found
+
+    def _shifts(self, begin: int, end: int, period: int) -> list[int]:
+        """Where steps may begin, those first that carry the fewest values on."""
+        middle = begin + (end - begin) // period // 2 * period
+        crossing = [0] * (period + 1)
+        for i in range(middle, middle + period):
+            for v in self.nodes[i].outputs:
+                last = max((at for at in self.readers.get(v, ()) if at < end), default=i)
+                for at in range(i + 1, min(last, i + period) + 1):
+                    crossing[(at - begin) % period] += 1
+        return sorted(range(period), key=crossing.__getitem__)
+
+    def _pays(self, steps: _Steps) -> bool:
+        body = self.nodes[steps.begin : steps.begin + steps.period]
+        return (steps.count - 1) * steps.period >= FEWEST_SAVED and any(node.op.kind not in _MOVING for node in body)
+
+    # -- what operands of steps are
+    def _column(self, steps: _Steps, t: int, node: int, k: int) -> _Column | None:
+        """What an operand is in step t; None for what no loop can give it."""
+        i = steps.begin + t * steps.period + node
+        x = self.nodes[i].operands[k]
+        others = {self.nodes[j].operands[k] for j in (i - steps.period, i + steps.period) if steps.begin <= j < steps.end}
+        if type(x) is not int:
+            return _Column((_Is.SAME, x) if x in others else (_Is.NUMBER,))
+        known = self.slices.get(x)
+        if known is not None:
+            at = self.made.get(known.base, (-1, 0))[0]
+            return None if steps.begin <= at < steps.end else _Column((_Is.SLICE, known.base, known.dim), known.index)
+        at, output = self.made.get(x, (-1, 0))
+        if not steps.begin <= at < steps.end:
+            return _Column((_Is.SAME, x) if x in others else (_Is.OTHER,))
+        made, place = divmod(at - steps.begin, steps.period)
+        return _Column((_Is.MADE, t - made, place, output))
+
+    def _repeating(self, steps: _Steps) -> _Steps | None:
+        """The steps around the middle one in which all operands are what they are there; None where these are few."""
+        first, last, middle = 0, steps.count, steps.count // 2
+        found = _Steps(steps.begin, steps.period, steps.count)
+        for node in range(steps.period):
+            for k in range(len(self.nodes[steps.begin + node].operands)):
+                if last - first < FEWEST_STEPS:
+                    return None
+                reference, following = self._column(steps, middle, node, k), self._column(steps, middle + 1, node, k)
+                if reference is None or following is None:
+                    return None
+                stride = following.at - reference.at
+
+                def same(t: int, node: int = node, k: int = k, like: _Column = reference, stride: int = stride) -> bool:
+                    return self._column(steps, t, node, k) == _Column(like.what, like.at + stride * (t - middle))
+
+                first = next((t + 1 for t in range(middle, first - 1, -1) if not same(t)), first)
+                last = next((t for t in range(middle, last) if not same(t)), last)
+                found.columns[node, k], found.strides[node, k] = reference, stride
+        for key, column in found.columns.items():
+            found.columns[key] = _Column(column.what, column.at - found.strides[key] * (middle - first))
+        found.begin, found.count = steps.begin + first * steps.period, last - first
+        return found if found.count >= FEWEST_STEPS else None
+
+    # -- the loop
+    def _loop(self, steps: _Steps) -> list[Node] | None:
+        """The nodes that stand for the steps: the loop, after what makes its operands.  None where too much would be copied."""
+        self.builder.nodes = []
+        body = _Body(self, steps)
+        operands = body.operands()
+        if operands is None:
+            return None
+        count, carried = steps.count, len(body.carried)
+        attributes = {"carried": carried, "sliced": len(body.sliced), "count": count, "reverse": body.reverse}
+        made = self.builder.add(loop(0), tuple(operands), {"body": Body(body.graph()), **attributes})
+        ends = list(made[:carried])
+        for i, (place, ago) in enumerate(body.carried):
+            if ago == 1 and place not in body.collected:
+                ends[i] = self._value(steps, count - 1, place)
+        for stack, place in zip(made[carried:], body.collected, strict=True):
+            for t in range(count):
+                v = self._value(steps, t, place)
+                self.slices[v] = Slice(stack, 0, count - 1 - t if body.reverse else t)
+                self.collected.add(v)
+        node = self.builder.nodes.pop()
+        return [*self.builder.nodes, replace(node, outputs=(*ends, *made[carried:]))]
+
+    def _value(self, steps: _Steps, t: int, place: Place) -> int:
+        return self.nodes[steps.begin + t * steps.period + place[0]].outputs[place[1]]
+
+    # -- the end
+    def graph(self) -> Graph:
+        """The graph of what there is now, with the slices that something reads."""
+        nodes: list[Node] = []
+        there: set[int] = set()
+
+        def have(x: Operand) -> None:
+            if type(x) is int and x in self.slices and x not in there:
+                there.add(x)
+                have(self.slices[x].base)
+                nodes.append(self.slices[x].node(x))
+
+        for node in self.nodes:
+            for x in node.operands:
+                have(x)
+            nodes.append(node)
+        outputs = list(self.original.outputs)
+        for i, x in enumerate(outputs):
+            have(x)
+            if x in self.collected:  # an output has memory of its own
+                self.builder.nodes = nodes
+                (outputs[i],) = self.builder.add(REGISTRY["clone"], (x,), {})
+        for _, v in self.original.writes:
+            have(v)
+        constants = {**self.original.constants, **self.builder.constants}
+        return rebuild(replace(self.original, constants=constants), nodes, avals=self.builder.avals, outputs=tuple(outputs))
+
+
+def _takes_tensors_of_numbers(node: Node) -> bool:
+    """Whether the node gives the same bits for a number and for a tensor of it."""
+    is_exact = "exact" in node.op.traits and "rounds numbers" not in node.op.traits
+    return is_exact and node.op.kind is Kind.ELEMENTWISE and node.op.promotion is not Promotion.NONE
+
+
+class _Body:
+    """The body of a loop, from the first of its steps: what is carried, sliced, shared and collected."""
+
+    def __init__(self, sequence: _Sequence, steps: _Steps) -> None:
+        self.sequence = sequence
+        self.steps = steps
+        self.nodes = sequence.nodes[steps.begin : steps.begin + steps.period]
+        depths: dict[Place, int] = {}
+        for column in steps.columns.values():
+            if column.what[0] == _Is.MADE and column.what[1]:
+                _, ago, node, output = column.what
+                depths[node, output] = max(depths.get((node, output), 0), ago)
+        used = self._used_afterwards()
+        last = steps.count - 1
+        self.collected = [place for place, when in used.items() if when != {last}]
+        self.carried = [(place, ago + 1) for place, depth in depths.items() for ago in range(depth)]
+        self.kept = [place for place, when in used.items() if when == {last} and place not in depths]  # of the last step
+        self.carried += [(place, 1) for place in self.kept]
+        strides = [steps.strides[k] for k, column in steps.columns.items() if column.what[0] == _Is.SLICE and steps.strides[k]]
+        self.reverse = bool(strides) and strides[0] < 0
+        self.sliced: list[Slot] = []  # columns, by one of the operands that they are
+        self.shared: list[int] = []
+        self.inputs: dict[Slot, tuple[str, int]] = {}
+        known: dict[Any, int] = {}
+        for k, column in steps.columns.items():
+            x = self._operand(0, k)
+            if column.what[0] == _Is.MADE or (column.what[0] == _Is.SAME and type(x) is not int):
+                continue
+            if column.what[0] == _Is.SAME or (column.what[0] == _Is.SLICE and not steps.strides[k]):
+                assert type(x) is int
+                if x not in self.shared:
+                    self.shared.append(x)
+                self.inputs[k] = ("shared", self.shared.index(x))
+                continue
+            key = (*column, steps.strides[k]) if column.what[0] == _Is.SLICE else (self._aval(k), *self._column(k))
+            if key not in known:
+                known[key] = len(self.sliced)
+                self.sliced.append(k)
+            self.inputs[k] = ("sliced", known[key])
+
+    def _operand(self, t: int, k: Slot) -> Operand:
+        return self.sequence.nodes[self.steps.begin + t * self.steps.period + k[0]].operands[k[1]]
+
+    def _column(self, k: Slot) -> list[Operand]:
+        return [self._operand(t, k) for t in range(self.steps.count)]
+
+    def _used_afterwards(self) -> dict[Place, set[int]]:
+        """The steps whose value of a place is read outside."""
+        steps, sequence = self.steps, self.sequence
+        found: dict[Place, set[int]] = {}
+        for t in range(steps.count):
+            for i in range(steps.period):
+                at = steps.begin + t * steps.period + i
+                for k, v in enumerate(sequence.nodes[at].outputs):
+                    if any(not steps.begin <= reader < steps.end for reader in sequence.readers.get(v, ())):
+                        found.setdefault((i, k), set()).add(t)
+        return found
+
+    def operands(self) -> list[int] | None:
+        """What the loop is given; the nodes that make it are appended.  None where too much would be copied."""
+        builder, steps, sequence = self.sequence.builder, self.steps, self.sequence
+        entered = []
+        for place, ago in self.carried:
+            if place in self.kept:
+                aval = builder.aval(self.nodes[place[0]].outputs[place[1]])
+                entered.append(builder.add(REGISTRY["full"], (Literal(0),), {"shape": aval.shape, "dtype": aval.dtype})[0])
+            else:
+                entered.append(sequence.nodes[steps.begin - ago * steps.period + place[0]].outputs[place[1]])
+        sliced = [self._in_one(k) for k in self.sliced]
+        return None if None in sliced else [*entered, *[v for v in sliced if v is not None], *self.shared]
+
+    def _in_one(self, k: Slot) -> int | None:
+        """One tensor that has the values of a column as its slices, in the order in which the loop counts."""
+        builder, steps = self.sequence.builder, self.steps
+        column, stride = steps.columns[k], steps.strides[k]
+        if column.what[0] == _Is.SLICE:
+            _, base, dim = column.what
+            first = column.at
+            final = first + stride * (steps.count - 1)
+            low, high = min(first, final), max(first, final)
+            if (low, high + 1, abs(stride)) != (0, builder.aval(base).shape[dim], 1):
+                attributes = {"dim": dim, "start": low, "stop": high + 1, "step": abs(stride)}
+                (base,) = builder.add(REGISTRY["slice"], (base,), attributes)
+            base = brought_first(builder, base, dim)
+            if (stride < 0) != self.reverse:
+                (base,) = builder.add(REGISTRY["flip"], (base,), {"dims": (0,)})
+            return base
+        values = self._column(k)
+        if column.what[0] == _Is.NUMBER:
+            return self._table(k, values)
+        aval = self._aval(k)
+        if not isinstance(aval, Aval) or aval.size * aval.dtype.itemsize * steps.count > MOST_STACKED:
+            return None
+        rows = [builder.add(REGISTRY["reshape"], (v,), {"shape": (1, *aval.shape)})[0] for v in dict.fromkeys(values)]
+        row = dict(zip(dict.fromkeys(values), rows, strict=True))
+        order = values[::-1] if self.reverse else values
+        return builder.add(REGISTRY["cat"], tuple([row[v] for v in order]), {"dim": 0})[0]
+
+    def _table(self, k: Slot, numbers: Sequence[Operand]) -> int | None:
+        """Numbers that differ from step to step, as a tensor; None for those that the dtype does not have."""
+        dtype = self._number_aval(k).dtype
+        values = [x.value for x in numbers if isinstance(x, Literal)]
+        if not dtype.is_floating_point and any(not np.can_cast(np.min_scalar_type(v), dtype.numpy) for v in values):
+            return None
+        return self.sequence.builder.constant(np.array(values[::-1] if self.reverse else values, dtype.numpy))
+
+    def _number_aval(self, k: Slot) -> Aval:
+        """What a number becomes beside the tensors of its node."""
+        avals = self.sequence.builder.avals
+        beside = (avals[x] for x in self.nodes[k[0]].operands if type(x) is int)
+        return Aval((), next(a for a in beside if isinstance(a, Aval)).dtype)
+
+    def _aval(self, k: Slot) -> Aval | ScalarAval:
+        x = self._operand(0, k)
+        return self.sequence.builder.avals[x] if type(x) is int else self._number_aval(k)
+
+    def graph(self) -> Graph:
+        """The body, its values numbered from 0: equal for loops that do the same."""
+        numbers = naturals()
+        avals = self.sequence.builder.avals
+        carried = {key: next(numbers) for key in self.carried}
+        sliced = [next(numbers) for _ in self.sliced]
+        shared = [next(numbers) for _ in self.shared]
+        inputs = [*carried.values(), *sliced, *shared]
+        types = {carried[place, ago]: avals[self.nodes[place[0]].outputs[place[1]]] for place, ago in self.carried}
+        types.update({n: self._aval(k) for n, k in zip(sliced, self.sliced, strict=True)})
+        types.update({n: avals[v] for n, v in zip(shared, self.shared, strict=True)})
+        given: Mapping[str, Sequence[int]] = {"sliced": sliced, "shared": shared}
+        own: dict[Place, int] = {}
+        nodes = []
+        for i, node in enumerate(self.nodes):
+            operands: list[Operand] = []
+            for k, x in enumerate(node.operands):
+                column = self.steps.columns[i, k]
+                if column.what[0] == _Is.MADE:
+                    _, ago, at, output = column.what
+                    operands.append(carried[(at, output), ago] if ago else own[at, output])
+                elif (i, k) in self.inputs:
+                    kind, number = self.inputs[i, k]
+                    operands.append(given[kind][number])
+                else:
+                    operands.append(x)
+            outputs = tuple([next(numbers) for _ in node.outputs])
+            own.update({(i, k): v for k, v in enumerate(outputs)})
+            types.update({n: avals[v] for n, v in zip(outputs, node.outputs, strict=True)})
+            nodes.append(Node(node.op, tuple(operands), node.attributes, outputs, node.line))
+        on = [own[place] if ago == 1 else carried[place, ago - 1] for place, ago in self.carried]
+        return Graph(tuple(inputs), types, tuple(nodes), (*on, *[own[place] for place in self.collected]))
