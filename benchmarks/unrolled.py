@@ -1,4 +1,4 @@
-"""What a loop of Python costs, which becomes one again where it is long, and what a scan does: recording and compiling an RNN's step, value and gradients, by its time steps.
+"""What a loop of Python costs, and a scan: recording and compiling an RNN's step, value and gradients, by its time steps.
 
 Run as `python -m benchmarks.unrolled`.  The cache of compiled code is off.  A call is recorded, then compiled with its backward program;
 the gradients of the compiled call are compared with eager ones in the same run.
