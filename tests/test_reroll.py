@@ -31,6 +31,7 @@ COUNT, WIDTH = 20, 4
 def small_graphs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEWEST_NODES", 20)
     monkeypatch.setattr(module, "FEWEST_SAVED", 16)
+    monkeypatch.setattr(module, "LARGE", 20)
 
 
 def loops_of(graph: Graph) -> list[dict[str, Any]]:
@@ -130,6 +131,23 @@ def test_small_tensors_of_their_own_are_stacked_and_large_ones_are_not() -> None
     small, large = f32(WIDTH), f32(module.MOST_STACKED // 4)
     assert len(loops_of(rolled(function, small, *[small] * COUNT))) == 1
     assert not loops_of(rolled(function, large, *[large] * COUNT))
+
+
+def test_nothing_is_stacked_where_the_graph_is_not_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(h: Any, *xs: Any) -> Any:
+        for x in xs:
+            h = op("sin", op("mul", op("add", h, x), x))
+        return h
+
+    monkeypatch.setattr(module, "LARGE", 100)
+    assert not loops_of(rolled(function, *[f32(WIDTH)] * (COUNT + 1)))
+
+
+def test_nothing_is_stacked_for_steps_that_need_no_other() -> None:
+    def function(*xs: Any) -> Any:
+        return tuple([op("sin", op("mul", op("neg", x), x)) for x in xs])
+
+    assert not loops_of(rolled(function, *[f32(WIDTH)] * COUNT))
 
 
 def test_loops_in_loops_are_found_from_the_inside() -> None:

@@ -21,6 +21,7 @@ from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
+from tracejit.passes.hoist import hoist
 from tracejit.passes.join import join
 from tracejit.passes.loops import loops
 from tracejit.passes.memory import verify_memory
@@ -40,7 +41,7 @@ def bodies(graph: Graph) -> Graph:
     return loops(graph, OF_BODIES)
 
 
-FINAL: tuple[Pass, ...] = (*OF_BODIES, reroll, join, bodies)
+FINAL: tuple[Pass, ...] = (*OF_BODIES, reroll, join, bodies, hoist)
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:

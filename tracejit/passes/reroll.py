@@ -9,7 +9,7 @@ are found from the inside.
 Slices (slices.py) are no nodes of the sequence: they are made where something outside loops reads one.  The steps before those whose
 operands repeat stay as they are, and so do the ones after.
 
-It is for large graphs, which take long to compile: small ones run faster as they are, by a tenth or so.
+Products of steps are then taken out of loops (hoist.py), so that they run faster than what was unrolled, too.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from tracejit.passes.slices import Slice, brought_first, taken_apart
 
 __all__ = ["reroll"]
 
-FEWEST_NODES: Final = 500
+FEWEST_NODES: Final = 100
 """Of a graph that is searched."""
+LARGE: Final = 500
+"""Nodes of a graph that takes so long to compile that copying some operands is the smaller evil."""
 FEWEST_STEPS: Final = 8
 FEWEST_SAVED: Final = 64
 """Nodes that a loop does away with."""
 MOST_STACKED: Final = 1 << 16
-"""Bytes that may be copied so that a loop has the values of its steps in one tensor."""
+"""Bytes that may then be copied so that a loop has the values of its steps in one tensor."""
 _SWEEPS: Final = 16
+_MOST_SHIFTS: Final = 3
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
 _MOVING: Final = (Kind.VIEW, Kind.MOVEMENT, Kind.CREATION)
 
@@ -98,6 +101,7 @@ class _Sequence:
 
     def __init__(self, graph: Graph) -> None:
         self.original = graph
+        self.is_large = len(graph.nodes) >= LARGE
         self.builder = GraphBuilder(next_id(graph))
         self.builder.avals = dict(graph.avals)
         self.folded = False
@@ -119,7 +123,7 @@ class _Sequence:
                 if any(folded):
                     self.folded = True
                     return True
-            if len(self.nodes) < FEWEST_NODES:
+            if len(self.nodes) < LARGE:
                 break
         return False
 
@@ -150,8 +154,7 @@ class _Sequence:
         return found
 
     def _folded(self, begin: int, end: int, period: int) -> bool:
-        shifts = self._shifts(begin, end, period)
-        found = (self._fold(begin + s, (end - begin - s) // period, period) for s in dict.fromkeys((shifts[0], 0, *shifts[1:3])))
+        found = (self._fold(begin + s, (end - begin - s) // period, period) for s in self._shifts(begin, end, period))
         return any(found)
 
     def _fold(self, begin: int, count: int, period: int) -> bool:
@@ -171,15 +174,15 @@ class _Sequence:
         return self._fold(begin, first, period) or found
 
     def _shifts(self, begin: int, end: int, period: int) -> list[int]:
-        """Where steps may begin, those first that carry the fewest values on."""
+        """Where steps may begin: a few places that the fewest values cross."""
         middle = begin + (end - begin) // period // 2 * period
-        crossing = [0] * (period + 1)
+        crossing = [0] * period
         for i in range(middle, middle + period):
             for v in self.nodes[i].outputs:
                 last = max((at for at in self.readers.get(v, ()) if at < end), default=i)
                 for at in range(i + 1, min(last, i + period) + 1):
                     crossing[(at - begin) % period] += 1
-        return sorted(range(period), key=crossing.__getitem__)
+        return [s for s in range(period) if crossing[s] == min(crossing)][:_MOST_SHIFTS]
 
     def _pays(self, steps: _Steps) -> bool:
         body = self.nodes[steps.begin : steps.begin + steps.period]
@@ -378,7 +381,8 @@ class _Body:
         if column.what[0] == _Is.NUMBER:
             return self._table(k, values)
         aval = self._aval(k)
-        if not isinstance(aval, Aval) or aval.size * aval.dtype.itemsize * steps.count > MOST_STACKED:
+        pays = self.sequence.is_large and len(self.carried) > len(self.kept)  # steps that need no other one run side by side
+        if not isinstance(aval, Aval) or not pays or aval.nbytes * steps.count > MOST_STACKED:
             return None
         rows = [builder.add(REGISTRY["reshape"], (v,), {"shape": (1, *aval.shape)})[0] for v in dict.fromkeys(values)]
         row = dict(zip(dict.fromkeys(values), rows, strict=True))
