@@ -60,6 +60,25 @@ def _attention() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
     return encode, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(2, n, 32)).astype(np.float32)),)
 
 
+def _recurrent() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A step of a recurrent cell in a loop of Python, and its sequences."""
+    tracejit.manual_seed(0)
+    cell, read = nn.RNNCell(16, 32), nn.Linear(32, 1)
+    optimizer = optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+
+    def step(xs: Any) -> Any:
+        optimizer.zero_grad()
+        hidden = tracejit.zeros(4, 32)
+        for x in xs:
+            hidden = cell(x, hidden)
+        loss = (read(hidden) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+
+
 def _median(call: Callable[[], Any]) -> float:
     times = []
     for _ in range(60):
@@ -129,6 +148,7 @@ def main() -> None:
     with tracejit.config.override(cache=False):
         _measure("training step, batches", _training, sizes)
         _measure("transformer layer, lengths", _attention, sizes)
+        _measure("recurrent step, lengths", _recurrent, sizes)
 
 
 if __name__ == "__main__":

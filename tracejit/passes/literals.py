@@ -16,13 +16,18 @@ __all__ = ["as_inputs", "literals", "skeleton"]
 
 
 def skeleton(graph: Graph) -> Hashable:
-    """What two graphs have in common that differ in sizes, attributes and literals."""
+    """What two graphs have in common that differ in sizes, attributes and literals, and in the numbers that their values have."""
+    numbers: dict[Operand, int] = {v: k for k, v in enumerate((*graph.inputs, *graph.constants))}
 
     def kind(x: Operand) -> int | str | None:
-        return type(x.value).__name__ if isinstance(x, Literal) else x
+        return type(x.value).__name__ if isinstance(x, Literal) else numbers.get(x)
 
-    nodes = tuple([(node.op, *map(kind, node.operands)) for node in graph.nodes])
-    return graph.inputs, nodes, tuple(map(kind, graph.outputs)), graph.writes
+    nodes = []
+    for node in graph.nodes:
+        nodes.append((node.op, *map(kind, node.operands)))
+        for v in node.outputs:
+            numbers[v] = len(numbers)
+    return len(graph.inputs), tuple(nodes), tuple(map(kind, graph.outputs)), tuple([(kind(t), kind(v)) for t, v in graph.writes])
 
 
 def literals(graph: Graph) -> dict[tuple[int, int], int | float]:

@@ -191,20 +191,23 @@ class _Sequence:
     # -- what operands of steps are
     def _column(self, steps: _Steps, t: int, node: int, k: int) -> _Column | None:
         """What an operand is in step t; None for what no loop can give it."""
-        i = steps.begin + t * steps.period + node
+        begin, end = steps.begin, steps.begin + steps.period * steps.count
+        i = begin + t * steps.period + node
         x = self.nodes[i].operands[k]
-        others = {self.nodes[j].operands[k] for j in (i - steps.period, i + steps.period) if steps.begin <= j < steps.end}
-        if type(x) is not int:
-            return _Column((_Is.SAME, x) if x in others else (_Is.NUMBER,))
-        known = self.slices.get(x)
-        if known is not None:
-            at = self.made.get(known.base, (-1, 0))[0]
-            return None if steps.begin <= at < steps.end else _Column((_Is.SLICE, known.base, known.dim), known.index)
-        at, output = self.made.get(x, (-1, 0))
-        if not steps.begin <= at < steps.end:
-            return _Column((_Is.SAME, x) if x in others else (_Is.OTHER,))
-        made, place = divmod(at - steps.begin, steps.period)
-        return _Column((_Is.MADE, t - made, place, output))
+        if type(x) is int:
+            known = self.slices.get(x)
+            if known is not None:
+                at = self.made.get(known.base, (-1, 0))[0]
+                return None if begin <= at < end else _Column((_Is.SLICE, known.base, known.dim), known.index)
+            at, output = self.made.get(x, (-1, 0))
+            if begin <= at < end:
+                made, place = divmod(at - begin, steps.period)
+                return _Column((_Is.MADE, t - made, place, output))
+        before, after = i - steps.period, i + steps.period
+        is_same = (before >= begin and self.nodes[before].operands[k] == x) or (
+            after < end and self.nodes[after].operands[k] == x
+        )
+        return _Column((_Is.SAME, x) if is_same else (_Is.OTHER,) if type(x) is int else (_Is.NUMBER,))
 
     def _repeating(self, steps: _Steps) -> _Steps | None:
         """The steps around the middle one in which all operands are what they are there; None where these are few."""
@@ -215,7 +218,7 @@ class _Sequence:
                 if last - first < FEWEST_STEPS:
                     return None
                 reference, following = self._column(steps, middle, node, k), self._column(steps, middle + 1, node, k)
-                if reference is None or following is None:
+                if reference is None or following is None or not self._may_be(reference, steps, node, k):
                     return None
                 stride = following.at - reference.at
 
@@ -229,6 +232,14 @@ class _Sequence:
             found.columns[key] = _Column(column.what, column.at - found.strides[key] * (middle - first))
         found.begin, found.count = steps.begin + first * steps.period, last - first
         return found if found.count >= FEWEST_STEPS else None
+
+    def _may_be(self, column: _Column, steps: _Steps, node: int, k: int) -> bool:
+        """Whether a loop may be given such a column: not if too much had to be copied for it."""
+        x = self.nodes[steps.begin + node].operands[k]
+        if column.what[0] is not _Is.OTHER or type(x) is not int:
+            return True
+        aval = self.builder.avals[x]
+        return isinstance(aval, Aval) and self.is_large and aval.nbytes * steps.count <= MOST_STACKED
 
     # -- the loop
     def _loop(self, steps: _Steps) -> list[Node] | None:
@@ -381,8 +392,7 @@ class _Body:
         if column.what[0] == _Is.NUMBER:
             return self._table(k, values)
         aval = self._aval(k)
-        pays = self.sequence.is_large and len(self.carried) > len(self.kept)  # steps that need no other one run side by side
-        if not isinstance(aval, Aval) or not pays or aval.nbytes * steps.count > MOST_STACKED:
+        if not isinstance(aval, Aval) or len(self.carried) == len(self.kept):  # steps that need no other one run side by side
             return None
         rows = [builder.add(REGISTRY["reshape"], (v,), {"shape": (1, *aval.shape)})[0] for v in dict.fromkeys(values)]
         row = dict(zip(dict.fromkeys(values), rows, strict=True))
