@@ -90,8 +90,10 @@ def test_products_of_integers_and_of_batches_stay_and_so_do_large_ones(monkeypat
         assert hoist(graph) is graph
     graph = looped(step, [f32(IN, IN)] * 3, 1, 1)
     assert hoist(graph) is not graph
-    monkeypatch.setattr(module, "LARGE", IN**3)
-    assert hoist(graph) is graph
+    for limit, value in (("LARGE", IN), ("MOST_KEPT", 5 * IN * IN * 4 - 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, limit, value)
+            assert hoist(graph) is graph
 
 
 def test_a_graph_without_loops_is_the_same_object() -> None:

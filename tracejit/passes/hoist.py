@@ -5,7 +5,7 @@
 - a sum of products over the steps, which is nothing but carried (gradients of weights): one product along the steps, after the loop.
 
 Rounding differs from that of the products as they were written, as that of sums of products does (products.py): for graphs that are
-lowered next.  Large products stay where they are: they are as fast there, and their operands would have to be kept.
+lowered next.  Products that are large in all sizes stay where they are: they are as fast there, and their operands would have to be kept.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from tracejit.passes.dce import dce
 
 __all__ = ["hoist"]
 
-LARGE: Final = 1 << 20
-"""Multiplications from which on a product is as fast on its own."""
+LARGE: Final = 128
+"""Rows, columns, and what is summed: products with as many of each are as fast on their own."""
+MOST_KEPT: Final = 1 << 26
+"""Bytes that an operand or a result may have in all steps."""
 
 
 def hoist(graph: Graph) -> Graph:
@@ -41,7 +43,7 @@ def hoist(graph: Graph) -> Graph:
             builder.nodes += [*loop.before, loop.node(), *loop.after]
         else:
             builder.nodes.append(node)
-    return rebuild(graph, builder.nodes, avals=builder.avals) if changed else graph
+    return dce(rebuild(graph, builder.nodes, avals=builder.avals)) if changed else graph
 
 
 class _Loop:
@@ -83,9 +85,10 @@ class _Loop:
     def _is_small_product(self, node: Node | None) -> bool:
         if node is None or node.op.kind is not Kind.CONTRACTION:
             return False
-        a, b = (self.avals[x] for x in node.operands)  # type: ignore[index]
-        small = len(a.shape) == len(b.shape) == 2 and a.shape[0] * b.shape[0] * b.shape[1] < LARGE  # type: ignore[union-attr]
-        return small and bool(a.dtype.is_floating_point)  # type: ignore[union-attr]
+        avals = [self.avals[x] for x in (*node.operands, *node.outputs)]  # type: ignore[index]
+        is_one = all(isinstance(a, Aval) and len(a.shape) == 2 and a.dtype.is_floating_point for a in avals)
+        sizes = {size for a in avals for size in a.shape}  # type: ignore[union-attr]
+        return is_one and min(sizes) < LARGE and self.count * max(a.nbytes for a in avals) <= MOST_KEPT  # type: ignore[union-attr]
 
     def _add(self, to: list[Node], name: str, *operands: int, **attributes: Any) -> int:
         self.builder.nodes, nodes = [], self.builder.nodes
@@ -108,16 +111,20 @@ class _Loop:
             self.collected.append((v, found))
         return found
 
-    def _same(self, v: int) -> int | None:
-        """What a value is outside, if it is the same in all steps: an operand that they share, or a view of it."""
+    def _is_same(self, v: int) -> bool:
+        """Whether a value is the same in all steps: an operand that they share, or a view of it."""
+        node = self.made.get(v)
+        is_view = node is not None and node.op.kind is Kind.VIEW and len(node.operands) == 1
+        return v in self.shared or (is_view and self._is_same(node.operands[0]))  # type: ignore[union-attr, arg-type]
+
+    def _outside(self, to: list[Node], v: int) -> int:
+        """What such a value is outside the loop."""
         if v in self.shared:
             x = self.shared[v]
-            return x if type(x) is int else None
-        node = self.made.get(v)
-        if node is None or node.op.kind is not Kind.VIEW or len(node.operands) != 1:
-            return None
-        base = self._same(node.operands[0])  # type: ignore[arg-type]
-        return None if base is None else self._add(self.before, node.op.name, base, **node.attrs)
+            assert type(x) is int
+            return x
+        node = self.made[v]
+        return self._add(to, node.op.name, self._outside(to, node.operands[0]), **node.attrs)  # type: ignore[arg-type]
 
     # -- a product for each step
     def _row_by_row(self, node: Node) -> None:
@@ -127,13 +134,13 @@ class _Loop:
         assert type(a) is int and type(b) is int
         places = [i for i, (x, _) in enumerate(self.collected) if x == v]
         is_collected = 0 < len(places) == self.uses[v]
-        if not (a in self.sliced or is_collected) or (matrix := self._same(b)) is None:
+        if not (a in self.sliced or is_collected) or not self._is_same(b):
             return
         rows, length = self.avals[a].shape  # type: ignore[union-attr]
         columns = self.avals[b].shape[1]  # type: ignore[union-attr]
         to = self.before if a in self.sliced else self.after
         whole = self._add(to, "reshape", self._of_all_steps(a), shape=(self.count * rows, length))
-        made = self._add(to, "matmul", whole, matrix)
+        made = self._add(to, "matmul", whole, self._outside(to, b))
         shape = (self.count, rows, columns)
         self.gone.add(v)
         if a in self.sliced:
@@ -157,7 +164,7 @@ class _Loop:
             return
         a, b = product.operands
         assert type(a) is int and type(b) is int and type(begin) is int
-        if self._same(a) is not None or self._same(b) is not None:
+        if self._is_same(a) or self._is_same(b):
             return
         left, right = self._along(a, 1), self._along(b, 0)
         total = self._add(self.after, "matmul", left, right)
