@@ -15,6 +15,8 @@ __all__ = ["against", "summary"]
 _EAGER, _BY_HAND, _OVERHEAD, _BARE = 1.03, 1.3, 1.3, 1.15
 _PREFIXES = (
     (("a*b+1", "gelu_10", "gelu_1000", "mlp_sgd_1", "mlp_adam_1", "logistic"), (), 0.3),
+    ((), ("loop_rnn_",), 0.4),
+    (("loop_lstm",), (), 0.5),
     (("softmax_layer_norm",), ("rnn_", "black_scholes_"), 0.6),
 )
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import elementwise, models, modules, statistics_rows, training
+from benchmarks import elementwise, loops, models, modules, statistics_rows, training
 from benchmarks.training import ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON, ADAM_RATE, SGD_RATE, Sizes
 from benchmarks.workload import Side
 
@@ -100,6 +100,55 @@ def _rnn(hidden: int) -> Side:
         return (h * h).sum()
 
     return _side(jax.value_and_grad(value), parameters, sequence)
+
+
+def _loop_rnn(length: int) -> Side:
+    sequence, parameters = loops.rnn_inputs(length)
+
+    def value(parameters: Any, xs: Any) -> Any:
+        wx, wh, bias = parameters
+        h, _ = jax.lax.scan(lambda h, x: (jnp.tanh(x @ wx + h @ wh + bias), None), jnp.zeros((1, wh.shape[0]), jnp.float32), xs)
+        return (h * h).sum()
+
+    return _side(jax.value_and_grad(value), parameters, sequence)
+
+
+def _loop_lstm() -> Side:
+    sequence, parameters = loops.lstm_inputs()
+
+    def value(parameters: Any, xs: Any) -> Any:
+        w_input, w_hidden, b_input, b_hidden = parameters
+
+        def step(state: Any, x: Any) -> Any:
+            h, c = state
+            i, f, g, o = jnp.split(x @ w_input.T + b_input + h @ w_hidden.T + b_hidden, 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zero = jnp.zeros((loops.LSTM_BATCH, loops.LSTM_HIDDEN), jnp.float32)
+        _, states = jax.lax.scan(step, (zero, zero), xs)
+        return (states**2).mean()
+
+    return _side(jax.value_and_grad(value), parameters, sequence)
+
+
+def _loop_runge() -> Side:
+    matrix, start = loops.runge_inputs()
+    size = loops.RUNGE_STEP
+
+    def value(w: Any, start: Any) -> Any:
+        def step(y: Any, _: Any) -> Any:
+            k1 = -jnp.tanh(w @ y)
+            k2 = -jnp.tanh(w @ (y + size / 2 * k1))
+            k3 = -jnp.tanh(w @ (y + size / 2 * k2))
+            k4 = -jnp.tanh(w @ (y + size * k3))
+            return y + size / 6 * (k1 + 2 * k2 + 2 * k3 + k4), None
+
+        y, _ = jax.lax.scan(step, start, None, loops.RUNGE_STEPS)
+        return (y * y).sum()
+
+    return _side(jax.value_and_grad(value), matrix, start)
 
 
 def _norm() -> Side:
@@ -215,6 +264,9 @@ SIDES: dict[str, Callable[[], Side]] = {
     **{f"mlp_sgd_{sizes.batch}": functools.partial(_mlp, sizes, False) for sizes in training.SIZES},
     **{f"mlp_adam_{sizes.batch}": functools.partial(_mlp, sizes, True) for sizes in training.ADAM_SIZES},
     **{f"rnn_{hidden}": functools.partial(_rnn, hidden) for hidden in models.RNN_SIZES},
+    **{f"loop_rnn_{length}": functools.partial(_loop_rnn, length) for length in loops.LENGTHS},
+    "loop_lstm": _loop_lstm,
+    "loop_runge_kutta": _loop_runge,
     "softmax_layer_norm": _norm,
     "conditional": _conditional,
     "logistic": _logistic,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tracejit
-from benchmarks import elementwise, everyday, layers, models, modules, statistics_rows, training
+from benchmarks import elementwise, everyday, layers, loops, models, modules, statistics_rows, training
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, relative_difference, unchanged
 
@@ -26,6 +26,7 @@ ROWS: tuple[Workload, ...] = (
     *training.ROWS,
     *everyday.ROWS,
     *models.ROWS,
+    *loops.ROWS,
     *statistics_rows.ROWS,
     *modules.ROWS,
     elementwise.EAGER_CHAIN,
