@@ -130,7 +130,9 @@ def test_small_tensors_of_their_own_are_stacked_and_large_ones_are_not() -> None
 
     small, large = f32(WIDTH), f32(module.MOST_STACKED // 4)
     assert len(loops_of(rolled(function, small, *[small] * COUNT))) == 1
-    assert not loops_of(rolled(function, large, *[large] * COUNT))
+    graph = rolled(function, large, *[large] * COUNT)
+    assert not loops_of(graph)
+    assert f"{COUNT} steps of 3 nodes stay unrolled: " in graph.history[-1] and f"another {large} in each" in graph.history[-1]
 
 
 def test_nothing_is_stacked_where_the_graph_is_not_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,7 @@ def test_small_graphs_and_graphs_that_do_not_repeat_stay_the_same_object() -> No
 
     for function in (few, irregular):
         graph = trace(function, [f32(3)])
-        assert reroll(graph) is graph
+        assert reroll(graph) is graph and not graph.history
 
 
 def test_steps_that_draw_check_or_run_on_the_host_stay_apart() -> None:

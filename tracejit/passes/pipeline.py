@@ -73,7 +73,7 @@ def run_passes(graph: Graph, passes: Iterable[Pass], check: bool | None = None, 
         milliseconds = (perf_counter() - start) * 1e3
         name = getattr(run, "func", run).__name__
         stamp = f"{name}: {len(graph.nodes)} -> {len(result.nodes)} nodes, {milliseconds:.1f} ms"
-        before, graph = graph, replace(result, history=(*graph.history, stamp))
+        before, graph = graph, replace(result, history=(*result.history, stamp))
         if check:
             try:
                 verify(graph, functional=True)

@@ -52,14 +52,17 @@ Slot = tuple[int, int]  # (node of a step, its operand)
 
 
 def reroll(graph: Graph, always: bool = False) -> Graph:
-    """The graph with loops; `graph` itself where there are none to be found, or where it is small and not `always` is asked for."""
+    """The graph with loops; or with a line in its history, where a loop would have to copy too much; or `graph` itself, where nothing repeats,
+    or where it is small and `always` is not asked for."""
     if len(graph.nodes) < FEWEST_NODES and not always:
         return graph
     sequence = _Sequence(sums_in_one(graph))
     for _ in range(_SWEEPS):
         if not sequence.fold():
             break
-    return sequence.graph() if sequence.folded else graph
+    if sequence.folded:
+        return sequence.graph()
+    return replace(graph, history=(*graph.history, f"reroll: {sequence.unrolled[1]}")) if sequence.unrolled else graph
 
 
 class _Is(Enum):
@@ -105,6 +108,7 @@ class _Sequence:
         self.builder = GraphBuilder(next_id(graph))
         self.builder.avals = dict(graph.avals)
         self.folded = False
+        self.unrolled: tuple[int, str] | None = None  # (nodes of the longest stretch that stays, why)
         self.collected: set[Operand] = set()  # values that are slices of what loops give
         self.nodes, self.slices = taken_apart(self.builder, graph.nodes, FEWEST_STEPS)
         self.made: dict[int, tuple[int, int]] = {}
@@ -239,7 +243,13 @@ class _Sequence:
         if column.what[0] is not _Is.OTHER or type(x) is not int:
             return True
         aval = self.builder.avals[x]
-        return isinstance(aval, Aval) and self.is_large and aval.nbytes * steps.count <= MOST_STACKED
+        if isinstance(aval, Aval) and self.is_large and aval.nbytes * steps.count <= MOST_STACKED:
+            return True
+        found, maker = steps.count * steps.period, self.nodes[steps.begin + node]
+        if self.unrolled is None or found > self.unrolled[0]:
+            why = f"{maker.op.name} at {maker.line or '?'} has another {aval} in each"
+            self.unrolled = found, f"{steps.count} steps of {steps.period} nodes stay unrolled: {why}"
+        return False
 
     # -- the loop
     def _loop(self, steps: _Steps) -> list[Node] | None:
