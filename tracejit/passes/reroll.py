@@ -52,8 +52,8 @@ Slot = tuple[int, int]  # (node of a step, its operand)
 
 
 def reroll(graph: Graph, always: bool = False) -> Graph:
-    """The graph with loops; or with a line in its history, where a loop would have to copy too much; or `graph` itself, where nothing repeats,
-    or where it is small and `always` is not asked for."""
+    """The graph with loops; or with a line in its history, where a loop would have to copy too much; or `graph` itself, where nothing
+    repeats, or where it is small and `always` is not asked for."""
     if len(graph.nodes) < FEWEST_NODES and not always:
         return graph
     sequence = _Sequence(sums_in_one(graph))
