@@ -1,5 +1,5 @@
 """What holds for every test: programs are compiled, not found in the user's files (tests/test_disk_cache.py uses files of its own), and
-the library verifies itself: graphs after every pass, and a defect that a user would be warned of is an error."""
+calls wait for them, and the library verifies itself: graphs after every pass, and a defect that a user would be warned of is an error."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; subprocesses inherit it
 os.environ["TRACEJIT_VERIFY"] = "1"
+os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tracejit.core import aside as module
-from tracejit.core.aside import aside, done_aside
+from tracejit.core.aside import Work, aside, begun, done_aside
 
 
 class Stop(Exception):
@@ -165,6 +165,89 @@ def test_the_child_of_a_handler_that_forks_does_the_work_itself() -> None:
     assert right and os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
 
 
+def ended(*works: Work[Any]) -> list[Any]:
+    """What came of them."""
+    for work in works:
+        assert work.wait_until(time.monotonic() + 30)
+    return [work.outcome().result() for work in works]
+
+
+def test_work_that_takes_longer_than_somebody_waits_goes_on_in_the_background() -> None:
+    going = threading.Event()
+    work = begun(lambda: going.wait(30), 0.0)
+    assert work.behind and not work.finished and gc.isenabled()
+    going.set()
+    assert ended(work) == [True] and not module._behind
+    soon = begun(lambda: 1, 30.0)
+    assert soon.finished and not soon.behind
+
+
+def test_what_work_in_the_background_raises_is_in_its_answer() -> None:
+    going = threading.Event()
+    work = begun(lambda: going.wait(30) and 1 // 0, 0.0)
+    going.set()
+    with pytest.raises(ZeroDivisionError):
+        ended(work)
+    assert type(work.outcome().error) is ZeroDivisionError
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux")
+def test_a_thread_in_the_background_has_the_lowest_priority_inside_its_work_and_other_threads_keep_theirs() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def outside_and_inside() -> list[Any]:
+        going.wait(30)
+        return [priority(), done_aside(priority)]
+
+    def inside() -> Any:
+        return done_aside(lambda: (reached.set(), going.wait(30), priority())[-1])
+
+    going, reached = threading.Event(), threading.Event()
+    late = begun(outside_and_inside, 0.0)
+    early = Work(inside)
+    assert module._start(early) and reached.wait(30)
+    early.leave_behind()  # while it is inside
+    going.set()
+    assert ended(late, early) == [[before, 19], 19]
+    assert priority() == before == done_aside(priority) == done_aside(lambda: done_aside(priority))
+
+
+def test_one_at_a_time_goes_on_inside_its_work_in_the_order_of_their_coming() -> None:
+    begins, going, order = threading.Event(), threading.Event(), []
+
+    def work(name: str) -> None:
+        begins.wait(30)
+        done_aside(lambda: (going.wait(30), order.append(name)))
+        done_aside(lambda: order.append(name))
+
+    works = [begun(lambda name=name: work(name), 0.0) for name in "abc"]
+    begins.set()
+    assert done_aside(lambda: done_aside(lambda: "at once")) == "at once"  # who is waited for needs no turn
+    going.set()
+    ended(*works)
+    assert order == list("aabbcc")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_work_in_the_background_is_lost_in_a_forked_child_which_can_have_other_work() -> None:
+    going = threading.Event()
+    work = begun(lambda: going.wait(30), 0.0)
+    child = os.fork()
+    if child == 0:
+        try:
+            fine = work.is_lost and work.wait_until(time.monotonic() + 30) and not module._behind
+            os._exit(0 if fine and done_aside(lambda: done_aside(os.getpid)) == os.getpid() else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    going.set()
+    assert not work.is_lost and ended(work) == [True]
+
+
 SCRIPT = """
 import signal, sys, time
 from tracejit.core.aside import aside
@@ -182,3 +265,23 @@ except LookupError:
 def test_a_process_that_ends_waits_for_work_that_was_given_up() -> None:
     said = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout.split(), said.stderr) == (0, ["ends", "done"], "")
+
+
+ENDING = """
+import atexit, signal, threading
+from tracejit.core.aside import begun, done_aside
+
+going = threading.Event()
+def work():
+    going.wait(30)
+    print("outside", flush=True)
+    done_aside(lambda: print("inside", flush=True))
+begun(work, 0.0)
+signal.signal(signal.SIGALRM, lambda *_: going.set())
+atexit.register(signal.setitimer, signal.ITIMER_REAL, 0.1)
+"""
+
+
+def test_a_process_that_ends_waits_for_the_background_which_gets_no_further_than_to_work_inside_its_work() -> None:
+    said = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout.split(), said.stderr) == (0, ["outside"], "")

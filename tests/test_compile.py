@@ -5,16 +5,23 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 from __future__ import annotations
 
 import gc
+import math
+import os
 import random
+import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.capture.reasons import make
+from tracejit.compiled.compile import CompiledFunction, FullGraphError
+from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import Entry
 from tracejit.config import override
 
@@ -664,3 +671,238 @@ def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monk
     assert compiled.stats.traces == 2
     compiled(down)
     assert compiled.stats.bridges == 1
+
+
+# -- programs that take longer than a call waits
+
+
+class Held:
+    """Programs are not compiled before `go_on` is called, and calls do not wait for them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._event = threading.Event()
+        for owner, name in ((CompiledFunction, "_made"), (Executable, "_built_backward")):
+            monkeypatch.setattr(owner, name, self._late(getattr(owner, name)))
+
+    def _late(self, make: Any) -> Any:
+        def late(*given: Any) -> Any:
+            assert self._event.wait(60)
+            return make(*given)
+
+        return late
+
+    def go_on(self, *works: Any) -> None:
+        """Until these are finished."""
+        self._event.set()
+        for work in works:
+            assert work.wait_until(math.inf)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    made = Held(monkeypatch)
+    with override(compile_wait=0.0):
+        yield made
+    made.go_on()
+
+
+def test_calls_run_eagerly_and_are_not_recorded_while_their_program_is_compiled_in_the_background(held: Held) -> None:
+    function = T.compile(polynomial)
+    x, other = T.tensor([1.0, 2.0, 3.0]), T.ones(5)
+    for _ in range(3):
+        assert function(x).item() == polynomial(x).item() and function(other).item() == polynomial(other).item()
+    stats = function.stats
+    assert (stats.calls, stats.eager_calls, stats.early_calls, stats.traces, stats.programs_compiled) == (6, 6, 5, 1, 0)
+    told = function.explain()
+    assert told.startswith("polynomial: compiling in the background; calls run eagerly meanwhile\n")
+    assert "while a program was compiled in the background 5)" in told
+    assert [reason.code for reason in function.reasons] == ["compiling"]
+    held.go_on(function._arriving.work)
+    assert function(x).item() == pytest.approx(polynomial(x).item(), rel=1e-6)
+    assert (stats.calls, stats.compiled_calls, stats.traces, stats.programs_compiled) == (7, 1, 1, 1)
+    assert function.explain().startswith("polynomial: compiled: 1 path, 1 of 7 calls\n")
+
+
+def test_paths_go_on_serving_calls_while_another_one_is_compiled_in_the_background(held: Held) -> None:
+    function = T.compile(lambda x: x * 2 if x.sum() > 0 else x - 1)
+    function(T.ones(2))
+    held.go_on(function._arriving.work)
+    held._event.clear()
+    for _ in range(3):
+        assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
+    assert (function.stats.compiled_calls, function.stats.traces, function.stats.early_calls) == (3, 2, 2)
+    assert ": compiling in the background; compiled: 1 path, 3 of 7 calls\n" in function.explain()
+    held.go_on(function._arriving.work)
+    for _ in range(2):
+        assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
+    assert (function.stats.compiled_calls, function.stats.traces) == (7, 2)
+
+
+def test_what_is_cleared_while_it_is_compiled_is_recorded_again(held: Held) -> None:
+    function = T.compile(polynomial)
+    x = T.ones(3)
+    function(x)
+    before = function._arriving.work
+    function.clear()
+    assert function.explain() == "polynomial: not called yet" and not function.reasons
+    function(x)
+    held.go_on(before, function._arriving.work)
+    function(x)
+    assert (function.stats.traces, function.stats.compiled_calls, function.stats.programs_compiled) == (1, 1, 1)
+
+
+def test_an_error_in_the_background_is_the_reason_of_the_calls_that_follow(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
+    def fail(*given: Any) -> Any:
+        assert held._event.wait(60)
+        raise ArithmeticError("no program")
+
+    monkeypatch.setattr(CompiledFunction, "_made", fail)
+    function = T.compile(polynomial)
+    function(T.ones(3))
+    held.go_on(function._arriving.work)
+    with (
+        override(verify=False),
+        pytest.warns(RuntimeWarning, match=r"could not compile polynomial .*ArithmeticError\('no program'\)"),
+    ):
+        assert function(T.ones(3)).item() == polynomial(T.ones(3)).item()
+    assert "[internal_error] the recorded program could not be compiled: ArithmeticError: no program" in function.explain()
+
+
+def test_a_recording_for_which_there_is_no_program_is_a_reason_or_an_error_of_the_next_call(
+    monkeypatch: pytest.MonkeyPatch, held: Held
+) -> None:
+    def refuse(*given: Any) -> Any:
+        assert held._event.wait(60)
+        raise UnsupportedProgram(make("differentiable_write", "of shape [3]"))
+
+    monkeypatch.setattr(CompiledFunction, "_made", refuse)
+    usual, full = T.compile(polynomial), T.compile(polynomial, fullgraph=True)
+    for function in (usual, full):
+        function(T.ones(3))
+    held.go_on(usual._arriving.work, full._arriving.work)
+    usual(T.ones(3))
+    assert "differentiable_write" in [reason.code for reason in usual.reasons]
+    with pytest.raises(FullGraphError, match="differentiable_write"):
+        full(T.ones(3))
+
+
+def test_a_function_that_waits_compiles_nothing_in_the_background(held: Held) -> None:
+    @T.compile(wait=True)
+    def function(x: T.Tensor) -> T.Tensor:
+        return polynomial(x)
+
+    held._event.set()
+    for f in (function, T.compile(polynomial, wait=True)):
+        for _ in range(2):
+            f(leaf(1, 2)).backward()
+        assert (f.stats.compiled_calls, f.stats.machine_calls, f.stats.early_calls) == (1, 2, 0)
+        assert not f.reasons
+
+
+def test_warming_up_is_a_call_that_waits_for_all_programs(held: Held) -> None:
+    def function(x: T.Tensor, n: int, *, seen: list[int]) -> tuple[T.Tensor, T.Tensor]:
+        seen.append(n)
+        return (x * n).sum(), x.exp()
+
+    compiled, seen = T.compile(function), [0]
+    held._event.set()
+    total, _ = compiled.warm_up(leaf(1, 2), 3, seen=seen)
+    assert total.item() == 9 and seen == [0, 3]
+    held._event.clear()  # whatever is compiled from here on takes too long
+    for of_first in (True, False):
+        x = leaf(1, 2)
+        total, powers = compiled(x, 3, seen=seen)
+        (total if of_first else powers.sum()).backward()
+        assert np.allclose(x.grad.numpy(), 3 if of_first else np.exp([1.0, 2.0]))
+    x = leaf(1, 2)
+    total, powers = compiled(x, 3, seen=seen)
+    (total + powers.sum()).backward()
+    assert np.allclose(x.grad.numpy(), 3 + np.exp([1.0, 2.0]))
+    assert (compiled.stats.compiled_calls, compiled.stats.machine_calls) == (3, 6) and seen == [0, 3, 3, 3, 3]
+
+
+def test_warming_up_waits_for_what_is_compiled_in_the_background(held: Held) -> None:
+    function = T.compile(polynomial)
+    function(T.ones(3))
+    timer = threading.Timer(0.05, held._event.set)
+    timer.start()
+    assert function.warm_up(T.ones(3)).item() == pytest.approx(polynomial(T.ones(3)).item())
+    assert (function.stats.traces, function.stats.compiled_calls) == (1, 1)
+    timer.join()
+
+
+def test_gradients_are_computed_by_the_interpreter_while_their_program_is_compiled_in_the_background(held: Held) -> None:
+    def function(x: T.Tensor, w: T.Tensor) -> T.Tensor:
+        return ((x @ w).tanh() * 3.0).sum()
+
+    compiled = T.compile(function)
+    x, w = T.ones(2, 3), T.linspace(-1.0, 1.0, 12).reshape(3, 4).detach().requires_grad_()
+
+    def gradient(call: Any) -> list[Any]:
+        w.grad = None
+        call(x, w).backward()
+        return w.grad.tolist()
+
+    expected = gradient(function)
+    gradient(compiled)
+    held.go_on(compiled._arriving.work)
+    held._event.clear()
+    found = [gradient(compiled) for _ in range(3)]
+    stats = compiled.stats
+    assert (stats.compiled_calls, stats.machine_calls) == (3, 3)
+    [executable] = stats.executables
+    [arriving] = executable._arriving.values()
+    assert "gradients by the interpreter, while their program is compiled in the background" in compiled.explain()
+    held.go_on(arriving.work)
+    found += [gradient(compiled) for _ in range(2)]
+    assert stats.machine_calls == 3 + 2 + 2 and not executable._arriving
+    assert found[0] == found[1] == found[2]
+    for gradients in found:
+        assert np.allclose(gradients, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_an_error_in_the_background_of_a_backward_program_is_raised_by_a_later_pass(
+    monkeypatch: pytest.MonkeyPatch, held: Held
+) -> None:
+    def fail(*given: Any) -> Any:
+        assert held._event.wait(60)
+        raise ArithmeticError("no program")
+
+    function = T.compile(polynomial)
+    function(leaf(1, 2))
+    held.go_on(function._arriving.work)
+    held._event.clear()
+    monkeypatch.setattr(Executable, "_built_backward", fail)
+    function(leaf(1, 2)).backward()
+    [arriving] = function.stats.executables[0]._arriving.values()
+    held.go_on(arriving.work)
+    with pytest.raises(ArithmeticError, match="no program"):
+        function(leaf(1, 2)).backward()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_records_again_what_its_parent_compiles_in_the_background(held: Held) -> None:
+    function = T.compile(polynomial)
+    x = T.ones(3)
+    function(x)
+    child = os.fork()
+    if child == 0:
+        try:
+            held._event.set()
+            with override(compile_wait=math.inf):
+                fine = [function(x).item() for _ in range(3)] == pytest.approx([polynomial(x).item()] * 3)
+            os._exit(0 if fine and (function.stats.traces, function.stats.compiled_calls) == (2, 2) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    held.go_on(function._arriving.work)
+    function(x)
+    assert (function.stats.traces, function.stats.compiled_calls) == (1, 1)
+
+
+def test_a_process_may_end_while_something_is_compiled_in_the_background() -> None:
+    script = "import tracejit as T; f = T.compile(lambda x: x * 2); print(*f(T.ones(2)).tolist(), *f(T.ones(2)).tolist())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRACEJIT_COMPILE_WAIT": "0"}
+    said = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "2.0 2.0 2.0 2.0\n", "")

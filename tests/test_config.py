@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ def test_settings_come_from_the_environment() -> None:
     assert from_environment(names) == Config("reference", True, 3, 7, 2)
     assert from_environment({}) == Config()
     assert from_environment({"TRACEJIT_VERIFY": "0"}).verify is False
+    assert [from_environment({"TRACEJIT_COMPILE_WAIT": text}).compile_wait for text in ("0", "2.5", "inf")] == [0, 2.5, math.inf]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,9 @@ def test_settings_come_from_the_environment() -> None:
         ("TRACEJIT_DEBUG", "much", "expected an integer, got 'much'"),
         ("TRACEJIT_MAX_ENTRIES", "0", "expected a positive integer, got 0"),
         ("TRACEJIT_MAX_FAILURES", "-1", "expected a positive integer, got -1"),
+        ("TRACEJIT_COMPILE_WAIT", "long", "expected a number, got 'long'"),
+        ("TRACEJIT_COMPILE_WAIT", "-1", "expected seconds, 0 or more, or inf, got -1.0"),
+        ("TRACEJIT_COMPILE_WAIT", "nan", "expected seconds, 0 or more, or inf, got nan"),
     ],
 )
 def test_a_bad_value_names_the_setting_and_what_is_expected(name: str, value: str, message: str) -> None:

@@ -34,6 +34,7 @@ def test_every_counter_counts_what_its_name_says() -> None:
         "guard_misses": 1,  # `other`; the first call had no guards to miss, the first down took an exit
         "exits": 2,
         "bridges": 1,
+        "early_calls": 0,
     }
     assert function.stats.machine_calls >= 4 + 2
 

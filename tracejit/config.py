@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -32,7 +32,8 @@ class Config:
     have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
     `set_num_threads` says otherwise, read when the first such nest is met; 0: one for each processor core (TRACEJIT_NUM_THREADS).
     hot_calls: calls that a recorded path serves before the Python around its program becomes machine code, too; 0: never
-    (TRACEJIT_HOT_CALLS)."""
+    (TRACEJIT_HOT_CALLS).  compile_wait: seconds that a call waits for its program beyond its own run; what takes longer is compiled in the
+    background, while calls run eagerly; inf: calls wait however long it takes (TRACEJIT_COMPILE_WAIT)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -44,11 +45,13 @@ class Config:
     cache_size: int = 256
     hot_calls: int = 1000
     num_threads: int = 0
+    compile_wait: float = 1.0
 
     def check(self) -> None:
         """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
         for field in fields(self):
-            if type(getattr(self, field.name)) is not type(field.default):
+            kinds = (float, int) if field.type == "float" else (type(field.default),)
+            if type(getattr(self, field.name)) not in kinds:
                 raise TypeError(
                     f"TRACEJIT_{field.name.upper()}: expected {type(field.default).__name__}, got {getattr(self, field.name)!r}"
                 )
@@ -62,10 +65,19 @@ class Config:
             )
         if self.hot_calls < 0:
             raise ValueError(f"TRACEJIT_HOT_CALLS: expected a positive integer, or 0 for never, got {self.hot_calls}")
+        if not self.compile_wait >= 0:
+            raise ValueError(f"TRACEJIT_COMPILE_WAIT: expected seconds, 0 or more, or inf, got {self.compile_wait}")
         for name in ("max_entries", "max_failures", "cache_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 
+
+_PARSED: dict[str, tuple[Callable[[str], Any], str]] = {
+    "str": (str, "text"),
+    "bool": ({"0": False, "1": True}.__getitem__, "0 or 1"),
+    "int": (int, "an integer"),
+    "float": (float, "a number"),
+}
 
 NO_SETTINGS = frozenset(("TRACEJIT_COMPAT_SCRIPT", "TRACEJIT_PROGRAMS"))
 """Variables of the environment that are not settings of the library: what compat tells its processes, and where tests find programs."""
@@ -82,12 +94,11 @@ def from_environment(environment: Mapping[str, str]) -> Config:
         text = environment.get(f"TRACEJIT_{field.name.upper()}")
         if text is None:
             continue
-        if field.type == "bool" and text not in ("0", "1"):
-            raise ValueError(f"TRACEJIT_{field.name.upper()}: expected 0 or 1, got {text!r}")
+        kind, what = _PARSED[str(field.type)]
         try:
-            values[field.name] = text if field.type == "str" else text == "1" if field.type == "bool" else int(text)
-        except ValueError:
-            raise ValueError(f"TRACEJIT_{field.name.upper()}: expected an integer, got {text!r}") from None
+            values[field.name] = kind(text)
+        except (KeyError, ValueError):
+            raise ValueError(f"TRACEJIT_{field.name.upper()}: expected {what}, got {text!r}") from None
     made = Config(**values)
     made.check()
     return made

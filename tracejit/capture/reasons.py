@@ -91,6 +91,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "Move the call out of the compiled function",
     ),
     "internal_error": ("the recorded program could not be compiled: {}", "This is a defect of tracejit: please report it"),
+    "compiling": (
+        "{} is compiled in the background, since that takes longer than TRACEJIT_COMPILE_WAIT; calls run eagerly meanwhile",
+        "Nothing: later calls are compiled; compile(..., wait=True) and warm_up() wait",
+    ),
     "too_many_paths": (
         "{}; what fits none of them runs eagerly until some have gone out of use",
         "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES",

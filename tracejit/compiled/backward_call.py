@@ -28,7 +28,7 @@ from tracejit.autograd.tape import mark_written
 from tracejit.compiled.hot_entry import machine_function
 from tracejit.compiled.placing import new_tensor
 from tracejit.config import config
-from tracejit.core.aside import aside
+from tracejit.core.aside import begun
 from tracejit.core.interpreter import state
 from tracejit.cpython.functions import Untranslatable
 from tracejit.lowering.lowered import Output
@@ -99,13 +99,20 @@ def never(node: CompiledNode, cotangents: Sequence[Any], retain: bool) -> bool:
     return False
 
 
-def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Call], None], refuse: Callable[[str], None]) -> Call:
+def make(
+    work: Pass,
+    node: CompiledNode,
+    to_leaves: bool,
+    replace: Callable[[Call], None],
+    refuse: Callable[[str], None],
+    patience: Callable[[], float],
+) -> Call:
     """`call(node, cotangents, retain)` for the nodes of a plan, of which `node` is one; cotangents are contiguous arrays.  It answers False
     where nothing was done.
 
     to_leaves: the gradients are added to `.grad` of the leaves, and the node is released unless `retain`; else the answer is a tuple of
     arrays that nobody else has, one for each edge (None where there is none), and nothing is released.  replace: told of the machine
-    code that does the same; refuse: why there is none."""
+    code that does the same; refuse: why there is none; patience: how many seconds a call waits for it."""
     names = [*[f"a{i}" for i in work.picks], *[f"c{k}" for k in range(work.cotangents)], *(["slab"] if work.reads_slab else [])]
     fragment = work.program.inline([*map(Name, names)], [Name("scalars").at(i) for i in work.numbers])
     made = [output for output in work.program.lowered.outputs if output != _NOTHING]
@@ -120,19 +127,20 @@ def make(work: Pass, node: CompiledNode, to_leaves: bool, replace: Callable[[Cal
     function = Function(("*args",), tuple(before), body, Constant(False), catches=False)
     kinds = {type(edge[0]) for edge in node.edges if edge is not None}
 
-    def promote() -> None:
-        made = aside(lambda: machine_function(function, environment))
-        error = made.error
-        if error is None:
-            replace(made.value)
-            return
-        served[0] += 1  # nobody asks again
-        if isinstance(error, Untranslatable):
+    def translate() -> None:
+        try:
+            replace(machine_function(function, environment))
+        except Untranslatable as error:
             refuse(str(error))
-        elif config.verify:
-            raise error
-        else:
+        except Exception as error:
             refuse(f"its translation, which failed: {type(error).__name__}: {error}")
+            raise
+
+    def promote() -> None:
+        served[0] += 1  # nobody asks again
+        translation = begun(translate, patience())
+        if config.verify and translation.finished:
+            translation.outcome().result()
 
     small = len(node.edges) <= _LARGEST
     if not small:

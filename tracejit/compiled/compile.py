@@ -23,6 +23,11 @@ and where that is a loss, or nothing can be recorded, calls go to the function i
 Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/aside.py), and
 put in place by assignments in a row, so there is never half of one.
 
+A recorded call has its result already.  If its program takes longer than `config.compile_wait`, it is compiled in the background, and
+put in place by the first call after its end that the entry in front does not serve.  Until then what no entry serves runs eagerly and is
+not recorded: whether a call is like the recorded one cannot be told before there are guards.  A forked child has not got the thread, and
+records again.
+
 Threads: entries are replaced as a whole; programs take a frame of their own per call.  One recording runs at a time; a thread that
 finds another one recording runs eagerly.  What threads may lose of each other's work is an increment of a counter and the
 choice of the entry to try first, never a result: every entry checks its own guards.
@@ -31,8 +36,10 @@ choice of the entry to try first, never a result: every entry checks its own gua
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -46,7 +53,7 @@ from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.settling import Settling
 from tracejit.config import backend_named, config
-from tracejit.core.aside import aside
+from tracejit.core.aside import Work, begun
 from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.locks import Ticket, Turn
@@ -78,6 +85,34 @@ else:
 
 _recording = Turn()
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """A path that was recorded, and whose program is being made.
+
+    tried: the entries that did not serve its call, which left `exited` at exit `number`; sizes: of its arguments."""
+
+    work: Work[tuple[Entry, bool]]
+    recording: Recording
+    tried: tuple[Entry, ...]
+    exited: Entry | None
+    number: int
+    sizes: Shapes
+
+
+class _Patience:
+    """How many seconds calls of a function, and backward passes through them, wait for a program.  endless: however long it takes.
+
+    It does not lead to the function: tapes lead to it."""
+
+    __slots__ = ("endless",)
+
+    def __init__(self) -> None:
+        self.endless = False
+
+    def __call__(self) -> float:
+        return math.inf if self.endless else config.compile_wait
 
 
 class CompiledFunction(_Partial[P, R]):
@@ -121,6 +156,8 @@ class CompiledFunction(_Partial[P, R]):
         self._family = Family()
         self._fullgraph = False  # whether a recording that came to nothing is an error
         self._backend: str | None = None  # of its programs; None: the configuration's
+        self._patience = _Patience()
+        self._arriving: _Arriving | None = None  # what is compiled in the background
         self.stats = Stats(self._settling)
 
     def _put_in_front(self, entry: Entry | None) -> None:
@@ -160,24 +197,43 @@ class CompiledFunction(_Partial[P, R]):
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
         if entry.machine is not None or entry.interpreted_for:
             return
-        work = aside(entry.translate)
-        error = work.error
-        if error is None:
-            entry.become(*work.value)
-            for sizes, known in list(self._by_sizes.items()):
-                if known is entry:
-                    self._put_in_front_of(sizes, entry)
-            if self._paths[0] != self._left_alone:
-                self._put_in_front(self._front)
-        elif isinstance(error, Untranslatable):
-            entry.interpreted_for = f"what cannot be translated is {error}"
-        else:
-            entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
+        work = begun(lambda: self._translate(entry), self._patience())
+        if not work.finished:
+            return
+        self._renew()
+        if (error := work.outcome().error) is not None:
             report_defect(self._name(), "translate the Python around", error)
+
+    def _translate(self, entry: Entry) -> None:
+        """Make an entry machine code, or say why it is none.  Raises what is a defect.  The thread that does this changes nothing but the
+        entry, and the first of the paths."""
+        entry.interpreted_for = "it is being translated in the background"
+        try:
+            made = entry.translate()
+        except Untranslatable as error:
+            entry.interpreted_for = f"what cannot be translated is {error}"
+        except Exception as error:
+            entry.interpreted_for = f"the translation failed: {type(error).__name__}: {error}"
+            raise
+        else:
+            entry.become(*made)
+            self._paths[0] = self._renewed
+
+    def _renewed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Stands for the entry in front when some entry has become machine code, of which the paths do not know yet."""
+        self._renew()
+        return self._paths[0](args, kwargs)
+
+    def _renew(self) -> None:
+        for sizes, entry in list(self._by_sizes.items()):
+            self._put_in_front_of(sizes, entry)
+        self._put_in_front(self._front)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int, front: Entry | None = None) -> Any:
         """An entry, the one in front if it is not said which, did not serve the call: it missed (number 0) or took an exit.  Try its
         bridge, then the other entries."""
+        if self._arriving is not None and self._arrived(self._arriving):
+            return self.serve(args, kwargs)
         front, entries = front or self._front, self._entries
         tried = [front]
         exited = front if number else None
@@ -285,6 +341,9 @@ class CompiledFunction(_Partial[P, R]):
         stats.unserved += 1
         if tried and exited is None:
             stats.guard_misses += 1
+        if self._arriving is not None:
+            stats.early_calls += 1
+            return UNSERVED
         if not self._may_record(exited, number):
             if self._settling.charge(cost) and tried:
                 self._close_account()
@@ -372,9 +431,36 @@ class CompiledFunction(_Partial[P, R]):
             return
         if self._fullgraph and recording.outside:
             self._refuse(recording.outside[0])
-        entries = self._entries
-        work = aside(lambda: self._made(recording, entries))
-        error = work.error
+        entries, backend = self._entries, self._backend or config.backend
+        work = begun(lambda: self._made(recording, entries, backend), self._patience())
+        arriving = _Arriving(work, recording, tried, exited, number, sizes)
+        if work.behind:
+            self._arriving = arriving
+            self._note(make("compiling", self._name()))
+        else:
+            self._put_in_place(arriving)
+
+    def _arrived(self, arriving: _Arriving) -> bool:
+        """Whether what is compiled in the background is no longer: it is in place, or a reason, or lost in a fork."""
+        work = arriving.work
+        if not (work.finished or work.is_lost):
+            return False
+        ticket = Ticket()
+        try:
+            if not _recording.take(ticket) or self._arriving is not arriving:
+                return False
+            self._arriving = None
+            if work.finished:
+                self._put_in_place(arriving)
+        finally:
+            ticket.over = True
+        return True
+
+    def _put_in_place(self, arriving: _Arriving) -> None:
+        """The program is made, or it is known why there is none."""
+        recording, exited, number = arriving.recording, arriving.exited, arriving.number
+        answer = arriving.work.outcome()
+        error = answer.error
         if error is not None:
             if isinstance(error, UnsupportedProgram):
                 self._refuse(error.reason)
@@ -383,16 +469,16 @@ class CompiledFunction(_Partial[P, R]):
             self._refuse(make("internal_error", f"{type(error).__name__}: {error}"))
             report_defect(self._name(), "compile", error)
             return
-        entry, is_new = work.value
+        entry, is_new = answer.value
         if not is_new:
-            if entry not in tried:  # another thread recorded it meanwhile
+            if entry not in arriving.tried:  # another thread recorded it meanwhile
                 return
             if exited is not None:
                 exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
             else:
                 self._refuse(make("unstable_guards", self._name()))
             return
-        self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in entries])
+        self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in self._entries])
         stats = self.stats
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
@@ -402,18 +488,18 @@ class CompiledFunction(_Partial[P, R]):
         else:
             if self._front is not None:
                 self._front.bridges[0] = entry
-            self._put_in_front_of(sizes, entry)
+            self._put_in_front_of(arriving.sizes, entry)
             self._put_in_front(entry)
         if len(self._entries) >= config.max_entries:
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
-    def _made(self, recording: Recording, entries: tuple[Entry, ...]) -> tuple[Entry, bool]:
+    def _made(self, recording: Recording, entries: tuple[Entry, ...], backend: str) -> tuple[Entry, bool]:
         """The entry among `entries` that stands for a recording, or a new one; and whether it is new.  Raises UnsupportedProgram."""
         for entry in entries:
             if entry.stands_for(recording):
                 return entry, False
         log = DebugLog(self._name()) if config.debug else None
-        executable = Executable(self._name(), recording, self._backend or config.backend, log, self._family)
+        executable = Executable(self._name(), recording, backend, self._patience, log, self._family)
         return Entry(recording, executable, log, self._promote), True
 
     def _refuse(self, reason: Reason, lasting: bool = True) -> None:
@@ -440,7 +526,8 @@ class CompiledFunction(_Partial[P, R]):
     def explain(self) -> str:
         """What happened to the calls of this function, in text: entries, programs, reasons."""
         parting = self._partings.foremost()
-        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries)
+        compiling = self._arriving is not None and not self._arriving.work.finished
+        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries, compiling)
 
     def graph(self, index: int = -1) -> str:
         """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
@@ -451,8 +538,28 @@ class CompiledFunction(_Partial[P, R]):
         ... made so far.  Operations that NumPy alone does not compute raise in it.  Raises RuntimeError if there is no path."""
         return source_text(self._entry(index).executable)
 
+    def warm_up(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """A call like any other, with its effects and its result, which waits for all programs: that of its path, if it had to be recorded
+        or is compiled in the background already, and for each recorded path with results that require grad the backward program for all of
+        them, and for each alone.  Nothing is done by these.
+
+        Raises what the call raises, and what compiling a backward program raises.  What cannot be compiled runs eagerly, as in any call."""
+        patience = self._patience
+        before, patience.endless = patience.endless, True
+        try:
+            arriving = self._arriving
+            if arriving is not None:
+                arriving.work.wait_until(math.inf)
+            result = self(*args, **kwargs)
+            for entry in self._entries:
+                entry.executable.warm_up()
+        finally:
+            patience.endless = before
+        return result
+
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
+        self._arriving = None
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
         self._put_in_front(None)
@@ -518,21 +625,24 @@ _MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-
 @overload
 def compile(
     function: Callable[P, R], /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
-    options: dict[str, Any] | None = ..., disable: bool = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ..., wait: bool = ...,
 ) -> CompiledFunction[P, R]: ...  # fmt: skip
 @overload
 def compile(
     function: None = None, /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
-    options: dict[str, Any] | None = ..., disable: bool = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ..., wait: bool = ...,
 ) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...  # fmt: skip
 def compile(
     function: Any = None, /, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = None,
-    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, wait: bool = False,
 ) -> Any:  # fmt: skip
     """Compile a function, a method (in its class body), or a Module (any callable object).
 
     The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
     results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.
+
+    A call waits for its program for a second at most (`config.compile_wait`); then this is compiled in the background while calls run
+    eagerly.
 
     fullgraph: a call that is not one program raises FullGraphError, with the reason and the line: one that cannot be replayed, or in which
     something is done beside the program (print), after it was made; one for which there is no room among the recorded paths, before.
@@ -540,6 +650,7 @@ def compile(
     dynamic, mode, options: accepted, as in PyTorch; they change nothing, for paths are made for the sizes that come.
     backend: "llvm", "numba", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
     disable: the function itself is returned.
+    wait: calls wait for their programs, forward and backward, however long it takes.
 
     Raises TypeError for what cannot be called, ValueError for an unknown backend, RuntimeError for an unknown mode."""
     if mode is not None and mode not in _MODES:
@@ -547,14 +658,14 @@ def compile(
     chosen = backend_named(backend)
     if function is None:
         return functools.partial(
-            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, wait=wait
         )
     if not callable(function):
         raise TypeError(f"compile(): expected a function or a callable object, got {type(function).__name__}")
     if disable or isinstance(function, CompiledFunction):
         return function
     compiled = CompiledFunction(function)
-    compiled._fullgraph, compiled._backend = bool(fullgraph), chosen
+    compiled._fullgraph, compiled._backend, compiled._patience.endless = bool(fullgraph), chosen, bool(wait)
     return compiled
 
 

@@ -9,8 +9,10 @@ The forward and the backward programs are the only users of `passes` and `runtim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,7 +25,7 @@ from tracejit.capture.recording.runs import Runs
 from tracejit.compiled import backward_call
 from tracejit.compiled.eager_tape import EagerTape
 from tracejit.compiled.placing import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
-from tracejit.core.aside import done_aside
+from tracejit.core.aside import Work, begun, done_aside
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
@@ -80,19 +82,38 @@ class Watcher(Protocol):
         """A program is about to run on these arrays."""
 
 
+# The graph of a backward program, and the positions of its inputs that are read from the slab.
+_Backward = tuple[Graph, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """A backward program that is compiled in the background, and what runs its graph meanwhile, with the positions of their inputs."""
+
+    work: Work[tuple[Any, tuple[int, ...]]]
+    interpreted: tuple[Any, tuple[int, ...]]
+
+
 class Executable:
     """The programs of one recording.  Raises UnsupportedProgram."""
 
     def __init__(
-        self, name: str, recording: Recording, backend: str, watcher: Watcher | None = None, family: Family | None = None
+        self,
+        name: str,
+        recording: Recording,
+        backend: str,
+        patience: Callable[[], float],
+        watcher: Watcher | None = None,
+        family: Family | None = None,
     ) -> None:
-        """family: the programs of the function's other recordings."""
+        """patience: how many seconds a backward pass waits for its program.  family: the programs of the function's other recordings."""
         assert recording.graph is not None
         self.name = name
         self.recording = recording
         self.inputs = recording.tensor_inputs
         self.backend = backend
         self._family = family
+        self._patience = patience
         self._watcher = watcher
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
         self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
@@ -115,6 +136,7 @@ class Executable:
         self.partition: Partition | None = None
         self.in_slab = Kept((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
+        self._arriving: dict[tuple[Mask, Mask], _Arriving] = {}  # compiled in the background
         self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
         self._leading: dict[Mask, frozenset[int]] = {}
@@ -427,6 +449,8 @@ class Executable:
         visit = self.visit(present, None)
         passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
         program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
+        if program is not None and (present, self._mask(None)) not in self._backward:
+            return backward_call.never  # until it is compiled
         self.calls[key] = backward_call.never
         if isinstance(program, Program) and self._watcher is None:
             assert self.partition is not None
@@ -443,31 +467,70 @@ class Executable:
                 self.counter,
             )
             self.calls[key] = backward_call.make(
-                work, node, to_leaves, partial(self.calls.__setitem__, key), self.interpreted_for.setdefault
+                work, node, to_leaves, partial(self.calls.__setitem__, key), self.interpreted_for.setdefault, self._patience
             )
         return self.calls[key]
 
     def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
-        """The program, and the positions of the inputs that it is given."""
-        mask = self._mask(wanted)
+        """The program, and the positions of the inputs that it is given; while it is compiled in the background, the interpreter."""
+        return self._made_backward(present, self._mask(wanted))
+
+    def _made_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
         known = self._backward.get((present, mask))
-        if known is None:
-            known = self._backward[present, mask] = done_aside(lambda: self._built_backward(present, mask))
+        if known is not None:
+            return known
+        arriving = self._arriving.get((present, mask))
+        if arriving is None or arriving.work.is_lost:
+            deadline = time.monotonic() + self._patience()
+            backward = done_aside(lambda: self._backward_graph(present, mask))  # without it nothing could be run
+            work = begun(lambda: self._built_backward(backward, present, mask), deadline - time.monotonic())
+            if work.behind:
+                interpreted = self._with_operands(backward, present, mask, "interpret")
+                self._arriving[present, mask] = arriving = _Arriving(work, interpreted)
+        else:
+            work = arriving.work
+        if arriving is not None and not work.finished:
+            return arriving.interpreted
+        self._arriving.pop((present, mask), None)
+        known = self._backward[present, mask] = work.outcome().result()
         return known
 
-    def _built_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+    def warm_up(self) -> None:
+        """Have the backward programs for all differentiable outputs, and for each alone, and wait for those in the background."""
+        count = len(self._differentiable)
+        masks = {self._differentiable, *[tuple([i == k for i in range(count)]) for k in range(count) if self._differentiable[k]]}
+        for present in masks if self.partition is not None else ():
+            self._backward_program(present, None)
+        for (present, mask), arriving in list(self._arriving.items()):
+            arriving.work.wait_until(math.inf)
+            self._made_backward(present, mask)
+
+    def _backward_graph(self, present: Mask, mask: Mask) -> _Backward:
         split = self.partition
         assert split is not None
-        watcher, role = self._watcher, _backward_role(present)
-        observe = None if watcher is None else partial(watcher.after_pass, role)
-        graph, (residuals, direct) = split.backward(present, mask), split.reads(present, mask)
+        graph, residuals = split.backward(present, mask), split.reads(present, mask)[0]
         if residuals:
             graph, residuals = self.in_slab.read_by(graph)
-        graph = optimise(graph, observe=observe, has_loops=self.in_slab.has_stacks)
-        program = build(graph, self._layouts, slab_inputs=residuals, backend=self.backend, raises=True, family=self._family)
-        if watcher is not None:
-            watcher.built(role, program)
+        observe = None if self._watcher is None else partial(self._watcher.after_pass, _backward_role(present))
+        return optimise(graph, observe=observe, has_loops=self.in_slab.has_stacks), residuals
+
+    def _built_backward(self, backward: _Backward, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+        program, picks = self._with_operands(backward, present, mask, self.backend)
+        if self._watcher is not None:
+            self._watcher.built(_backward_role(present), program)
+        return program, picks
+
+    def _with_operands(self, backward: _Backward, present: Mask, mask: Mask, backend: str) -> tuple[Any, tuple[int, ...]]:
+        (graph, residuals), split = backward, self.partition
+        assert split is not None
+        direct = split.reads(present, mask)[1]
+        program = build(graph, self._layouts, slab_inputs=residuals, backend=backend, raises=True, family=self._family)
         return program, tuple([self._positions[v] for v in direct if v in self._positions])
+
+    @property
+    def awaits_backward(self) -> bool:
+        """Whether backward programs are compiled in the background."""
+        return any(not arriving.work.finished for arriving in list(self._arriving.values()))
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""

@@ -5,9 +5,15 @@ compiling that would leave objects of other libraries half made, and a handler's
 such work runs in a thread that has no handlers, and `aside` waits for it; what interrupts the waiting is raised by `aside`, what the
 work raised is in its answer.  Work that was given up goes on to its end, and nobody learns of it; a process that ends waits for it.
 
+`begun` waits for a time, and what takes longer goes on in the background.  Threads there have the lowest priority once they get to work
+inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and a
+thread that the system hardly runs would keep it.  One at a time goes on from there, in the order in which they came to the background;
+when the process ends none does.
+
 While somebody waits nothing is collected (core/collection.py), so that finalizers do not run in a thread that the program does not
-know.  The thread is unknown to `threading`: no hooks for tracing or profiling are set in it.  It ends with the work, so a process that is
-about to fork has no more threads than the program made.
+know; in the background they may.  The thread is unknown to `threading`: no hooks for tracing or profiling are set in it.  It ends with
+the work, so its priority is nobody else's, and a process that is about to fork has no more threads than the program made, but for
+the background.
 
 Work inside such work, and where no thread can be started (a process that ends), is done at once.  It must not know what the work is.
 """
@@ -16,18 +22,24 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
+import math
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from tracejit.core.collection import held_back
 from tracejit.core.interrupts import covers_its_entry, is_foreign
 
-__all__ = ["Answer", "aside", "done_aside"]
+__all__ = ["Answer", "Work", "aside", "begun", "done_aside"]
 
 T = TypeVar("T")
+_LOWEST: Final = 19  # the niceness of work in the background
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
+_SOON: Final = 1e-3  # seconds until a thread begins
 _STACK: Final = 8 << 20  # bytes at least: as much as a main thread has
 
 
@@ -45,25 +57,41 @@ class Answer(Generic[T]):
         except BaseException as error:  # its traceback begins further in: it must not lead to what it is part of
             self.error = error.with_traceback(None if error.__traceback__ is None else error.__traceback__.tb_next)
 
+    def result(self) -> T:
+        """The value.  Raises the error, if there is one."""
+        error = self.error
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error, self  # a traceback that leads to itself
+        return self.value
 
-class _Work(Generic[T]):
+
+class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
-    __slots__ = ("_action", "_awakened", "answer", "finished")
+    __slots__ = ("_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "answer", "behind", "finished")
 
     def __init__(self, action: Callable[[], T]) -> None:
         self._action: Callable[[], T] | None = action
         self._awakened = _thread.allocate_lock()
         self._awakened.acquire()
+        self._guard = _thread.allocate_lock()  # of what is known of its thread
+        self._thread: int | None = None
+        self._depth = 0  # of the work inside work that it has got to
+        self._forks = _forks[0]
         self.answer: Answer[T] | BaseException | None = None
+        self.behind = False  # whether it is in the background
         self.finished = False
 
     @covers_its_entry
     def run(self) -> None:
         """The thread's whole life."""
         try:
-            _place.inside = True
+            _place.work = self
             _running.add(self)
+            self._thread = threading.get_native_id()
             action, self._action = self._action, None
             assert action is not None
             self.answer = Answer(action)
@@ -71,29 +99,93 @@ class _Work(Generic[T]):
         except BaseException as error:  # CPython may take a thread that begins for the one that has started it
             self.answer = error
         finally:
-            self.finished = True
+            with self._guard:  # whoever changes the priority of a thread has one that is alive
+                self.finished = True
+            if self.behind:
+                _behind.remove(self)
             self._awakened.release()
             _running.discard(self)
 
-    def wait(self) -> bool:
+    def do_here(self, action: Callable[[], T]) -> None:
+        """No other thread does it."""
+        self.answer, self._action, self.finished = Answer(action), None, True
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether this is a child of the process in which its thread was."""
+        return not self.finished and self._forks != _forks[0]
+
+    def wait(self, seconds: float = _ROUND) -> bool:
         """Whether it is finished, in a while at the latest.  Signal handlers run meanwhile."""
-        if not self.finished:
-            self._awakened.acquire(timeout=_ROUND)
+        if not self.finished and self._awakened.acquire(timeout=max(0.0, min(seconds, _ROUND))):
+            self._awakened.release()  # others may wait, too
         return self.finished
+
+    def wait_until(self, deadline: float) -> bool:
+        """Whether it is over, at that time of `time.monotonic` at the latest: finished, or lost."""
+        while not self.wait(deadline - time.monotonic()) and not self.is_lost:
+            if time.monotonic() >= deadline:
+                return False
+        return True
+
+    def outcome(self) -> Answer[T]:
+        """What came of it, once it is finished.  Raises what the thread met that is not the work's."""
+        assert self.answer is not None
+        if not isinstance(self.answer, Answer):
+            raise self.answer
+        return self.answer
+
+    def leave_behind(self) -> None:
+        """Nobody waits for it any more."""
+        while self._thread is None and not self.wait(_SOON):  # a process that ends knows of works whose threads have begun
+            continue
+        with self._guard:
+            if not self.finished and not self.behind:
+                _behind.append(self)
+                self.behind = True
+                if self._depth:
+                    self._yield_to_others()
+
+    def go_inside(self) -> None:
+        """Its thread is about to do work inside it: in the background, when its turn has come."""
+        with self._guard:
+            self._depth += 1
+            behind = self.behind
+            if behind:
+                self._yield_to_others()
+        while behind and self._depth == 1:  # deeper inside it may hold locks that others want before their turn is over
+            if _ending[0]:
+                raise SystemExit
+            ahead = next((other for other in list(_behind) if not other.finished), self)
+            if ahead is self:
+                return
+            ahead.wait()
+
+    def come_outside(self) -> None:
+        """The work inside it is done."""
+        self._depth -= 1
+
+    def _yield_to_others(self) -> None:
+        """The lowest priority for its thread, where threads have their own."""
+        if self._thread is not None and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._thread, _LOWEST)
 
 
 class _Place(threading.local):
-    """Whether a thread does work that others wait for."""
+    """The work that a thread does for others."""
 
-    inside = False
+    work: Work[Any] | None = None
 
 
 _place = _Place()
-_running: set[_Work[Any]] = set()
+_running: set[Work[Any]] = set()
+_behind: list[Work[Any]] = []  # in the background, in the order of their turns
 _forks = [0]
+_ending = [False]
 
 
-def _start(work: _Work[Any]) -> bool:
+def _start(work: Work[Any]) -> bool:
     """Whether a thread does it now."""
     size = _thread.stack_size()
     try:
@@ -108,46 +200,50 @@ def _start(work: _Work[Any]) -> bool:
     return True
 
 
-def aside(action: Callable[[], T]) -> Answer[T]:
-    """Have `action` done, and wait for it.  Raises what interrupts the waiting, never what the action raised: that is in the answer."""
-    if _place.inside:
-        return Answer(action)
-    forks = _forks[0]
+def begun(action: Callable[[], T], seconds: float) -> Work[T]:
+    """Have `action` done, and wait so long for it: the work, finished or in the background.  Raises what interrupts the waiting, never what
+    the action raised: that is in the answer."""
+    work = Work(action)
+    if (outer := _place.work) is not None:
+        outer.go_inside()
+        try:
+            work.do_here(action)
+        finally:
+            outer.come_outside()
+        return work
+    deadline = time.monotonic() + seconds
     with held_back() as hold:
         hold.begin()
-        work = _Work(action)
         if not _start(work):
-            return Answer(action)
-        while not work.wait():
-            if forks != _forks[0]:  # a signal handler has forked, and this is the child: it has no other threads
-                return Answer(action)
-    answer, work.answer = work.answer, None
-    if not isinstance(answer, Answer):
-        assert answer is not None
-        raise answer
-    return answer
+            work.do_here(action)
+        elif not work.wait_until(deadline):
+            work.leave_behind()
+        elif work.is_lost:  # a signal handler has forked, and this is the child: it has no other threads
+            work = Work(action)
+            work.do_here(action)
+    return work
+
+
+def aside(action: Callable[[], T]) -> Answer[T]:
+    """Have `action` done, and wait for it.  Raises what interrupts the waiting, never what the action raised: that is in the answer."""
+    return begun(action, math.inf).outcome()
 
 
 def done_aside(action: Callable[[], T]) -> T:
     """The value of `action`, done aside.  Raises what it raised, too."""
-    answer = aside(action)
-    error, answer.error = answer.error, None
-    if error is not None:
-        try:
-            raise error
-        finally:
-            del error  # a traceback that leads to itself
-    return answer.value
+    return aside(action).result()
 
 
 def _forked() -> None:
     _forks[0] += 1
-    _place.inside = False
+    _place.work = None
     _running.clear()
+    _behind.clear()
 
 
 def _finish() -> None:
     """Code that other libraries run when the process is gone must not meet work that was given up."""
+    _ending[0] = True
     for work in list(_running):
         while not work.wait():
             continue

@@ -61,7 +61,7 @@ class Kin:
         key = hashlib.sha256(_DIGITS.sub("", text).encode()).hexdigest(), len(numbers)
         known = self._patterns.get(key)
         if known is None:
-            known = next((p for (_, count), p in self._patterns.items() if count == len(numbers)), Pattern())
+            known = next((p for (_, count), p in list(self._patterns.items()) if count == len(numbers)), Pattern())
             self._patterns[key] = known
         return known.data(numbers, offsets)
 

@@ -21,13 +21,17 @@ _MOST: Final = 5
 
 
 def explain_function(
-    name: str, stats: Any, entries: Sequence[Any], reasons: Mapping[Any, int], parting: Parting | None, most: int
+    name: str, stats: Any, entries: Sequence[Any], reasons: Mapping[Any, int], parting: Parting | None, most: int, compiling: bool
 ) -> str:
     """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  most: how many
-    paths there may be."""
+    paths there may be.  compiling: whether one more is compiled in the background."""
     if not stats.calls:
         return f"{name}: not called yet"
     headline = _headline(stats, len(entries), reasons, parting, most)
+    if compiling:
+        headline = (
+            f"compiling in the background; {headline}" if entries else "compiling in the background; calls run eagerly meanwhile"
+        )
     lines = [f"{name}: {headline}", f"  {_counts(stats)}"]
     if parting is not None and parting.name not in headline:
         lines.append(f"  paths differ at {parting.name}{parting.place()}: {parting.some()}")
@@ -48,6 +52,8 @@ def explain_function(
         for present, (program, _) in executable.backward_programs():
             lines.append(f"  backward for cotangents {present}:")
             lines += [f"    {line}" for line in program.describe().splitlines()]
+        if executable.awaits_backward:
+            lines.append("  gradients by the interpreter, while their program is compiled in the background")
         lines += [
             f"  backward calls: from Python, since what cannot be translated is {why}" for why in executable.interpreted_for
         ]
@@ -117,7 +123,8 @@ def _headline(stats: Any, paths: int, reasons: Mapping[Any, int], parting: Parti
 
 def _counts(stats: Any) -> str:
     """Calls and what became of them."""
-    eager = f"{stats.eager_calls} (recorded {stats.traces}, left alone because trying had not paid {stats.direct_calls})"
+    early = f", while a program was compiled in the background {stats.early_calls}" if stats.early_calls else ""
+    eager = f"{stats.eager_calls} (recorded {stats.traces}, left alone because trying had not paid {stats.direct_calls}{early})"
     machine = f"{stats.machine_calls} calls into machine code, {stats.programs_compiled} programs"
     missed = f"{stats.guard_misses} guard misses, {stats.exits} exits, {stats.bridges} bridges"
     return f"calls {stats.calls}: compiled {stats.compiled_calls}, eager {eager}; {missed}; {machine}"
