@@ -5,10 +5,10 @@ compiling that would leave objects of other libraries half made, and a handler's
 such work runs in a thread that has no handlers, and `aside` waits for it; what interrupts the waiting is raised by `aside`, what the
 work raised is in its answer.  Work that was given up goes on to its end, and nobody learns of it; a process that ends waits for it.
 
-`begun` waits for a time, and what takes longer goes on in the background.  Threads there have the lowest priority once they get to work
+`begun` waits for a time, and what takes longer goes on in the background.  Threads there have a lower priority once they get to work
 inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and a
-thread that the system hardly runs would keep it.  One at a time goes on from there, in the order in which they came to the background;
-when the process ends none does.
+thread that the system hardly runs would keep it.  It is not the lowest, since a fork and the end of the process wait for them.  One at a
+time goes on from there, in the order in which they came to the background; when the process ends none does.
 
 While somebody waits nothing is collected (core/collection.py), so that finalizers do not run in a thread that the program does not
 know; in the background they may.  The thread is unknown to `threading`: no hooks for tracing or profiling are set in it.  It ends with
@@ -37,7 +37,9 @@ from tracejit.core.interrupts import covers_its_entry, is_foreign
 __all__ = ["Answer", "Work", "aside", "begun", "done_aside"]
 
 T = TypeVar("T")
-_LOWEST: Final = 19  # the niceness of work in the background
+_NICENESS: Final = (
+    5  # of work in the background: a third of the time of who competes with it.  At 19 there are seconds between its turns
+)
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
 _SOON: Final = 1e-3  # seconds until a thread begins
 _STACK: Final = 8 << 20  # bytes at least: as much as a main thread has
@@ -71,7 +73,7 @@ class Answer(Generic[T]):
 class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
-    __slots__ = ("_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "answer", "behind", "finished")
+    __slots__ = ("_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished")
 
     def __init__(self, action: Callable[[], T]) -> None:
         self._action: Callable[[], T] | None = action
@@ -79,6 +81,7 @@ class Work(Generic[T]):
         self._awakened.acquire()
         self._guard = _thread.allocate_lock()  # of what is known of its thread
         self._thread: int | None = None
+        self._yields = False
         self._depth = 0  # of the work inside work that it has got to
         self._forks = _forks[0]
         self.answer: Answer[T] | BaseException | None = None
@@ -166,10 +169,11 @@ class Work(Generic[T]):
         self._depth -= 1
 
     def _yield_to_others(self) -> None:
-        """The lowest priority for its thread, where threads have their own."""
-        if self._thread is not None and sys.platform == "linux":
+        """A lower priority for its thread, once, where threads have their own.  It cannot be raised again without privileges."""
+        if self._thread is not None and not self._yields and sys.platform == "linux":
+            self._yields = True
             with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, self._thread, _LOWEST)
+                os.setpriority(os.PRIO_PROCESS, self._thread, os.getpriority(os.PRIO_PROCESS, self._thread) + _NICENESS)
 
 
 class _Place(threading.local):
