@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ def _starts(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[list[f
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
-    with override(cache=False):  # first calls compile, whatever earlier processes left in files
+    with override(cache=False, compile_wait=math.inf):  # first calls compile, whatever earlier processes left in files, and wait
         return _run(_arguments(argv))
 
 

@@ -30,7 +30,7 @@ CONTENDERS = ("tracejit", "jax")
 _LONGEST = 300.0  # seconds for a process
 _TOLERANCE = 1e-3
 _CACHE_SETTINGS = {
-    "tracejit": {"TRACEJIT_CACHE": "1", "TRACEJIT_CACHE_DIR": "{directory}"},
+    "tracejit": {"TRACEJIT_CACHE": "1", "TRACEJIT_CACHE_DIR": "{directory}", "TRACEJIT_COMPILE_WAIT": "inf"},
     "jax": {
         "JAX_COMPILATION_CACHE_DIR": "{directory}",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

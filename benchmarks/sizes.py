@@ -7,6 +7,7 @@ and again, and another one in each call.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -145,7 +146,7 @@ def main() -> None:
     print(
         f"{'':<26}{'recordings':>11}{'programs':>10}{'first size':>14}{'size to come':>16}{'later calls':>16}{'most':>8}{'in turn':>12}"
     )
-    with tracejit.config.override(cache=False):
+    with tracejit.config.override(cache=False, compile_wait=math.inf):
         _measure("training step, batches", _training, sizes)
         _measure("transformer layer, lengths", _attention, sizes)
         _measure("recurrent step, lengths", _recurrent, sizes)
