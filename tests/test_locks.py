@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -187,3 +189,30 @@ def test_a_child_does_not_count_what_other_threads_have_pushed() -> None:
     finally:
         holder.end()
     assert pushed_anywhere[0] == 0
+
+
+FORKING = """
+import os, threading, time
+from tracejit.llvm.driver import _lock
+import logging
+
+taken = threading.Event()
+def work():
+    with _lock:
+        taken.set()
+        time.sleep(0.3)
+        logging.getLogger("a name that is new")
+thread = threading.Thread(target=work)
+thread.start()
+taken.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0)
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_who_holds_a_lock_over_a_fork_may_log() -> None:
+    said = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=30)
+    assert (said.returncode, said.stdout) == (0, "0\n"), said.stderr

@@ -3,11 +3,15 @@
 A forked child has only the thread that forked.  What another thread was doing stays half done there, and a lock that it held stays locked
 for ever.  So a fork waits for whoever holds one of these locks; or, where that may take long, the child has a lock of its own.
 
+A fork takes such locks in the opposite order of their making.  Who holds one of these may log, or import what makes a logger: the lock of
+`logging` is made before all of them.
+
 It must not know what is locked.
 """
 
 from __future__ import annotations
 
+import logging  # noqa: F401  (its lock is made)
 import os
 import threading
 import weakref
