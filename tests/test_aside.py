@@ -209,7 +209,7 @@ def test_a_thread_in_the_background_has_a_lower_priority_inside_its_work_and_oth
     going, reached = threading.Event(), threading.Event()
     late = begun(outside_and_inside, 0.0)
     early = Work(inside)
-    assert module._start(early) and reached.wait(30)
+    assert early.begin() and reached.wait(30)
     early.leave_behind()  # while it is inside
     going.set()
     assert ended(late, early) == [[before, lower, lower], lower]
@@ -230,6 +230,38 @@ def test_one_at_a_time_goes_on_inside_its_work_in_the_order_of_their_coming() ->
     going.set()
     ended(*works)
     assert order == list("aabbcc")
+
+
+def test_what_is_begun_while_something_is_in_the_background_waits_for_its_turn_and_nobody_waits_for_it() -> None:
+    going, order = threading.Event(), []
+    first = begun(lambda: (going.wait(30), order.append(0)), 0.0)
+    before = time.monotonic()
+    others = [begun(lambda i=i: order.append(i), 10.0) for i in (1, 2, 3)]
+    assert time.monotonic() - before < 5 and not any(work.has_begun for work in others)
+    assert done_aside(lambda: order.append("at once")) is None
+    going.set()
+    ended(first, *others)
+    assert order == ["at once", 0, 1, 2, 3] and not module._behind
+    assert begun(lambda: 1, 30.0).finished
+
+
+def test_the_background_goes_on_with_what_an_interrupt_has_kept_from_beginning() -> None:
+    kept = Work(lambda: 1)
+    kept.behind = True
+    module._behind.append(kept)
+    assert ended(kept, begun(lambda: 2, 1.0)) == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_is_told_what_is_lost_in_it() -> None:
+    going, lost = threading.Event(), []
+    works = [begun(lambda: going.wait(30), 0.0, lambda i=i: lost.append(i)) for i in (1, 2)]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lost == [1, 2] else 1)
+    going.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and ended(*works) == [True, True] and not lost
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -5,10 +5,12 @@ compiling that would leave objects of other libraries half made, and a handler's
 such work runs in a thread that has no handlers, and `aside` waits for it; what interrupts the waiting is raised by `aside`, what the
 work raised is in its answer.  Work that was given up goes on to its end, and nobody learns of it; a process that ends waits for it.
 
-`begun` waits for a time, and what takes longer goes on in the background.  Threads there have a lower priority once they get to work
-inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and a
-thread that the system hardly runs would keep it.  It is not the lowest, since a fork and the end of the process wait for them.  One at a
-time goes on from there, in the order in which they came to the background; when the process ends none does.
+`begun` waits for a time, and what takes longer goes on in the background.  While something does, what is begun waits for its turn there
+and nobody waits for it: a call that leads to many works is held up by one of them.  Threads there have a lower priority once they get
+to work inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and
+a thread that the system hardly runs would keep it.  It is not the lowest, since a fork and the end of the process wait for them.  Of works
+for which several threads have waited one at a time goes on from there, in the order in which they came to the background.  When the process
+ends none does, and none begins.  A forked child has not got the threads: what was in the background is lost there.
 
 While somebody waits nothing is collected (core/collection.py), so that finalizers do not run in a thread that the program does not
 know; in the background they may.  The thread is unknown to `threading`: no hooks for tracing or profiling are set in it.  It ends with
@@ -73,10 +75,14 @@ class Answer(Generic[T]):
 class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
-    __slots__ = ("_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished")
+    __slots__ = (
+        "_action", "_awakened", "_begins", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished", "when_lost",
+    )  # fmt: skip
 
-    def __init__(self, action: Callable[[], T]) -> None:
+    def __init__(self, action: Callable[[], T], when_lost: Callable[[], None] | None = None) -> None:
         self._action: Callable[[], T] | None = action
+        self.when_lost = when_lost  # called in a forked child
+        self._begins = _thread.allocate_lock()  # of who starts its thread
         self._awakened = _thread.allocate_lock()
         self._awakened.acquire()
         self._guard = _thread.allocate_lock()  # of what is known of its thread
@@ -106,6 +112,7 @@ class Work(Generic[T]):
                 self.finished = True
             if self.behind:
                 _behind.remove(self)
+                _begin_next()
             self._awakened.release()
             _running.discard(self)
 
@@ -138,10 +145,24 @@ class Work(Generic[T]):
             raise self.answer
         return self.answer
 
+    def begin(self) -> bool:
+        """Have a thread do it, unless somebody has: whether one does.  A process that ends knows of works whose threads have begun."""
+        if not self._begins.acquire(blocking=False):
+            return True
+        if not _start(self):
+            self._begins.release()
+            return False
+        while self._thread is None and not self.wait(_SOON) and not self.is_lost:
+            continue
+        return True
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a thread was started for it."""
+        return self._begins.locked()
+
     def leave_behind(self) -> None:
         """Nobody waits for it any more."""
-        while self._thread is None and not self.wait(_SOON):  # a process that ends knows of works whose threads have begun
-            continue
         with self._guard:
             if not self.finished and not self.behind:
                 _behind.append(self)
@@ -204,10 +225,17 @@ def _start(work: Work[Any]) -> bool:
     return True
 
 
-def begun(action: Callable[[], T], seconds: float) -> Work[T]:
+def _begin_next() -> None:
+    """What has waited longest for its turn in the background begins, if nothing is at work there."""
+    waiting = list(_behind)
+    if waiting and not _ending[0] and not any(work.has_begun for work in waiting):
+        waiting[0].begin()
+
+
+def begun(action: Callable[[], T], seconds: float, when_lost: Callable[[], None] | None = None) -> Work[T]:
     """Have `action` done, and wait so long for it: the work, finished or in the background.  Raises what interrupts the waiting, never what
-    the action raised: that is in the answer."""
-    work = Work(action)
+    the action raised: that is in the answer.  when_lost: called in a forked child that has not got its thread."""
+    work = Work(action, when_lost)
     if (outer := _place.work) is not None:
         outer.go_inside()
         try:
@@ -215,10 +243,15 @@ def begun(action: Callable[[], T], seconds: float) -> Work[T]:
         finally:
             outer.come_outside()
         return work
+    if _behind and seconds < math.inf:
+        work.behind = True
+        _behind.append(work)
+        _begin_next()
+        return work
     deadline = time.monotonic() + seconds
     with held_back() as hold:
         hold.begin()
-        if not _start(work):
+        if not work.begin():
             work.do_here(action)
         elif not work.wait_until(deadline):
             work.leave_behind()
@@ -242,7 +275,10 @@ def _forked() -> None:
     _forks[0] += 1
     _place.work = None
     _running.clear()
+    lost = [work.when_lost for work in _behind if work.when_lost is not None and not work.finished]
     _behind.clear()
+    for tell in lost:
+        tell()
 
 
 def _finish() -> None:
