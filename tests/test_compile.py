@@ -8,9 +8,11 @@ import gc
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -20,10 +22,12 @@ import pytest
 
 import tracejit as T
 from tracejit.capture.reasons import make
+from tracejit.compiled import compile as compiling
 from tracejit.compiled.compile import CompiledFunction, FullGraphError
 from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import Entry
 from tracejit.config import override
+from tracejit.core import aside as module
 
 
 def leaf(*values: float) -> T.Tensor:
@@ -676,6 +680,9 @@ def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monk
 # -- programs that take longer than a call waits
 
 
+SHIFT = [1.0]
+
+
 class Held:
     """Programs are not compiled before `go_on` is called, and calls do not wait for them."""
 
@@ -899,6 +906,211 @@ def test_a_forked_child_records_again_what_its_parent_compiles_in_the_background
     held.go_on(function._arriving.work)
     function(x)
     assert (function.stats.traces, function.stats.compiled_calls) == (1, 1)
+
+
+def test_who_asks_about_a_function_finds_what_was_compiled_in_the_background(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
+    function, failing = T.compile(polynomial), T.compile(lambda x: x * 2)
+    function(T.ones(3))
+    held.go_on(function._arriving.work)
+    assert "def " in function.source() and "recorded: 1 path, which served no call yet" in function.explain()
+    held._event.clear()
+    monkeypatch.setattr(CompiledFunction, "_made", lambda *given: held._event.wait(60) and 1 // 0)
+    failing(T.ones(3))
+    held.go_on(failing._arriving.work)
+    with override(verify=False), pytest.warns(RuntimeWarning, match="could not compile"):
+        assert "[internal_error] the recorded program could not be compiled: ZeroDivisionError" in failing.explain()
+
+
+def test_explain_tells_that_a_backward_program_could_not_be_compiled_in_the_background(
+    monkeypatch: pytest.MonkeyPatch, held: Held
+) -> None:
+    function = T.compile(polynomial)
+    function(leaf(1, 2))
+    held.go_on(function._arriving.work)
+    held._event.clear()
+    monkeypatch.setattr(Executable, "_built_backward", lambda *given: held._event.wait(60) and 1 // 0)
+    function(leaf(1, 2)).backward()
+    [arriving] = function.stats.executables[0]._arriving.values()
+    held.go_on(arriving.work)
+    assert "a backward program could not be compiled in the background: ZeroDivisionError" in function.explain()
+
+
+def test_what_changes_while_a_program_is_compiled_is_seen_by_its_guards(held: Held) -> None:
+    class Model(T.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.slope, self.table = T.nn.Linear(3, 3), 2.0, {"a": 1.0}
+
+        def forward(self, x: T.Tensor) -> T.Tensor:
+            return (self.layer(x) * self.slope + self.table["a"] + SHIFT[0]).sum()
+
+    model = Model()
+    function, x = T.compile(model), T.ones(2, 3)
+    changes: list[Any] = [
+        lambda: setattr(model.layer, "weight", T.nn.Parameter(T.ones(3, 3))),
+        lambda: model.layer.weight.requires_grad_(False),
+        lambda: setattr(model, "slope", 3.0),
+        lambda: model.table.update(a=-1.0),
+        lambda: SHIFT.__setitem__(0, 5.0),
+        lambda: setattr(model, "layer", T.nn.Linear(3, 3)),
+        lambda: model.layer.weight.data.fill_(0.5),
+        lambda: setattr(model.layer, "bias", None),
+    ]
+    for change in changes:
+        function.clear()
+        held._event.clear()
+        function(x)
+        change()
+        held.go_on(function._arriving.work)
+        for _ in range(2):
+            model.zero_grad()
+            model(x).backward()
+            expected = {name: None if p.grad is None else p.grad.tolist() for name, p in model.named_parameters()}
+            model.zero_grad()
+            found = function(x)
+            assert found.item() == pytest.approx(model(x).item(), rel=1e-5)
+            found.backward()
+            for name, p in model.named_parameters():
+                grad = expected[name]
+                assert (p.grad is None) == (grad is None) and (grad is None or np.allclose(p.grad.numpy(), grad, rtol=1e-5))
+            if function._arriving is not None:
+                held.go_on(function._arriving.work)
+        function(x)
+        assert function.stats.compiled_calls
+
+
+def test_functions_inside_a_function_that_is_compiled_in_the_background_hold_its_calls_up_no_more(held: Held) -> None:
+    inner = [T.compile(lambda x, i=i: x.sin() * i) for i in range(1, 6)]
+
+    @T.compile
+    def outer(x: T.Tensor) -> T.Tensor:
+        for function in inner:
+            x = function(x)
+        return x.sum()
+
+    expected = outer(T.ones(2)).item()
+    first = outer._arriving.work
+    with override(compile_wait=30.0):
+        assert outer(T.ones(2)).item() == expected
+        assert not any(function._arriving.work.has_begun for function in inner)
+    held.go_on(first, *[function._arriving.work for function in inner])
+    assert outer(T.ones(2)).item() == pytest.approx(expected) and outer.stats.compiled_calls == 1
+
+
+def test_a_function_that_nobody_has_any_more_is_gone_when_its_program_is_compiled(held: Held) -> None:
+    function = T.compile(lambda x: (x * 2).sum())
+    function(leaf(1, 2)).backward()
+    work, gone = function._arriving.work, weakref.ref(function)
+    del function
+    held.go_on(work)
+    del work
+    for _ in range(100):
+        gc.collect()
+        if gone() is None:
+            break
+        time.sleep(0.05)
+    assert gone() is None
+
+
+def test_an_interrupt_while_a_call_waits_gives_up_its_program_which_is_recorded_again(held: Held) -> None:
+    def interrupt(*_: Any) -> None:
+        raise LookupError
+
+    function, x = T.compile(polynomial), leaf(1, 2)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with override(compile_wait=60.0), pytest.raises(LookupError):
+            function(x)
+        assert function._arriving is None
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(LookupError):
+            function.warm_up(x)
+        assert not function._patience.reasons
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    held._event.set()
+    for _ in range(2):
+        assert function.warm_up(x).item() == pytest.approx(polynomial(x).item())
+    assert function.stats.compiled_calls and function._arriving is None
+
+
+def test_a_thread_that_was_late_to_record_does_not_take_the_place_of_what_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, held: Held
+) -> None:
+    function, x = T.compile(polynomial), T.ones(3)
+    turn = compiling._recording
+
+    class Late:
+        def take(self, ticket: Any) -> bool:
+            monkeypatch.setattr(compiling, "_recording", turn)
+            thread = threading.Thread(target=function, args=(x,))  # between the look and the turn
+            thread.start()
+            thread.join()
+            return turn.take(ticket)
+
+    monkeypatch.setattr(compiling, "_recording", Late())
+    assert function(x).item() == polynomial(x).item()
+    assert (function.stats.traces, function.stats.early_calls) == (1, 0)
+
+
+def test_threads_that_warm_up_do_not_leave_a_function_waiting(held: Held) -> None:
+    function, x = T.compile(polynomial), T.ones(3)
+    threads = [threading.Thread(target=function.warm_up, args=(x,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    held._event.set()
+    for thread in threads:
+        thread.join()
+    assert not function._patience.reasons
+
+
+def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
+    going, translate = threading.Event(), Entry.translate
+    monkeypatch.setattr(Entry, "translate", lambda entry: going.wait(60) and translate(entry))
+    held._event.set()
+    with override(hot_calls=3):
+        function = T.compile(lambda x: x * 2)
+        for size in (2, 3):
+            function.warm_up(T.ones(size))
+        for size in (2, 3) * 5:
+            assert function(T.ones(size)).tolist() == [2.0] * size
+        assert "it is being translated in the background" in function.explain()
+        going.set()
+        while module._behind:
+            time.sleep(0.01)
+        before = function.stats.compiled_calls
+        for size in (2, 3) * 5:
+            assert function(T.ones(size)).tolist() == [2.0] * size
+        assert all(entry.machine for entry in function.entries()) and len(function._sized._found) == 2
+        assert function.stats.compiled_calls == before + 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_translates_again_what_its_parent_translates_in_the_background(
+    monkeypatch: pytest.MonkeyPatch, held: Held
+) -> None:
+    going, translate = threading.Event(), Entry.translate
+    monkeypatch.setattr(Entry, "translate", lambda entry: going.wait(60) and translate(entry))
+    held._event.set()
+    with override(hot_calls=3):
+        function = T.compile(lambda x: x * 2)
+        function.warm_up(T.ones(2))
+        for _ in range(5):
+            function(T.ones(2))
+        child = os.fork()
+        if child == 0:
+            try:
+                going.set()
+                with override(compile_wait=math.inf):
+                    fine = [function(T.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
+                os._exit(0 if fine and function.entries()[0].machine is not None else 1)
+            finally:
+                os._exit(2)
+        going.set()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_process_may_end_while_something_is_compiled_in_the_background() -> None:

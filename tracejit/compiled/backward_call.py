@@ -138,7 +138,7 @@ def make(
 
     def promote() -> None:
         served[0] += 1  # nobody asks again
-        translation = begun(translate, patience())
+        translation = begun(translate, patience(), lambda: served.__setitem__(0, 0))
         if config.verify and translation.finished:
             translation.outcome().result()
 

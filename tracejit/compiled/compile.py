@@ -39,6 +39,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
@@ -102,17 +103,18 @@ class _Arriving:
 
 
 class _Patience:
-    """How many seconds calls of a function, and backward passes through them, wait for a program.  endless: however long it takes.
+    """How many seconds calls of a function, and backward passes through them, wait for a program: however long it takes, while there are
+    `reasons` to.
 
     It does not lead to the function: tapes lead to it."""
 
-    __slots__ = ("endless",)
+    __slots__ = ("reasons",)
 
     def __init__(self) -> None:
-        self.endless = False
+        self.reasons: list[object] = []
 
     def __call__(self) -> float:
-        return math.inf if self.endless else config.compile_wait
+        return math.inf if self.reasons else config.compile_wait
 
 
 class CompiledFunction(_Partial[P, R]):
@@ -158,6 +160,7 @@ class CompiledFunction(_Partial[P, R]):
         self._backend: str | None = None  # of its programs; None: the configuration's
         self._patience = _Patience()
         self._arriving: _Arriving | None = None  # what is compiled in the background
+        self._untranslated: list[Entry] = []  # hot entries whose translation a fork has given up
         self.stats = Stats(self._settling)
 
     def _put_in_front(self, entry: Entry | None) -> None:
@@ -197,7 +200,7 @@ class CompiledFunction(_Partial[P, R]):
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
         if entry.machine is not None or entry.interpreted_for:
             return
-        work = begun(lambda: self._translate(entry), self._patience())
+        work = begun(lambda: self._translate(entry), self._patience(), lambda: self._given_up(entry))
         if not work.finished:
             return
         self._renew()
@@ -219,8 +222,15 @@ class CompiledFunction(_Partial[P, R]):
             entry.become(*made)
             self._paths[0] = self._renewed
 
+    def _given_up(self, entry: Entry) -> None:
+        entry.interpreted_for = ""
+        self._untranslated.append(entry)
+        self._paths[0] = self._renewed
+
     def _renewed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Stands for the entry in front when some entry has become machine code, of which the paths do not know yet."""
+        """Stands for the entry in front when some entry has become machine code, of which the paths do not know yet, or is to become it."""
+        while self._untranslated:
+            self._promote(self._untranslated.pop())
         self._renew()
         return self._paths[0](args, kwargs)
 
@@ -350,7 +360,7 @@ class CompiledFunction(_Partial[P, R]):
             return UNSERVED
         ticket = Ticket()
         try:
-            if not _recording.take(ticket):
+            if not _recording.take(ticket) or self._arriving is not None:
                 return UNSERVED
             stats.traces += 1
             reason = hindrance(self.__wrapped__)
@@ -521,13 +531,20 @@ class CompiledFunction(_Partial[P, R]):
     @property
     def reasons(self) -> dict[Reason, int]:
         """Why calls ran eagerly, and how often a recording ended so."""
+        self._look()
         return dict(self._reasons)
 
     def explain(self) -> str:
         """What happened to the calls of this function, in text: entries, programs, reasons."""
-        parting = self._partings.foremost()
-        compiling = self._arriving is not None and not self._arriving.work.finished
+        self._look()
+        parting, compiling = self._partings.foremost(), self._arriving is not None
         return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries, compiling)
+
+    def _look(self) -> None:
+        """What was compiled in the background is put in place, for who asks about it."""
+        if self._arriving is not None:
+            with suppress(FullGraphError):  # it is among the reasons
+                self._arrived(self._arriving)
 
     def graph(self, index: int = -1) -> str:
         """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
@@ -544,22 +561,25 @@ class CompiledFunction(_Partial[P, R]):
         them, and for each alone.  Nothing is done by these.
 
         Raises what the call raises, and what compiling a backward program raises.  What cannot be compiled runs eagerly, as in any call."""
-        patience = self._patience
-        before, patience.endless = patience.endless, True
+        patience, reason = self._patience.reasons, object()
         try:
+            patience.append(reason)
             arriving = self._arriving
             if arriving is not None:
                 arriving.work.wait_until(math.inf)
+                self._arrived(arriving)
             result = self(*args, **kwargs)
             for entry in self._entries:
                 entry.executable.warm_up()
         finally:
-            patience.endless = before
+            if reason in patience:
+                patience.remove(reason)
         return result
 
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
         self._arriving = None
+        self._untranslated.clear()
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
         self._put_in_front(None)
@@ -570,6 +590,7 @@ class CompiledFunction(_Partial[P, R]):
         self.stats.reset()
 
     def _entry(self, index: int) -> Entry:
+        self._look()
         entries = self._entries
         if not entries:
             why = "; ".join(map(str, self._reasons)) or "it was not called yet"
@@ -665,7 +686,9 @@ def compile(
     if disable or isinstance(function, CompiledFunction):
         return function
     compiled = CompiledFunction(function)
-    compiled._fullgraph, compiled._backend, compiled._patience.endless = bool(fullgraph), chosen, bool(wait)
+    compiled._fullgraph, compiled._backend = bool(fullgraph), chosen
+    if wait:
+        compiled._patience.reasons.append(compile)
     return compiled
 
 

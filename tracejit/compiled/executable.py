@@ -449,7 +449,7 @@ class Executable:
         visit = self.visit(present, None)
         passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
         program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
-        if program is not None and (present, self._mask(None)) not in self._backward:
+        if program is not None and program is not self._backward.get((present, self._mask(None)), (None,))[0]:
             return backward_call.never  # until it is compiled
         self.calls[key] = backward_call.never
         if isinstance(program, Program) and self._watcher is None:
@@ -491,8 +491,10 @@ class Executable:
             work = arriving.work
         if arriving is not None and not work.finished:
             return arriving.interpreted
-        self._arriving.pop((present, mask), None)
-        known = self._backward[present, mask] = work.outcome().result()
+        try:
+            known = self._backward[present, mask] = work.outcome().result()
+        finally:
+            self._arriving.pop((present, mask), None)
         return known
 
     def warm_up(self) -> None:
@@ -531,6 +533,11 @@ class Executable:
     def awaits_backward(self) -> bool:
         """Whether backward programs are compiled in the background."""
         return any(not arriving.work.finished for arriving in list(self._arriving.values()))
+
+    def backward_errors(self) -> list[BaseException]:
+        """Why backward programs could not be compiled in the background; the next pass that needs one raises that."""
+        finished = [arriving.work for arriving in list(self._arriving.values()) if arriving.work.finished]
+        return [error for work in finished if (error := work.outcome().error) is not None]
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
         """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""

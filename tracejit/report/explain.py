@@ -52,6 +52,8 @@ def explain_function(
         for present, (program, _) in executable.backward_programs():
             lines.append(f"  backward for cotangents {present}:")
             lines += [f"    {line}" for line in program.describe().splitlines()]
+        for error in executable.backward_errors():
+            lines.append(f"  a backward program could not be compiled in the background: {type(error).__name__}: {error}")
         if executable.awaits_backward:
             lines.append("  gradients by the interpreter, while their program is compiled in the background")
         lines += [
