@@ -188,7 +188,7 @@ def paths_that_make_room() -> Any:
 
     def run() -> None:
         number[0] += 1
-        with override(max_entries=2):
+        with override(max_entries=2, max_sizes=2):
             function = T.compile(lambda x: x * 3)
             for n in range(1, 6):
                 x = T.ones(n)

@@ -174,7 +174,7 @@ def test_fullgraph_takes_numbers_that_leave_stores_and_operations_of_the_host() 
 
 
 def test_fullgraph_raises_where_there_is_no_room_for_a_path_and_goes_on_serving_the_others() -> None:
-    with override(max_entries=2):
+    with override(max_entries=2, max_sizes=2):
         double = tracejit.compile(lambda x: x * 2, fullgraph=True)
         for _ in range(100):
             for n in (1, 2):

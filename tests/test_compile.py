@@ -299,7 +299,7 @@ def test_all_backends_agree(backend: str) -> None:
 
 
 def test_too_many_paths_are_refused_with_a_reason() -> None:
-    with override(max_entries=2):
+    with override(max_entries=2, max_sizes=2):
         compiled = T.compile(lambda x: x.sum())
         for n in range(1, 6):
             assert compiled(T.ones(n)).item() == n
@@ -320,6 +320,44 @@ def test_sizes_in_random_order_are_each_served_by_the_path_that_was_recorded_for
             assert compiled(T.ones(n)).item() == 2 * n
     assert compiled.stats.compiled_calls == 5 * len(sizes) and compiled.stats.traces == len(sizes)
     assert len(asked) <= 5 * len(sizes)  # beside the one in front none but that of the size
+
+
+def test_hundreds_of_sizes_that_come_again_all_stay_compiled_and_each_asks_one_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, dice, asked, serve = T.compile(lambda x: (x * 2).sum()), random.Random(0), [], Entry.serve
+    sizes = list(range(2, 152))
+    for _ in range(4):
+        dice.shuffle(sizes)
+        for n in sizes:
+            assert compiled(T.ones(n)).item() == 2 * n
+    assert compiled.stats.traces == len(sizes)
+    monkeypatch.setattr(Entry, "serve", lambda entry, args, kwargs: asked.append(entry) or serve(entry, args, kwargs))
+    before = compiled.stats.compiled_calls
+    dice.shuffle(sizes)
+    for n in sizes:
+        assert compiled(T.ones(n)).item() == 2 * n
+    assert compiled.stats.compiled_calls == before + len(sizes) and len(asked) <= len(sizes)
+
+
+def test_sizes_that_come_once_are_not_recorded_for_ever_and_keep_nobody_from_the_others() -> None:
+    compiled = T.compile(lambda x: (x * 2).sum())
+    for n in range(1, 500):
+        assert compiled(T.ones(n)).item() == 2 * n
+    traces = compiled.stats.traces
+    assert traces == 64 and "many_sizes" in [reason.code for reason in compiled.reasons]
+    before = compiled.stats.compiled_calls
+    for n in range(1, 65):
+        assert compiled(T.ones(n)).item() == 2 * n
+    assert compiled.stats.compiled_calls == before + 64 and compiled.stats.traces == traces
+
+
+def test_there_are_no_more_sizes_with_paths_than_allowed_and_as_many_others_beside_them() -> None:
+    with override(max_entries=3, max_sizes=2):
+        compiled = T.compile(lambda x, k: x.sum() + k)
+        for k in range(5):
+            for n in (1, 2, 3):
+                assert compiled(T.ones(n), k).item() == n + k
+        assert compiled.stats.traces == 2 + 2  # the first of each size, and two more
+        assert any(reason.code == "too_many_paths" for reason in compiled.reasons)
 
 
 def test_each_layout_of_an_argument_is_recorded_once() -> None:
@@ -640,7 +678,7 @@ def test_a_differentiable_write_to_a_view_from_outside_runs_eagerly() -> None:
 
 
 def test_paths_that_have_gone_out_of_use_make_room_for_others() -> None:
-    with override(max_entries=2):
+    with override(max_entries=2, max_sizes=2):
         compiled = T.compile(lambda x: x.sum())
 
         def call(*sizes: int, times: int = 1) -> None:

@@ -330,7 +330,7 @@ def test_a_function_of_more_sizes_than_it_may_have_paths_runs_eagerly_beyond_the
         return x[x > 0].sum() * x[x > 0].shape[0]
 
     compiled = T.compile(function)
-    with override(max_entries=4):
+    with override(max_entries=4, max_sizes=4):
         for _ in range(3):
             for count in range(12):
                 x = T.tensor([1.0] * count + [-1.0] * (12 - count))
@@ -342,7 +342,7 @@ def test_a_function_of_more_sizes_than_it_may_have_paths_runs_eagerly_beyond_the
 
 def test_no_entry_is_asked_in_vain_for_ever_where_there_is_no_room_for_another_size() -> None:
     compiled = T.compile(lambda x: x[x > 0] * 2)
-    with override(max_entries=4):
+    with override(max_entries=4, max_sizes=4):
         calls = 40
         for count in range(calls):
             x = T.tensor([1.0] * (count + 1) + [-1.0] * (calls - count))

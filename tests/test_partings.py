@@ -93,7 +93,7 @@ CASES: list[tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], str, str
 @pytest.mark.parametrize("crowded", [False, True])
 def test_explain_opens_with_what_keeps_recordings_apart(case: int, crowded: bool) -> None:
     function, arguments, name, values = CASES[case]
-    with override(max_entries=6 if crowded else 32):
+    with override(max_entries=6 if crowded else 32, max_sizes=6 if crowded else 32):
         compiled = T.compile(function)
         for n in range(6):
             compiled(*arguments(n))

@@ -82,7 +82,7 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("name", HOPELESS)
 def test_what_keeps_missing_is_left_alone(name: str) -> None:
     function, arguments = HOPELESS[name]
-    with override(max_entries=6):
+    with override(max_entries=6, max_sizes=6):
         compiled = T.compile(function)
         for number in range(CALLS):
             outcome(compiled, arguments(number))
@@ -135,7 +135,7 @@ def test_more_shapes_in_turn_than_there_may_be_paths_are_not_recorded_again_and_
     """Each window sees another part of the turn: some of them gain, some lose."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
     batches = [(T.ones(n + 1, 4), T.zeros(n + 1, dtype=T.int64)) for n in range(shapes)]
-    with override(max_entries=4):
+    with override(max_entries=4, max_sizes=4):
         compiled = T.compile(training(model, optim.SGD(model.parameters(), lr=0.01)))
         for k in range(CALLS):
             compiled(*batches[k % shapes])
@@ -151,7 +151,7 @@ def test_branches_that_flip_are_never_left_alone() -> None:
 
 @pytest.mark.parametrize("bad", [300, 3000])
 def test_a_function_that_settled_finds_out_that_things_have_changed(bad: int) -> None:
-    with override(max_entries=4):
+    with override(max_entries=4, max_sizes=4):
         compiled = T.compile(lambda x: ((x * 2 + 1) * x - 3).sum())
         for n in range(1, bad):
             compiled(T.ones(n))
@@ -174,7 +174,7 @@ def test_a_loss_over_entries_that_cost_more_than_they_save_is_noticed() -> None:
 
 
 def test_a_window_is_a_number_of_calls_that_the_entry_in_front_did_not_serve() -> None:
-    with override(max_entries=1):
+    with override(max_entries=1, max_sizes=1):
         compiled = T.compile(lambda x: x * 2)
         for _ in range(500):
             compiled(T.ones(2))
@@ -186,7 +186,7 @@ def test_a_window_is_a_number_of_calls_that_the_entry_in_front_did_not_serve() -
 
 def test_calls_by_keyword_are_left_alone_as_well() -> None:
     compiled = T.compile(lambda x, text: (x * 2, text))
-    with override(max_entries=2):
+    with override(max_entries=2, max_sizes=2):
         for n in range(CALLS):
             compiled(x=T.ones(1), text=str(n))
     before = compiled._settling.direct_calls
@@ -195,7 +195,7 @@ def test_calls_by_keyword_are_left_alone_as_well() -> None:
 
 def test_a_function_left_alone_is_followed_by_recordings_of_others() -> None:
     inner = T.compile(lambda x, text: (x * 2, text)[0])
-    with override(max_entries=2):
+    with override(max_entries=2, max_sizes=2):
         for n in range(CALLS):
             inner(T.ones(1), str(n))
     before = inner.stats.calls
@@ -215,7 +215,7 @@ def test_threads_call_a_function_while_it_settles() -> None:
             if result.tolist() != [2.0 + len(text)] * 2 or same != text:
                 wrong.append((result, same, text))
 
-    with override(max_entries=4):
+    with override(max_entries=4, max_sizes=4):
         threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
         for thread in threads:
             thread.start()
@@ -299,7 +299,7 @@ def test_a_call_left_alone_has_the_frames_of_an_eager_one() -> None:
 
 def test_results_are_right_whether_entries_or_the_function_make_them() -> None:
     random = itertools.cycle([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4])
-    with override(max_entries=3):
+    with override(max_entries=3, max_sizes=3):
         compiled = T.compile(lambda x: x.cumsum(0) * 2)
         for _ in range(1500):
             n = next(random)

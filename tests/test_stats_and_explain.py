@@ -123,7 +123,7 @@ def test_graph_and_source_choose_a_path_by_its_index() -> None:
 
 
 def test_reasons_are_a_copy_and_clear_forgets_everything() -> None:
-    with override(max_entries=1):
+    with override(max_entries=1, max_sizes=1):
         function = T.compile(lambda x: x + 1)
         for n in (1, 2):
             function(T.ones(n))

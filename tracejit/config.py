@@ -26,7 +26,8 @@ class Config:
     """backend: what runs programs (TRACEJIT_BACKEND: llvm, numba, reference, interpret).  verify: run the verifier after every pass
     (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles and reasons, 2 kernel timings, 3 the
     graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded paths per function; beyond
-    it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_failures: recordings in a row that came to nothing before a function is
+    it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_sizes: for how many sizes of its arguments a function may have a path beside
+    those (TRACEJIT_MAX_SIZES).  max_failures: recordings in a row that came to nothing before a function is
     recorded only now and then (TRACEJIT_MAX_FAILURES).  cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
     cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
     have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
@@ -46,6 +47,7 @@ class Config:
     hot_calls: int = 1000
     num_threads: int = 0
     compile_wait: float = 1.0
+    max_sizes: int = 256
 
     def check(self) -> None:
         """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
@@ -67,7 +69,7 @@ class Config:
             raise ValueError(f"TRACEJIT_HOT_CALLS: expected a positive integer, or 0 for never, got {self.hot_calls}")
         if not self.compile_wait >= 0:
             raise ValueError(f"TRACEJIT_COMPILE_WAIT: expected seconds, 0 or more, or inf, got {self.compile_wait}")
-        for name in ("max_entries", "max_failures", "cache_size"):
+        for name in ("max_entries", "max_sizes", "max_failures", "cache_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 

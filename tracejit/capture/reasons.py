@@ -97,7 +97,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "too_many_paths": (
         "{}; what fits none of them runs eagerly until some have gone out of use",
-        "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES",
+        "Pass what varies as tensors, or raise TRACEJIT_MAX_ENTRIES, or TRACEJIT_MAX_SIZES where arguments differ in size",
+    ),
+    "many_sizes": (
+        "{}; calls of another size run eagerly until it has come a few times",
+        "Nothing, if sizes come again; else pad to a few sizes",
     ),
     "unstable_guards": (
         "a call of {} was recorded as a path that exists, whose guards had not held for it",

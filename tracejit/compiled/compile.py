@@ -13,9 +13,14 @@ for another one, only now and then.  A path that has been recorded is never reco
 already stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now and
 then.
 
-A function keeps at most `config.max_entries` paths; beyond them what fits none runs eagerly, as a user of torch.compile would
-expect: recording in turn what comes in turn would cost more than it gains.  But paths that have gone out of use make room: when as many
-eager calls have passed as `FIRST_WAIT` for each entry, those that served no call meanwhile are dropped; then twice as many have to pass.
+A function keeps at most one path for each of `config.max_sizes` sizes of its arguments, and `config.max_entries` paths beside them; beyond
+them what fits none runs eagerly, as a user of torch.compile would expect: recording in turn what comes in turn would cost more than it
+gains.  But paths that have gone out of use make room: when as many eager calls have passed as `FIRST_WAIT` for each of `max_entries`,
+those that served no call meanwhile are dropped; then twice as many have to pass.
+
+Paths for other sizes do not stand in a call's way: its own is looked up.  A function with more than `_MANY` paths is asked for those of the
+call's sizes alone, and a size that comes then is recorded when it has come `_OFTEN` times: sizes that come once, as those of a sequence
+that grows, would never earn a recording.
 
 No function settles slower than eager: settling.py keeps account of what its entries gain and what it costs to try them and to record,
 and where that is a loss, or nothing can be recorded, calls go to the function itself for a while, longer each time.
@@ -85,6 +90,9 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
+_MANY: Final = 64  # paths of one function
+_OFTEN: Final = 4  # calls of one size
+_COUNTED: Final = 4096  # sizes
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 
 
@@ -153,6 +161,7 @@ class CompiledFunction(_Partial[P, R]):
         self._front: Entry | None = None  # the entry that was tried first last
         self._by_sizes: dict[Shapes, Entry] = {}  # of the arguments -> the path recorded for them, or found
         self._sized = SizeTable()  # what machine code knows of that
+        self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
         self._family = Family()
@@ -262,7 +271,7 @@ class CompiledFunction(_Partial[P, R]):
             number = result.number
         if exited is not None and exited.is_lost():
             return self._call_eagerly(args, kwargs, entries, exited, number, cost)
-        for entry in entries:
+        for entry in self._others(args, kwargs):
             if entry in tried:
                 continue
             result = entry.serve(args, kwargs)
@@ -272,6 +281,14 @@ class CompiledFunction(_Partial[P, R]):
             if exited is None and result.number:
                 exited, number = entry, result.number
         return self._call_eagerly(args, kwargs, entries, exited, number, cost)
+
+    def _others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, ...]:
+        """The entries to ask for a call that the one in front and its bridges do not serve."""
+        entries = self._entries
+        if len(entries) <= _MANY:
+            return entries
+        sizes = _sizes(args, kwargs)
+        return tuple([entry for entry in entries if entry.sizes == sizes]) if sizes in self._by_sizes else ()
 
     def _went_on(
         self,
@@ -307,8 +324,7 @@ class CompiledFunction(_Partial[P, R]):
                 return
             settling = self._settling
             lost = settling.close(self._entries)
-            full = len(self._entries) >= config.max_entries
-            if lost and full and settling.may_drop() and self._drop_unused():
+            if lost and self._is_full() and settling.may_drop() and self._drop_unused():
                 settling.dropped()
             for entry in self._entries:
                 entry.uses_seen = entry.uses
@@ -354,7 +370,8 @@ class CompiledFunction(_Partial[P, R]):
         if self._arriving is not None:
             stats.early_calls += 1
             return UNSERVED
-        if not self._may_record(exited, number):
+        sizes = _sizes(args, kwargs)
+        if not self._may_record(exited, number, sizes):
             if self._settling.charge(cost) and tried:
                 self._close_account()
             return UNSERVED
@@ -374,20 +391,20 @@ class CompiledFunction(_Partial[P, R]):
                 if not self._fullgraph:
                     self._pause(self._settling.raised())
                 raise
-            self._install(recording, tried, exited, number, _sizes(args, kwargs))
+            self._install(recording, tried, exited, number, sizes)
         finally:
             ticket.over = True
         return result
 
-    def _may_record(self, exited: Entry | None, number: int) -> bool:
-        """Whether the call that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
+    def _may_record(self, exited: Entry | None, number: int, sizes: Shapes) -> bool:
+        """Whether the call of these sizes that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
         if self._settling.waits() or (exited is not None and exited.stays_eager(number)):
             return False
         if not self._fullgraph and (calls := self._settling.waits_for_kin()):
             self._leave_alone(calls)
             return False
-        if self._has_room():
-            return True
+        if self._has_room(sizes):
+            return self._fullgraph or not self._is_rare(sizes)
         if self._fullgraph:
             self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
         if exited is not None and not exited.lost[0]:  # all entries were asked
@@ -400,9 +417,25 @@ class CompiledFunction(_Partial[P, R]):
             self._leave_alone(calls)
             self._settling.waited()
 
-    def _has_room(self) -> bool:
+    def _is_rare(self, sizes: Shapes) -> bool:
+        """Whether there are many paths, and it is too early for one for these sizes."""
+        if len(self._entries) < _MANY or sizes in self._by_sizes:
+            return False
+        if len(self._came) >= _COUNTED:
+            self._came.clear()
+        self._came[sizes] = self._came.get(sizes, 0) + 1
+        return self._came[sizes] < _OFTEN
+
+    def _is_full(self, sizes: Shapes | None = None) -> bool:
+        """Whether there are as many paths as there may be for calls of these sizes, or of any."""
+        entries, sized = len(self._entries), len(self._by_sizes)
+        if sizes is None or sizes in self._by_sizes:
+            return entries - sized >= config.max_entries - 1 or (sizes is None and sized >= config.max_sizes)
+        return sized >= config.max_sizes or entries >= config.max_sizes + config.max_entries
+
+    def _has_room(self, sizes: Shapes) -> bool:
         """Whether one more path may be recorded; entries that are not used make room now and then."""
-        if len(self._entries) < config.max_entries:
+        if not self._is_full(sizes):
             return True
         if self._settling.is_crowded():
             return False
@@ -413,7 +446,7 @@ class CompiledFunction(_Partial[P, R]):
             self._settling.looked(self._drop_unused())
         finally:
             ticket.over = True
-        return len(self._entries) < config.max_entries
+        return not self._is_full(sizes)
 
     def _drop_unused(self) -> bool:
         """Let go of the entries that served no call since the last look.  Whether there were any."""
@@ -500,7 +533,11 @@ class CompiledFunction(_Partial[P, R]):
                 self._front.bridges[0] = entry
             self._put_in_front_of(arriving.sizes, entry)
             self._put_in_front(entry)
-        if len(self._entries) >= config.max_entries:
+        entry.sizes = arriving.sizes
+        self._came.pop(entry.sizes, None)
+        if len(self._entries) == _MANY and len(self._by_sizes) > 1:
+            self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
+        if self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
     def _made(self, recording: Recording, entries: tuple[Entry, ...], backend: str) -> tuple[Entry, bool]:
@@ -538,7 +575,7 @@ class CompiledFunction(_Partial[P, R]):
         """What happened to the calls of this function, in text: entries, programs, reasons."""
         self._look()
         parting, compiling = self._partings.foremost(), self._arriving is not None
-        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, config.max_entries, compiling)
+        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, self._is_full(), compiling)
 
     def _look(self) -> None:
         """What was compiled in the background is put in place, for who asks about it."""
@@ -582,6 +619,7 @@ class CompiledFunction(_Partial[P, R]):
         self._untranslated.clear()
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
+        self._came.clear()
         self._put_in_front(None)
         self._reasons = {}
         self._partings.clear()

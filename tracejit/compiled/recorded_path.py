@@ -18,6 +18,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.cpython import c_api
 from tracejit.cpython.functions import Untranslatable
+from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph
 from tracejit.report.debug import DebugLog
 
@@ -42,6 +43,7 @@ class Entry:
         "machine",
         "recording",
         "run",
+        "sizes",
         "uses_seen",
         "worth",
     )
@@ -64,6 +66,7 @@ class Entry:
             int, list[int]
         ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
         self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
+        self.sizes: Shapes = ()  # of the arguments of the recorded call
         self.uses_seen = 0  # at the last look for entries that are not used
         self.worth = 2 * len(recording.graph.nodes) if recording.graph is not None else 0  # of a served call (settling.py)
         self._effort: int | None = None
@@ -150,12 +153,12 @@ class Entry:
         return (
             mine is not None
             and other is not None
+            and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
+            and self.recording.outputs == recording.outputs
             and self.recording.guards == recording.guards
             and _same_objects(self.recording.namespace, recording.namespace)
             and self.recording.epilogue == recording.epilogue
             and self.recording.result == recording.result
-            and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
-            and self.recording.outputs == recording.outputs
             and mine.equals(other)
         )
 

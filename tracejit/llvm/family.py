@@ -16,6 +16,8 @@ import re
 from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
+from tracejit.llvm.arena import Arena
+
 __all__ = ["Family", "Kin", "Pattern"]
 
 _REMEMBERED: Final = 256
@@ -67,9 +69,10 @@ class Kin:
 
 
 class Family:
-    """The programs that a function has had, by what their graphs have in common."""
+    """The programs that a function has had, by what their graphs have in common, and the arena that they share."""
 
     def __init__(self) -> None:
+        self.arena = Arena()
         self._known: dict[Hashable, Kin] = {}
 
     def kin(self, skeleton: Hashable) -> Kin:

@@ -21,13 +21,19 @@ _MOST: Final = 5
 
 
 def explain_function(
-    name: str, stats: Any, entries: Sequence[Any], reasons: Mapping[Any, int], parting: Parting | None, most: int, compiling: bool
+    name: str,
+    stats: Any,
+    entries: Sequence[Any],
+    reasons: Mapping[Any, int],
+    parting: Parting | None,
+    full: bool,
+    compiling: bool,
 ) -> str:
-    """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  most: how many
-    paths there may be.  compiling: whether one more is compiled in the background."""
+    """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  full: whether
+    there are as many paths as there may be.  compiling: whether one more is compiled in the background."""
     if not stats.calls:
         return f"{name}: not called yet"
-    headline = _headline(stats, len(entries), reasons, parting, most)
+    headline = _headline(stats, len(entries), reasons, parting, full)
     if compiling:
         headline = (
             f"compiling in the background; {headline}" if entries else "compiling in the background; calls run eagerly meanwhile"
@@ -107,13 +113,13 @@ def _told(namespace: Mapping[str, Any], name: Name) -> Expr:
     return Name(getattr(namespace.get(name.name), "__qualname__", name.name))
 
 
-def _headline(stats: Any, paths: int, reasons: Mapping[Any, int], parting: Parting | None, most: int) -> str:
+def _headline(stats: Any, paths: int, reasons: Mapping[Any, int], parting: Parting | None, full: bool) -> str:
     """The one line that matters."""
     served = stats.compiled_calls
-    if parting is not None and not served and paths < most:
+    if parting is not None and not served and not full:
         often = "recorded on each call" if stats.traces == stats.calls else f"recorded {stats.traces} times for nothing"
         return f"{often} because {parting.name}{parting.place()} changes ({parting.some()}). {parting.remedy()}"
-    if parting is not None and (paths >= most or 2 * served < stats.calls):
+    if parting is not None and (full or 2 * served < stats.calls):
         return f"{paths} paths: {parting.text()}"
     if not paths and reasons:
         return f"eager: {max(reasons, key=lambda reason: reasons[reason])}"

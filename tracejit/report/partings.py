@@ -26,7 +26,7 @@ _REMEDIES = {
     "outcome": "Compare tensors (where), or leave the comparison to the caller",
     "type": "Pass values of one type",
     "object": "Make it once, outside, or pass its contents as tensors",
-    "shape": "Pad to a few sizes, or raise TRACEJIT_MAX_ENTRIES if there are no more than so many",
+    "shape": "Pad to a few sizes, or raise TRACEJIT_MAX_SIZES and TRACEJIT_MAX_ENTRIES if there are no more than so many",
     "tensor": "Pass tensors of one dtype and layout (contiguous())",
     "mode": "Call it in one mode, by the same arguments",
     "exit": "Keep the value in tensors (where, masks, clamp), or use it outside the compiled function",

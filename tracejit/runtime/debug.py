@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.cpython.frame_check import NO_KEY
+from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import compile_program
 from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.steps import addresses
@@ -43,13 +44,13 @@ def step_times(lowered: Lowered, arrays: Sequence[Any], scalars: Sequence[Any], 
     programs = [compile_program(replace(lowered.spec, steps=(step,))) for step in lowered.spec.steps]
     if not programs:
         return []
-    frames = [Frame(p.template, lowered.arena_slot, lowered.arena_bytes, lowered.constants) for p in programs]
+    arena = Arena()
+    frames = [Frame(p.template, arena, lowered.arena_slot, lowered.arena_bytes, lowered.constants) for p in programs]
     made: list[Any] = [np.empty(a.shape, a.dtype.numpy) for a in lowered.fresh]
     if lowered.slab_size is not None:
         made.append(np.empty(lowered.slab_size, np.uint8))
     bound = tuple(lowered.spec.in_call([*arrays, *made], NO_KEY, tuple))
-    for frame in frames:  # each has the data table of its step; they share an arena
-        frame.table[lowered.arena_slot] = frames[0].arena_address
+    for frame in frames:  # each has the data table of its step
         for (slot, python_type), value in zip(lowered.scalars, scalars, strict=True):
             try:
                 (frame.floats if python_type is float else frame.integers)[slot] = value

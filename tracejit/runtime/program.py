@@ -30,6 +30,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.cpython.arrays import unknown_layout
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
+from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, compile_program
 from tracejit.llvm.family import Family, Kin
 from tracejit.lowering.lower import NeedsHost, lower
@@ -54,14 +55,16 @@ class Program(LoweredProgram):
 
     __slots__ = ("_code", "_compiled", "machine_calls", "run", "seconds")
 
-    def __init__(self, lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> None:
+    def __init__(
+        self, lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, arena: Arena | None = None
+    ) -> None:
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         self.lowered = lowered
         self.machine_calls = 1
         self._compiled = compile_program(lowered.spec, kin=kin)
         self.seconds = self._compiled.seconds
         constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
-        new_frame = partial(Frame, self._compiled.template, lowered.arena_slot, lowered.arena_bytes, constants)
+        new_frame = partial(Frame, self._compiled.template, arena or Arena(), lowered.arena_slot, lowered.arena_bytes, constants)
         self._code = _Code(self._compiled.run, new_frame, lowered)
         self.run: Runner = self._run_function()
 
@@ -140,9 +143,10 @@ def build(
         backend = "numba"
 
     like, segments = skeleton(graph), itertools.count()
+    arena = None if family is None else family.arena
 
     def made(lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> Program | RenderedProgram:
-        return Program(lowered, resident, kin) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+        return Program(lowered, resident, kin, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
         return made(lowered, kin=None if family is None else family.kin((like, next(segments))))
