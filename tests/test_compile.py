@@ -352,10 +352,10 @@ def test_sizes_that_come_once_are_not_recorded_for_ever_and_keep_nobody_from_the
 
 def test_there_are_no_more_sizes_with_paths_than_allowed_and_as_many_others_beside_them() -> None:
     with override(max_entries=3, max_sizes=2):
-        compiled = T.compile(lambda x, k: x.sum() + k)
+        compiled = T.compile(lambda x, name: x.sum() + len(name))
         for k in range(5):
             for n in (1, 2, 3):
-                assert compiled(T.ones(n), k).item() == n + k
+                assert compiled(T.ones(n), "a" * k).item() == n + k
         assert compiled.stats.traces == 2 + 2  # the first of each size, and two more
         assert any(reason.code == "too_many_paths" for reason in compiled.reasons)
 

@@ -162,6 +162,7 @@ class CompiledFunction(_Partial[P, R]):
         self._by_sizes: dict[Shapes, Entry] = {}  # of the arguments -> the path recorded for them, or found
         self._sized = SizeTable()  # what machine code knows of that
         self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
+        self._rare_calls = 0  # of such sizes since the last path: so many are an investment, beyond them they cost (settling.py)
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
         self._family = Family()
@@ -371,7 +372,10 @@ class CompiledFunction(_Partial[P, R]):
             stats.early_calls += 1
             return UNSERVED
         sizes = _sizes(args, kwargs)
-        if not self._may_record(exited, number, sizes):
+        rare = not self._fullgraph and self._is_rare(sizes)
+        if rare and self._rare_calls <= _COUNTED:
+            return UNSERVED
+        if rare or not self._may_record(exited, number, sizes):
             if self._settling.charge(cost) and tried:
                 self._close_account()
             return UNSERVED
@@ -404,7 +408,7 @@ class CompiledFunction(_Partial[P, R]):
             self._leave_alone(calls)
             return False
         if self._has_room(sizes):
-            return self._fullgraph or not self._is_rare(sizes)
+            return True
         if self._fullgraph:
             self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
         if exited is not None and not exited.lost[0]:  # all entries were asked
@@ -419,10 +423,11 @@ class CompiledFunction(_Partial[P, R]):
 
     def _is_rare(self, sizes: Shapes) -> bool:
         """Whether there are many paths, and it is too early for one for these sizes."""
-        if len(self._entries) < _MANY or sizes in self._by_sizes:
+        if len(self._entries) < _MANY or sizes in self._by_sizes or self._is_full(sizes):
             return False
         if len(self._came) >= _COUNTED:
             self._came.clear()
+        self._rare_calls += 1
         self._came[sizes] = self._came.get(sizes, 0) + 1
         return self._came[sizes] < _OFTEN
 
@@ -535,6 +540,7 @@ class CompiledFunction(_Partial[P, R]):
             self._put_in_front(entry)
         entry.sizes = arriving.sizes
         self._came.pop(entry.sizes, None)
+        self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
         if self._is_full():
@@ -620,6 +626,7 @@ class CompiledFunction(_Partial[P, R]):
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
         self._came.clear()
+        self._rare_calls = 0
         self._put_in_front(None)
         self._reasons = {}
         self._partings.clear()
