@@ -18,7 +18,37 @@ os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="1/1", metavar="K/N", help="run the K-th of N parts with about as many tests")
+    parser.addoption(
+        "--torch-tests", default="", metavar="FILE", help="append the tests that are skipped for want of torch, one in a line"
+    )
     parser.addoption("--numba", action="store_true", help="run all samples of the primitives by Numba, not the first of each")
+
+
+class _TorchTests:
+    """The names of tests, and of modules, that say that there is no torch."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.names: dict[str, None] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._see(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._see(report)
+
+    def _see(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and any(f"'{name}'" in str(report.longrepr) for name in ("torch", "expecttest")):
+            self.names[report.nodeid.partition("[")[0]] = None
+
+    def pytest_sessionfinish(self) -> None:
+        with open(self.path, "a") as file:
+            file.writelines(f"{name}\n" for name in self.names)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--torch-tests"):
+        config.pluginmanager.register(_TorchTests(config.getoption("--torch-tests")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
