@@ -65,6 +65,28 @@ def test_zero_hot_calls_leave_paths_in_python() -> None:
         assert f._front.machine is None and "calls: from Python" in f.explain()
 
 
+def test_functions_that_call_functions_with_cells_become_machine_code_and_see_what_is_in_them() -> None:
+    scale, other = tj.full((2,), 2.0), tj.full((2,), 5.0)
+
+    def inner(x: Any) -> Any:
+        return x * scale
+
+    def function(x: Any) -> Any:
+        return inner(x) + 1
+
+    f, x, first = tj.compile(function), tj.ones(2), inner
+    heated(f, x)
+    scale = tj.full((2,), 3.0)
+    assert f(x).tolist() == [4.0, 4.0]
+    inner = lambda x: x * other
+    for _ in range(HOT + 3):
+        assert f(x).tolist() == [6.0, 6.0]
+    inner = lambda x: x - 1  # it has no cells
+    assert f(x).tolist() == [1.0, 1.0]
+    inner = first
+    assert f(x).tolist() == [4.0, 4.0]
+
+
 def test_a_failed_guard_goes_on_to_other_paths_and_to_eager() -> None:
     f = tj.compile(lambda x: x * 2)
     heated(f, tj.ones(3))

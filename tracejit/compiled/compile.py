@@ -8,10 +8,10 @@ Of a function that has met arguments of several sizes the entry that stands for 
 last.
 
 Bridges: the entry that misses, or takes exit k, remembers which entry went on from there last time, and hands over to it, which may
-exit and hand over in turn.  Where there is no bridge all entries are asked; once none of them went on from an exit and there is no room
-for another one, only now and then.  A path that has been recorded is never recorded again: where eager takes a path that an entry
-already stands for (a predicate so close to its threshold that two fusions round it differently), that exit is recorded only now and
-then.
+exit and hand over in turn; between machine code without Python, but for every 32nd time, when it is accounted for.  Where there is no
+bridge all entries are asked; once none of them went on from an exit and there is no room for another one, only now and then.  A path that
+has been recorded is never recorded again: where eager takes a path that an entry already stands for (a predicate so close to its threshold
+that two fusions round it differently), that exit is recorded only now and then.
 
 A function keeps at most one path for each of `config.max_sizes` sizes of its arguments, and `config.max_entries` paths beside them; beyond
 them what fits none runs eagerly, as a user of torch.compile would expect: recording in turn what comes in turn would cost more than it
@@ -249,12 +249,22 @@ class CompiledFunction(_Partial[P, R]):
             self._put_in_front_of(sizes, entry)
         self._put_in_front(self._front)
 
-    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], number: int, front: Entry | None = None) -> Any:
+    def _go_on(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        number: int,
+        front: Entry | None = None,
+        counter: list[int] | None = None,
+    ) -> Any:
         """An entry, the one in front if it is not said which, did not serve the call: it missed (number 0) or took an exit.  Try its
-        bridge, then the other entries."""
+        bridge, then the other entries.  counter: of the entry that took the exit, if machine code went on to another one."""
         if self._arriving is not None and self._arrived(self._arriving):
             return self.serve(args, kwargs)
         front, entries = front or self._front, self._entries
+        if counter is not None and (front is None or front.executable.counter is not counter):
+            front = next((entry for entry in entries if entry.executable.counter is counter), None)
+            number = 0 if front is None else number
         tried = [front]
         exited = front if number else None
         cost = 0 if front is None else front.effort if number else 1
@@ -262,11 +272,13 @@ class CompiledFunction(_Partial[P, R]):
         while last is not None and (bridge := last.bridges.get(number)) is not None and bridge not in tried:
             result = bridge.serve(args, kwargs)
             if result.__class__ is not Exit:
+                self._hand_over(last, number, bridge)
                 return self._went_on(bridge, exited, 0, cost, result, args, kwargs)
             tried.append(bridge)
             if not result.number:
                 cost += 1
                 break
+            self._hand_over(last, number, bridge)
             cost += bridge.effort
             exited = last = bridge
             number = result.number
@@ -304,7 +316,7 @@ class CompiledFunction(_Partial[P, R]):
         """`entry` has served a call that the entry in front did not; number: of the exit of `exited` whose bridge it is from now on."""
         if exited is not None:
             if number:
-                exited.bridges[number] = entry
+                self._hand_over(exited, number, entry)
                 exited.lost[1] = 0
             self.stats.bridges += 1
         else:
@@ -316,6 +328,20 @@ class CompiledFunction(_Partial[P, R]):
         if self._settling.charge(cost):
             self._close_account()
         return result
+
+    def _hand_over(self, entry: Entry, number: int, bridge: Entry) -> None:
+        """`bridge` has gone on from an exit of an entry, and will again; how often it did without Python is accounted for.  What most calls
+        lead to is tried first."""
+        calls = entry.hand_over(number, bridge)
+        if not calls:
+            return
+        self.stats.bridges += calls
+        self._settling.charge(entry.effort, calls)
+        if entry.is_left_by_most(calls):
+            if self._by_sizes.get(entry.sizes) is entry:
+                self._put_in_front_of(entry.sizes, bridge)
+            if self._front is entry:
+                self._put_in_front(bridge)
 
     def _close_account(self) -> None:
         """So many calls were not served by the entry in front: whether its entries pay."""
@@ -459,7 +485,7 @@ class CompiledFunction(_Partial[P, R]):
         kept = tuple([entry for entry in before if entry.uses != entry.uses_seen])
         for entry in kept:
             entry.uses_seen = entry.uses
-            entry.bridges = {number: bridge for number, bridge in entry.bridges.items() if bridge in kept}
+            entry.part([other for other in before if other not in kept])
             entry.lost = [0, 0]
         for entry in before:
             if entry not in kept:

@@ -40,9 +40,10 @@ def dispatching(paths: list[Any]) -> Callable[..., Any]:
 
 
 def leaving(paths: list[Any], entry: Any = None) -> Callable[..., Any]:
-    """What machine code calls where an entry, the one in front if it is not said which, did not serve the call."""
+    """What machine code calls where an entry, the one in front if it is not said which, did not serve the call, nor those that machine code
+    went on to from there."""
 
     def leave(exit_taken: Exit, *args: Any) -> Any:
-        return paths[1](args, {}, exit_taken.number, entry)
+        return paths[1](args, {}, exit_taken.number, entry, exit_taken.counter)
 
     return leave

@@ -549,12 +549,13 @@ def _backward_role(present: Mask) -> str:
 
 
 class _Leaving(dict[int, Any]):
-    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, else an Exit."""
+    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, else its Exit."""
 
     def __init__(self, counter: list[int], taken: dict[int, int]) -> None:
         super().__init__()
         self._counter = counter
         self._taken = taken
+        self.exits: dict[int, Exit] = {}
 
     def __missing__(self, code: int) -> Any:
         if code <= 0:
@@ -562,7 +563,8 @@ class _Leaving(dict[int, Any]):
             return MISS
         self._counter[1] += 1
         self._taken[code] = self._taken.get(code, 0) + 1
-        return Exit(code)
+        found = self.exits.get(code)
+        return found or self.exits.setdefault(code, Exit(code, self._counter))
 
 
 def _goes_on(facts: TensorOutput) -> bool:

@@ -6,11 +6,11 @@ It must not know of the other paths of the function, but for the bridges to them
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tracejit.capture.recording.entry import Body, Recording, cell_of
+from tracejit.capture.recording.entry import Body, Exit, Recording, cell_of
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.hot_entry import machine_entry
 from tracejit.config import config
@@ -26,6 +26,7 @@ __all__ = ["FIRST_WAIT", "Entry"]
 
 _TABLES = (list, tuple, int, float, complex, str, bytes)
 _FEW = 200  # guards that machine code looks at in a few microseconds
+_HOPS = 31  # calls that machine code hands over to a bridge before they are accounted for
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
@@ -34,6 +35,7 @@ class Entry:
 
     __slots__ = (
         "_effort",
+        "_served_seen",
         "body",
         "bridges",
         "eager_exits",
@@ -69,6 +71,7 @@ class Entry:
         self.sizes: Shapes = ()  # of the arguments of the recorded call
         self.uses_seen = 0  # at the last look for entries that are not used
         self.worth = 2 * len(recording.graph.nodes) if recording.graph is not None else 0  # of a served call (settling.py)
+        self._served_seen = 0
         self._effort: int | None = None
 
     def translate(self) -> tuple[Recording, Body, Any, Any]:
@@ -124,6 +127,32 @@ class Entry:
             return True
         waiting[:] = 0, 2 * waiting[1]
         return False
+
+    def hand_over(self, number: int, bridge: Entry) -> int:
+        """`bridge` goes on from exit `number` from now on, without Python for some calls where both are machine code.  Answers how many
+        went on so since the last time."""
+        self.bridges[number] = bridge
+        exit_taken = self._exits().get(number)
+        if exit_taken is None:
+            return 0
+        calls = 0 if exit_taken.bridge is None else _HOPS - exit_taken.left.value
+        exit_taken.bridge, exit_taken.left.value = bridge.machine, _HOPS
+        return calls
+
+    def is_left_by_most(self, calls: int) -> bool:
+        """Whether it has served less than half as many calls as these that left it, since this was last asked."""
+        served, self._served_seen = self.executable.counter[0] - self._served_seen, self.executable.counter[0]
+        return 2 * served < calls
+
+    def part(self, others: Collection[Entry]) -> None:
+        """There are no bridges to the others any more."""
+        self.bridges = {number: bridge for number, bridge in self.bridges.items() if bridge not in others}
+        for exit_taken in self._exits().values():
+            exit_taken.bridge = None
+
+    def _exits(self) -> dict[int, Exit]:
+        """Those that were taken so far, by number."""
+        return self.body.environment["leave"].exits if "leave" in self.body.environment else {}
 
     def is_lost(self) -> bool:
         """Whether no entry goes on from an exit without a bridge, as far as it is known: it is too early to ask all of them again."""

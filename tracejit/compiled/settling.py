@@ -90,10 +90,10 @@ class Settling:
         return True
 
     # -- entries
-    def charge(self, cost: int) -> bool:
-        """A call that the entry in front did not serve has tried entries in vain, for so much.  Whether the window is over."""
-        self._seen += 1
-        self._cost += cost + 1
+    def charge(self, cost: int, calls: int = 1) -> bool:
+        """Calls that the entry in front did not serve have tried entries in vain, each for so much.  Whether the window is over."""
+        self._seen += calls
+        self._cost += calls * (cost + 1)
         return self._seen >= WINDOW
 
     def close(self, entries: Iterable[Entry]) -> bool:

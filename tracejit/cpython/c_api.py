@@ -57,6 +57,7 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyException_SetTraceback": ("i32", ("ptr", "ptr")),
     "PyFloat_AsDouble": ("double", ("ptr",)),
     "PyFrame_GetCode": ("ptr", ("ptr",)),
+    "PyFunction_GetClosure": ("ptr", ("ptr",)),
     "PyFunction_GetCode": ("ptr", ("ptr",)),
     "PyFunction_GetDefaults": ("ptr", ("ptr",)),
     "PyFunction_GetGlobals": ("ptr", ("ptr",)),

@@ -1,6 +1,7 @@
 """The function that a compiled function's calls go to, as machine code.
 
-It tries the machine entry in front, or the one for the sizes of the call's arguments (size_table.py), and leaves no trace of itself.
+It tries the machine entry in front, or the one for the sizes of the call's arguments (size_table.py), goes on along the bridges of the
+exits that are taken, and leaves no trace of itself.
 
 What no machine entry serves (one that is not hot, a guard that fails, an exit, keyword arguments, another recording under way) goes to a
 function of Python.  A call that runs eagerly in the end has the frames of an eager call, and what a call raises has its traceback.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -35,11 +36,12 @@ took and the arguments)."""
 UNSERVED: Final = object()
 """The answer where nothing serves a call, nor records it."""
 _SYMBOL: Final = "tracejit_dispatch"
+_FARTHEST: Final = 8  # bridges of one call
 _ARRAY: Final = "_array"  # the slot of the class of sized arguments that has the array
 
 
-def _text(slot: int) -> str:
-    """The module.  slot: offset of the array in a sized argument."""
+def _text(slot: int, exit_slots: Mapping[str, int]) -> str:
+    """The module.  slot: offset of the array in a sized argument; exit_slots: those of the slots of an exit."""
     return f"""
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyErr_Occurred()
@@ -70,6 +72,15 @@ trace:
   br label %end
 end:
   ret ptr %value
+}}
+define internal void @forget(ptr %object) nounwind {{
+  %none = icmp eq ptr %object, null
+  br i1 %none, label %end, label %there
+there:
+  call void @decref(ptr %object)
+  br label %end
+end:
+  ret void
 }}
 define internal void @raise(ptr %value) nounwind {{
   %type.at = getelementptr i8, ptr %value, i64 {TYPE}
@@ -137,10 +148,15 @@ alone.now:
   store i64 %left.alone.less, ptr %left.alone.word
   br label %itself
 try:
-  %entry.tried = phi ptr [ %front, %first ], [ %own.front, %chosen ]
+  %tried.first = phi ptr [ %front, %first ], [ %own.front, %chosen ]
   %after = phi ptr [ %after.front, %first ], [ %after.pair, %chosen ]
-  call void @incref(ptr %entry.tried)
+  call void @incref(ptr %tried.first)
   call void @incref(ptr %after)
+  br label %enter
+enter:
+  %entry.tried = phi ptr [ %tried.first, %try ], [ %bridge, %hop ]
+  %hops = phi i64 [ 0, %try ], [ %hops1, %hop ]
+  %exit.first = phi ptr [ null, %try ], [ %exit.kept, %hop ]
   %definition.at = getelementptr i8, ptr %entry.tried, i64 {c_api.METHOD}
   %definition = load ptr, ptr %definition.at
   %function.at = getelementptr i8, ptr %definition, i64 8
@@ -153,6 +169,7 @@ try:
   br i1 %raised, label %unfinished, label %served
 unfinished:
   call void @decref(ptr %after)
+  call void @forget(ptr %exit.first)
   br label %failed
 served:
   %type.at = getelementptr i8, ptr %result, i64 {TYPE}
@@ -160,14 +177,48 @@ served:
   %exit.at = getelementptr i8, ptr %self, i64 {ITEMS + 32}
   %exit = load ptr, ptr %exit.at
   %left = icmp eq ptr %type, %exit
-  br i1 %left, label %leave, label %return
+  br i1 %left, label %onward, label %return
 return:
   call void @decref(ptr %after)
+  call void @forget(ptr %exit.first)
   ret ptr %result
+onward:
+  %bridge.at = getelementptr i8, ptr %result, i64 {exit_slots["bridge"]}
+  %bridge = load ptr, ptr %bridge.at
+  %no.bridge = icmp eq ptr %bridge, %none
+  %far = icmp eq i64 %hops, {_FARTHEST}
+  %stop = or i1 %no.bridge, %far
+  br i1 %stop, label %leave, label %turn.left
+turn.left:
+  %word.at = getelementptr i8, ptr %result, i64 {exit_slots["word"]}
+  %word.bytes = load ptr, ptr %word.at
+  %word.address.at = getelementptr i8, ptr %word.bytes, i64 {BYTES}
+  %word = load ptr, ptr %word.address.at
+  %turns = load i64, ptr %word
+  %turn = icmp sgt i64 %turns, 0
+  br i1 %turn, label %hop, label %leave
+hop:
+  %turns1 = sub i64 %turns, 1
+  store i64 %turns1, ptr %word
+  call void @incref(ptr %bridge)
+  %hops1 = add i64 %hops, 1
+  %is.first = icmp eq i64 %hops, 0
+  %exit.kept = select i1 %is.first, ptr %result, ptr %exit.first
+  %exit.over = select i1 %is.first, ptr null, ptr %result
+  call void @forget(ptr %exit.over)
+  br label %enter
 leave:
+  %counter.at = getelementptr i8, ptr %result, i64 {exit_slots["counter"]}
+  %counter = load ptr, ptr %counter.at
+  %missed = icmp eq ptr %counter, %none
+  %went.on = icmp ne ptr %exit.first, null
+  %back = and i1 %missed, %went.on
+  %exit.told = select i1 %back, ptr %exit.first, ptr %result
+  %exit.else = select i1 %back, ptr %result, ptr %exit.first
+  call void @forget(ptr %exit.else)
   %more = add i64 %count, 1
   %row = alloca ptr, i64 %more
-  store ptr %result, ptr %row
+  store ptr %exit.told, ptr %row
   br label %copy
 copy:
   %i = phi i64 [ 0, %leave ], [ %i1, %next ]
@@ -182,7 +233,7 @@ next:
   br label %copy
 go.on:
   %after.result = call ptr @PyObject_Vectorcall(ptr %after, ptr %row, i64 %more, ptr null)
-  call void @decref(ptr %result)
+  call void @decref(ptr %exit.told)
   call void @decref(ptr %after)
   br label %answered
 slow:
@@ -237,8 +288,8 @@ again:
 
 
 @cache
-def _dispatching(sized: type) -> tuple[int, Any]:
-    return linked(_text(c_api.slot_offsets(sized)[_ARRAY]), _SYMBOL)
+def _dispatching(sized: type, exit_type: type) -> tuple[int, Any]:
+    return linked(_text(c_api.slot_offsets(sized)[_ARRAY], c_api.slot_offsets(exit_type)), _SYMBOL)
 
 
 def dispatcher(
@@ -253,9 +304,10 @@ def dispatcher(
     sized: type,
 ) -> Callable[..., Any]:
     """What a call of `function` goes to.  paths: its item FRONT is the machine entry to try, or None, unless its item SIZED is a table that
-    tells which; none is tried while pushed[0] is not 0.  leave(exit, *arguments) is called with an instance of `exit_type` that it
-    returned; python(*arguments, **keywords) where no machine entry can be tried.  Where these answer UNSERVED, the function itself is
-    called, as if nothing stood between it and its caller.  clean(error): takes the frames of the library out of the traceback of an error.
+    tells which; none is tried while pushed[0] is not 0.  What answers with an instance of `exit_type` that has a bridge, and turns left, is
+    followed by that; leave(exit, *arguments) is called with the exit of the last one that took one; python(*arguments, **keywords) where no
+    machine entry can be tried.  Where these answer UNSERVED, the function itself is called, as if nothing stood between it and its caller.
+    clean(error): takes the frames of the library out of the traceback of an error.
 
     rest: how many calls that no machine entry is tried for go to the function at once; each takes one from it.
     sized: the class of the arguments whose sizes are looked up; what is called with the exit of an entry of the table is its own."""
@@ -266,7 +318,7 @@ def dispatcher(
             return function(*args, **kwargs) if result is UNSERVED else result
 
         return call
-    address, owner = _dispatching(sized)
+    address, owner = _dispatching(sized, exit_type)
     word = struct.pack("=q", ctypes.addressof(rest))
     own = (paths, pushed, 0, None, exit_type, leave, python, UNSERVED, function, clean, word, rest, sized, *owner)
     made: Callable[..., Any] = builtin_function("dispatch", address, FASTCALL | KEYWORDS, own)

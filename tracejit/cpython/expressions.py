@@ -225,10 +225,11 @@ class Expressions:
         return self.out.attribute(owner, attr)
 
     def _cell(self, node: Expr) -> Value | None:
-        """`f.__closure__[k].cell_contents` of a constant function, whose cells are always the same."""
+        """`f.__closure__[k].cell_contents` of a constant function, whose cells are always the same; or, in guards, of what was found to be
+        a function, which fail where it has no such cell or nothing is in it."""
         match node:
-            case Item(Attribute(Name(name), "__closure__"), Constant(int() as index)):
-                function = self.names.get(name)
+            case Item(Attribute(Name(name), "__closure__"), Constant(int() as index)) if name in self.names:
+                function = self.names[name]
                 if type(function) is FunctionType and function.__closure__ is not None and index < len(function.__closure__):
                     cell = function.__closure__[index]
                     assert type(cell) is CellType
@@ -241,7 +242,23 @@ class Expressions:
                     self.out.jump(filled)
                     self.code.begin(filled)
                     return Value(pointer)
+            case Item(Attribute(function, "__closure__"), Constant(int() as index)) if self.guarding:
+                owner = self._value(function)
+                if owner.known is FunctionType:
+                    cells = Value(self._or_missed(self.out.call("PyFunction_GetClosure", owner.text)), tuple)
+                    enough = self.code.label("enough")
+                    short = self.code.op(f"icmp sle i64 {self.out.size_of(cells)}, {index}")
+                    self.out.branch(short, self.out.missed, enough)
+                    self.code.begin(enough)
+                    return Value(self._or_missed(self.out.load(self.out.item(cells, index), CELL)))
         return None
+
+    def _or_missed(self, pointer: str) -> str:
+        """A pointer that is not null from here on."""
+        there = self.code.label("there")
+        self.out.branch(self.code.op(f"icmp eq ptr {pointer}, null"), self.out.missed, there)
+        self.code.begin(there)
+        return pointer
 
     def _dictionary(self, value: Value) -> str | None:
         """The dict in which an item of `value` is looked up."""

@@ -7,6 +7,8 @@ reached by their path.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,12 +66,19 @@ __all__ = [
 
 class Exit:
     """What an entry returns instead of a result: exit `number` (from 1) of its program was taken, or a guard failed (0, `MISS`).  Nothing
-    was changed."""
+    was changed.
 
-    __slots__ = ("number",)
+    counter: of the program (Executable.counter), by which it is known.  bridge: the machine code that machine code goes on to by itself
+    (cpython/dispatcher.py), or None, while `left` is more than 0; each time takes one from it.  word: the address of `left`."""
 
-    def __init__(self, number: int) -> None:
+    __slots__ = ("bridge", "counter", "left", "number", "word")
+
+    def __init__(self, number: int, counter: list[int] | None = None) -> None:
         self.number = number
+        self.counter = counter
+        self.bridge: Any = None
+        self.left = ctypes.c_int64(0)
+        self.word = struct.pack("=q", ctypes.addressof(self.left))
 
 
 MISS = Exit(0)
