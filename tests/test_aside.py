@@ -252,6 +252,26 @@ def test_the_background_goes_on_with_what_an_interrupt_has_kept_from_beginning()
     assert ended(kept, begun(lambda: 2, 1.0)) == [1, 2]
 
 
+def test_a_work_that_no_thread_could_be_had_for_begins_when_somebody_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    going = threading.Event()
+    first = begun(lambda: going.wait(30), 0.0)
+    second = begun(lambda: 2, 0.0)
+    monkeypatch.setattr(module, "_start", lambda work: False)
+    going.set()
+    ended(first)
+    assert not second.has_begun and not second.wait(0.0)
+    monkeypatch.undo()
+    assert ended(second) == [2] and not module._behind
+
+
+def test_of_several_threads_that_begin_one_does_the_work() -> None:
+    times = []
+    work = Work(lambda: times.append(1))
+    assert work.begin() and work.begin() and ended(work) == [None]
+    time.sleep(0.05)
+    assert times == [1]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_is_told_what_is_lost_in_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -60,3 +62,30 @@ def test_an_error_leaves_it_on() -> None:
         hold.begin()
         raise LookupError
     assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_forked_child_has_its_own_blocks_alone(own: bool) -> None:
+    begun, going = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with held_back() as hold:
+            hold.begin()
+            begun.set()
+            going.wait(30)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert begun.wait(30)
+    with held_back() as hold:
+        if own:
+            hold.begin()
+        child = os.fork()
+        right = gc.isenabled() == (not own and not child)
+    if not child:
+        os._exit(0 if right and gc.isenabled() else 1)
+    going.set()
+    thread.join()
+    assert right and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

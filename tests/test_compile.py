@@ -350,6 +350,20 @@ def test_sizes_that_come_once_are_not_recorded_for_ever_and_keep_nobody_from_the
     assert compiled.stats.compiled_calls == before + 64 and compiled.stats.traces == traces
 
 
+def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_soon() -> None:
+    with override(max_sizes=80, max_entries=2):
+        compiled, n = T.compile(lambda x: (x * 2).sum()), 0
+        recorded = []
+        for _ in range(3):
+            before = compiled.stats.traces
+            for _ in range(400):
+                n += 1
+                for _ in range(6):
+                    assert compiled(T.ones(n)).item() == 2 * n
+            recorded.append(compiled.stats.traces - before)
+    assert recorded[0] >= 80 and compiled._often >= 8 and recorded[2] == 0
+
+
 def test_there_are_no_more_sizes_with_paths_than_allowed_and_as_many_others_beside_them() -> None:
     with override(max_entries=3, max_sizes=2):
         compiled = T.compile(lambda x, name: x.sum() + len(name))
@@ -766,6 +780,19 @@ def test_calls_run_eagerly_and_are_not_recorded_while_their_program_is_compiled_
     assert function(x).item() == pytest.approx(polynomial(x).item(), rel=1e-6)
     assert (stats.calls, stats.compiled_calls, stats.traces, stats.programs_compiled) == (7, 1, 1, 1)
     assert function.explain().startswith("polynomial: compiled: 1 path, 1 of 7 calls\n")
+
+
+def test_no_more_is_recorded_while_many_programs_wait_for_the_background(held: Held) -> None:
+    functions = [T.compile(lambda x, k=k: (x * 2 + k).sum()) for k in range(40)]
+    for _ in range(2):
+        for k, function in enumerate(functions):
+            assert function(T.ones(2)).item() == 4 + 2 * k
+    assert sum(function.stats.traces for function in functions) == module._MOST_BEHIND
+    assert sum(function.stats.early_calls for function in functions) == 80 - module._MOST_BEHIND
+    held.go_on(*[function._arriving.work for function in functions if function._arriving is not None])
+    for k, function in enumerate(functions):
+        assert function(T.ones(2)).item() == 4 + 2 * k and function(T.ones(2)).item() == 4 + 2 * k
+    assert all(function.stats.traces == 1 for function in functions)
 
 
 def test_paths_go_on_serving_calls_while_another_one_is_compiled_in_the_background(held: Held) -> None:

@@ -126,7 +126,7 @@ def test_an_exit_of_the_path_of_the_sizes_leads_on_from_that_path(hot_soon: Any)
     for n in (3, 4, 5):
         for _ in range(3):
             assert f(-tj.ones(n)).tolist() == [-2.0] * n and f(tj.ones(n)).tolist() == [2.0] * n
-    assert f.stats.traces == recorded + 3 and all(entry.bridges.get(1) for entry in f._by_sizes.values())
+    assert f.stats.traces == recorded + 3 and all(entry.bridges.get(1) for (entry, *_) in f._by_sizes.values())
 
 
 def test_a_function_that_forgets_its_paths_forgets_their_sizes(hot_soon: Any) -> None:

@@ -20,7 +20,8 @@ those that served no call meanwhile are dropped; then twice as many have to pass
 
 Paths for other sizes do not stand in a call's way: its own is looked up.  A function with more than `_MANY` paths is asked for those of the
 call's sizes alone, and a size that comes then is recorded when it has come `_OFTEN` times: sizes that come once, as those of a sequence
-that grows, would never earn a recording.
+that grows, would never earn a recording.  Where such paths go out of use before they have served `_EARNED` calls each, sizes that follow
+must come twice as often.
 
 No function settles slower than eager: settling.py keeps account of what its entries gain and what it costs to try them and to record,
 and where that is a loss, or nothing can be recorded, calls go to the function itself for a while, longer each time.
@@ -57,9 +58,9 @@ from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
 from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
-from tracejit.compiled.settling import Settling
+from tracejit.compiled.settling import WINDOW, Settling
 from tracejit.config import backend_named, config
-from tracejit.core.aside import Work, begun
+from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.locks import Ticket, Turn
@@ -92,6 +93,7 @@ else:
 _recording = Turn()
 _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
+_EARNED: Final = 64
 _COUNTED: Final = 4096  # sizes
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 
@@ -159,9 +161,12 @@ class CompiledFunction(_Partial[P, R]):
         self._settling: Settling
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry that was tried first last
-        self._by_sizes: dict[Shapes, Entry] = {}  # of the arguments -> the path recorded for them, or found
+        self._by_sizes: dict[
+            Shapes, tuple[Entry, ...]
+        ] = {}  # of the arguments -> the paths for them, the one tried first in front
         self._sized = SizeTable()  # what machine code knows of that
         self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
+        self._often = _OFTEN
         self._rare_calls = 0  # of such sizes since the last path: so many are an investment, beyond them they cost (settling.py)
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
@@ -184,13 +189,14 @@ class CompiledFunction(_Partial[P, R]):
 
     def _put_in_front_of(self, sizes: Shapes, entry: Entry) -> None:
         """From now on the entry is tried first for arguments of these sizes."""
-        self._by_sizes[sizes] = entry
+        self._by_sizes[sizes] = (entry, *[other for other in self._by_sizes.get(sizes, ()) if other is not entry])
         if entry.machine is not None:
             self._sized.put(sizes, (entry.machine, leaving(self._paths, entry)))
 
     def _serve_sized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Stands for the entry in front where several sizes are known."""
-        entry = self._front = self._by_sizes.get(_sizes(args, kwargs), self._front)
+        known = self._by_sizes.get(_sizes(args, kwargs))
+        entry = self._front = self._front if known is None else known[0]
         return MISS if entry is None else entry.serve(args, kwargs)
 
     def _leave_alone(self, calls: int) -> None:
@@ -210,6 +216,7 @@ class CompiledFunction(_Partial[P, R]):
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
         if entry.machine is not None or entry.interpreted_for:
             return
+        entry.interpreted_for = "it is being translated in the background"
         work = begun(lambda: self._translate(entry), self._patience(), lambda: self._given_up(entry))
         if not work.finished:
             return
@@ -220,7 +227,6 @@ class CompiledFunction(_Partial[P, R]):
     def _translate(self, entry: Entry) -> None:
         """Make an entry machine code, or say why it is none.  Raises what is a defect.  The thread that does this changes nothing but the
         entry, and the first of the paths."""
-        entry.interpreted_for = "it is being translated in the background"
         try:
             made = entry.translate()
         except Untranslatable as error:
@@ -230,6 +236,7 @@ class CompiledFunction(_Partial[P, R]):
             raise
         else:
             entry.become(*made)
+            entry.interpreted_for = ""
             self._paths[0] = self._renewed
 
     def _given_up(self, entry: Entry) -> None:
@@ -245,8 +252,8 @@ class CompiledFunction(_Partial[P, R]):
         return self._paths[0](args, kwargs)
 
     def _renew(self) -> None:
-        for sizes, entry in list(self._by_sizes.items()):
-            self._put_in_front_of(sizes, entry)
+        for sizes, entries in list(self._by_sizes.items()):
+            self._put_in_front_of(sizes, entries[0])
         self._put_in_front(self._front)
 
     def _go_on(
@@ -297,11 +304,7 @@ class CompiledFunction(_Partial[P, R]):
 
     def _others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, ...]:
         """The entries to ask for a call that the one in front and its bridges do not serve."""
-        entries = self._entries
-        if len(entries) <= _MANY:
-            return entries
-        sizes = _sizes(args, kwargs)
-        return tuple([entry for entry in entries if entry.sizes == sizes]) if sizes in self._by_sizes else ()
+        return self._entries if len(self._entries) <= _MANY else self._by_sizes.get(_sizes(args, kwargs), ())
 
     def _went_on(
         self,
@@ -338,7 +341,7 @@ class CompiledFunction(_Partial[P, R]):
         self.stats.bridges += calls
         self._settling.charge(entry.effort, calls)
         if entry.is_left_by_most(calls):
-            if self._by_sizes.get(entry.sizes) is entry:
+            if self._by_sizes.get(entry.sizes, (None,))[0] is entry:
                 self._put_in_front_of(entry.sizes, bridge)
             if self._front is entry:
                 self._put_in_front(bridge)
@@ -394,7 +397,7 @@ class CompiledFunction(_Partial[P, R]):
         stats.unserved += 1
         if tried and exited is None:
             stats.guard_misses += 1
-        if self._arriving is not None:
+        if self._arriving is not None or (is_crowded() and self._patience() < math.inf):
             stats.early_calls += 1
             return UNSERVED
         sizes = _sizes(args, kwargs)
@@ -455,7 +458,7 @@ class CompiledFunction(_Partial[P, R]):
             self._came.clear()
         self._rare_calls += 1
         self._came[sizes] = self._came.get(sizes, 0) + 1
-        return self._came[sizes] < _OFTEN
+        return self._came[sizes] < self._often
 
     def _is_full(self, sizes: Shapes | None = None) -> bool:
         """Whether there are as many paths as there may be for calls of these sizes, or of any."""
@@ -491,11 +494,16 @@ class CompiledFunction(_Partial[P, R]):
             if entry not in kept:
                 self._settling.retired(entry)
                 self.stats.retire(entry.executable)
+        dropped = [entry.uses for entry in before if entry not in kept]
+        if len(before) > _MANY and sum(dropped) < _EARNED * len(dropped):
+            self._often *= 2
         self._entries = kept
+        self._settling.window = max(WINDOW, len(kept))
         sized, self._by_sizes, self._sized = self._by_sizes, {}, SizeTable()
-        for sizes, entry in sized.items():
-            if entry in kept:
-                self._put_in_front_of(sizes, entry)
+        for sizes, entries in sized.items():
+            for entry in reversed(entries):
+                if entry in kept:
+                    self._put_in_front_of(sizes, entry)
         self._put_in_front(self._front if self._front in kept else None)
         return len(kept) < len(before)
 
@@ -518,6 +526,7 @@ class CompiledFunction(_Partial[P, R]):
         """Whether what is compiled in the background is no longer: it is in place, or a reason, or lost in a fork."""
         work = arriving.work
         if not (work.finished or work.is_lost):
+            begin_next()
             return False
         ticket = Ticket()
         try:
@@ -557,8 +566,10 @@ class CompiledFunction(_Partial[P, R]):
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]
         self._entries = (*self._entries, entry)
+        self._settling.window = max(WINDOW, len(self._entries))
         if exited is not None:
             exited.bridges[number] = entry
+            self._by_sizes[arriving.sizes] = (*self._by_sizes.get(arriving.sizes, ()), entry)
         else:
             if self._front is not None:
                 self._front.bridges[0] = entry
@@ -652,7 +663,7 @@ class CompiledFunction(_Partial[P, R]):
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
         self._came.clear()
-        self._rare_calls = 0
+        self._often, self._rare_calls = _OFTEN, 0
         self._put_in_front(None)
         self._reasons = {}
         self._partings.clear()

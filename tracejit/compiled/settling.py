@@ -44,7 +44,7 @@ class Settling:
 
     __slots__ = (
         "_code", "_cost", "_crowded", "_debt", "_drops", "_failures", "_first", "_gained", "_good", "_granted", "_losses", "_newest",
-        "_patience", "_raised", "_recorded", "_retired", "_seen", "_trial", "_wait", "rest",
+        "_patience", "_raised", "_recorded", "_retired", "_seen", "_trial", "_wait", "rest", "window",
     )  # fmt: skip
 
     def __init__(self, function: Any) -> None:
@@ -64,6 +64,7 @@ class Settling:
         self._debt = 0  # what earlier windows have lost, and none has made up for
         self._losses = self._good = 0  # windows that left a debt, until as many in a row have not
         self._drops = 0  # how often paths made room after a loss
+        self.window = WINDOW  # calls; as many as there are paths where these are more, since all of them are looked at in the end
         self._trial = False  # whether the last window left a debt
         self._newest: Entry | None = None  # on trial: the last path that was recorded
         self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
@@ -94,7 +95,7 @@ class Settling:
         """Calls that the entry in front did not serve have tried entries in vain, each for so much.  Whether the window is over."""
         self._seen += calls
         self._cost += calls * (cost + 1)
-        return self._seen >= WINDOW
+        return self._seen >= self.window
 
     def close(self, entries: Iterable[Entry]) -> bool:
         """The window is over: whether there is a loss to make up for."""

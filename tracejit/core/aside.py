@@ -9,8 +9,9 @@ work raised is in its answer.  Work that was given up goes on to its end, and no
 and nobody waits for it: a call that leads to many works is held up by one of them.  Threads there have a lower priority once they get
 to work inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and
 a thread that the system hardly runs would keep it.  It is not the lowest, since a fork and the end of the process wait for them.  Of works
-for which several threads have waited one at a time goes on from there, in the order in which they came to the background.  When the process
-ends none does, and none begins.  A forked child has not got the threads: what was in the background is lost there.
+for which several threads have waited one at a time goes on from there, in the order in which they came to the background.  While many wait
+for their turn nobody should add to them (`is_crowded`).  When the process ends none goes on, and none begins.  A forked child has not got
+the threads: what was in the background is lost there.
 
 While somebody waits nothing is collected (core/collection.py), so that finalizers do not run in a thread that the program does not
 know; in the background they may.  The thread is unknown to `threading`: no hooks for tracing or profiling are set in it.  It ends with
@@ -36,13 +37,14 @@ from typing import Any, Final, Generic, TypeVar
 from tracejit.core.collection import held_back
 from tracejit.core.interrupts import covers_its_entry, is_foreign
 
-__all__ = ["Answer", "Work", "aside", "begun", "done_aside"]
+__all__ = ["Answer", "Work", "aside", "begin_next", "begun", "done_aside", "is_crowded"]
 
 T = TypeVar("T")
 _NICENESS: Final = (
     5  # of work in the background: a third of the time of who competes with it.  At 19 there are seconds between its turns
 )
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
+_MOST_BEHIND: Final = 32  # works that wait for their turn
 _SOON: Final = 1e-3  # seconds until a thread begins
 _STACK: Final = 8 << 20  # bytes at least: as much as a main thread has
 
@@ -76,13 +78,12 @@ class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
     __slots__ = (
-        "_action", "_awakened", "_begins", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished", "when_lost",
+        "_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished", "when_lost",
     )  # fmt: skip
 
     def __init__(self, action: Callable[[], T], when_lost: Callable[[], None] | None = None) -> None:
         self._action: Callable[[], T] | None = action
         self.when_lost = when_lost  # called in a forked child
-        self._begins = _thread.allocate_lock()  # of who starts its thread
         self._awakened = _thread.allocate_lock()
         self._awakened.acquire()
         self._guard = _thread.allocate_lock()  # of what is known of its thread
@@ -96,25 +97,34 @@ class Work(Generic[T]):
 
     @covers_its_entry
     def run(self) -> None:
-        """The thread's whole life."""
+        """The thread's whole life; of several threads that begin one does it."""
         try:
-            _place.work = self
-            _running.add(self)
-            self._thread = threading.get_native_id()
-            action, self._action = self._action, None
-            assert action is not None
-            self.answer = Answer(action)
-            del action
+            self._do()
         except BaseException as error:  # CPython may take a thread that begins for the one that has started it
             self.answer = error
-        finally:
-            with self._guard:  # whoever changes the priority of a thread has one that is alive
-                self.finished = True
-            if self.behind:
-                _behind.remove(self)
-                _begin_next()
-            self._awakened.release()
-            _running.discard(self)
+            self._over()
+
+    def _do(self) -> None:
+        action, self._action = self._action, None
+        if action is None:
+            return
+        _place.work = self
+        _running.add(self)
+        self._thread = threading.get_native_id()
+        self.answer = Answer(action)
+        del action
+        self._over()
+
+    def _over(self) -> None:
+        with self._guard:  # whoever changes the priority of a thread has one that is alive
+            if self.finished:
+                return
+            self.finished = True
+        if self in _behind:
+            _behind.remove(self)
+            begin_next()
+        self._awakened.release()
+        _running.discard(self)
 
     def do_here(self, action: Callable[[], T]) -> None:
         """No other thread does it."""
@@ -127,6 +137,8 @@ class Work(Generic[T]):
 
     def wait(self, seconds: float = _ROUND) -> bool:
         """Whether it is finished, in a while at the latest.  Signal handlers run meanwhile."""
+        if self.behind:
+            begin_next()
         if not self.finished and self._awakened.acquire(timeout=max(0.0, min(seconds, _ROUND))):
             self._awakened.release()  # others may wait, too
         return self.finished
@@ -146,20 +158,18 @@ class Work(Generic[T]):
         return self.answer
 
     def begin(self) -> bool:
-        """Have a thread do it, unless somebody has: whether one does.  A process that ends knows of works whose threads have begun."""
-        if not self._begins.acquire(blocking=False):
-            return True
+        """Have a thread do it: whether one does.  A process that ends knows of works whose threads have begun."""
         if not _start(self):
-            self._begins.release()
             return False
-        while self._thread is None and not self.wait(_SOON) and not self.is_lost:
-            continue
+        while self._thread is None and not self.finished and not self.is_lost:
+            if self._awakened.acquire(timeout=_SOON):
+                self._awakened.release()
         return True
 
     @property
     def has_begun(self) -> bool:
-        """Whether a thread was started for it."""
-        return self._begins.locked()
+        """Whether a thread does it, or has."""
+        return self._action is None
 
     def leave_behind(self) -> None:
         """Nobody waits for it any more."""
@@ -225,11 +235,17 @@ def _start(work: Work[Any]) -> bool:
     return True
 
 
-def _begin_next() -> None:
-    """What has waited longest for its turn in the background begins, if nothing is at work there."""
+def begin_next() -> None:
+    """What has waited longest for its turn in the background begins, if nothing is at work there.  It is asked again where there was no
+    thread."""
     waiting = list(_behind)
     if waiting and not _ending[0] and not any(work.has_begun for work in waiting):
         waiting[0].begin()
+
+
+def is_crowded() -> bool:
+    """Whether so much waits in the background that nobody should add to it."""
+    return len(_behind) >= _MOST_BEHIND
 
 
 def begun(action: Callable[[], T], seconds: float, when_lost: Callable[[], None] | None = None) -> Work[T]:
@@ -246,7 +262,7 @@ def begun(action: Callable[[], T], seconds: float, when_lost: Callable[[], None]
     if _behind and seconds < math.inf:
         work.behind = True
         _behind.append(work)
-        _begin_next()
+        begin_next()
         return work
     deadline = time.monotonic() + seconds
     with held_back() as hold:
