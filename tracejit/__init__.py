@@ -91,6 +91,7 @@ from tracejit.tensor.legacy import (
     LongTensor,
     ShortTensor,
 )  # fmt: skip
+from tracejit.tensor.marks import mark_dynamic, mark_static
 from tracejit.tensor.representation import set_printoptions
 from tracejit.tensor.shell import Layout as layout
 from tracejit.tensor.shell import MemoryFormat as memory_format

@@ -30,7 +30,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import memory_order
 from tracejit.ir.graph import Graph, Node
-from tracejit.llvm.family import Family
+from tracejit.llvm.family import Family, Member
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
@@ -112,7 +112,7 @@ class Executable:
         self.recording = recording
         self.inputs = recording.tensor_inputs
         self.backend = backend
-        self._family = family
+        self._member = None if family is None else _member(family, recording)
         self._patience = patience
         self._watcher = watcher
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
@@ -155,11 +155,11 @@ class Executable:
             self.graph = self._in_memory_order(graph)
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(
-                self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident, family=family
+                self.graph, self._layouts, slab_outputs=residuals, backend=backend, resident=resident, member=self._member
             )
         else:
             self.graph = self._in_memory_order(optimise(self.pure, observe=observe))
-            self.program = build(self.graph, self._layouts, backend=backend, resident=resident, family=family)
+            self.program = build(self.graph, self._layouts, backend=backend, resident=resident, member=self._member)
         if watcher is not None:
             watcher.built(_FORWARD, self.program)
         self.kept: tuple[int, ...] = ()
@@ -526,7 +526,7 @@ class Executable:
         (graph, residuals), split = backward, self.partition
         assert split is not None
         direct = split.reads(present, mask)[1]
-        program = build(graph, self._layouts, slab_inputs=residuals, backend=backend, raises=True, family=self._family)
+        program = build(graph, self._layouts, slab_inputs=residuals, backend=backend, raises=True, member=self._member)
         return program, tuple([self._positions[v] for v in direct if v in self._positions])
 
     @property
@@ -580,3 +580,10 @@ def _storage(tensor: Expr) -> Expr:
 def _fresh(tensor: Tensor) -> Storage:
     storage = tensor._storage = Storage()
     return storage
+
+
+def _member(family: Family, recording: Recording) -> Member:
+    """A recording in its function's family, with the sizes of its inputs that the program has marked."""
+    marked = [(i, d, facts.shape[d], on) for i, facts in enumerate(recording.tensor_inputs) for d, on in facts.marks.items()]
+    dynamic = frozenset(size for _, _, size, on in marked if on)
+    return Member(family, dynamic, tuple(sorted((i, d, size) for i, d, size, on in marked if not on)))

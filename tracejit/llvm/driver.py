@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import llvmlite.binding
@@ -36,6 +36,7 @@ from tracejit.llvm.reductions import Emitter
 from tracejit.loops.language import Nest, Scalar
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.loops.target import Target
+from tracejit.lowering.likeness import form
 from tracejit.lowering.steps import (
     Address,
     Division,
@@ -84,29 +85,49 @@ def host_target() -> Target:
     return Target(128, masked=False, gathers=gathers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A nest's text, its symbol left out, and what calls of it must know."""
+
+    text: str
+    parameters: tuple[str, ...]  # their types
+    exits: bool
+    declarations: dict[str, str]
+    libm: frozenset[tuple[str, DType, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A nest that is equal to others of its form."""
+
+    form: Hashable
+    nest: Nest = field(compare=False)
+
+
+@lru_cache(REMEMBERED)
+def _function(named: _Named, target: Target) -> _Function:
+    """A nest as a function, found again by its form: programs of other sizes, and of other paths, have nests in common."""
+    emitter = Emitter(rewritten(named.nest, target), "NEST", target)
+    text = emitter.text()
+    parameters, exits = tuple(emitter.parameter_types()), bool(emitter.exits)
+    return _Function(text, parameters, exits, emitter.code.declarations, frozenset(emitter.code.libm))
+
+
 class _ProgramWriter:
     """The text of one program: its nests, then the function of the frame."""
 
-    def __init__(
-        self,
-        spec: ProgramSpec,
-        target: Target,
-        data: Collection[int],
-        rendered: dict[int, tuple[Emitter, str]],
-    ) -> None:
-        """data: which numbers, by their positions among those of the steps, come from the table.  rendered: nests by their ids, shared
-        with other writers of the same steps."""
+    def __init__(self, spec: ProgramSpec, target: Target, data: Collection[int]) -> None:
+        """data: which numbers, by their positions among those of the steps, come from the table."""
         self.spec = spec
         self.target = target
         self.data = data
         self.numbers: list[int] = []  # sizes, strides and offsets of the steps, in the order of the text
         self.offsets: set[int] = set()  # positions among them
-        self.rendered = rendered
         self.code = Code()
         self.declarations: dict[str, str] = {}
         self.libm: set[tuple[str, DType, int]] = set()
         self.functions: dict[str, str] = {}  # text with the symbol left out -> symbol
-        self.emitted: dict[int, tuple[Emitter, str]] = {}  # id of a Nest -> its emitter, symbol
+        self.emitted: dict[int, tuple[_Function, str]] = {}  # id of a Nest -> its function, symbol
         self.leaving: list[str] = []  # phi operands of the block that returns an exit's code
         self.words: dict[int, str] = {}
         self.pointers: dict[tuple[int, int | str], str] = {}
@@ -234,16 +255,16 @@ class _ProgramWriter:
 
     def _nest(self, step: NestCall) -> None:
         nest = step.nest
-        emitter, symbol = self._function(nest)
+        function, symbol = self._nest_function(nest)
         values = [self._pointer(a) for a in step.buffers]
         values += [self._integer(n) for n in step.sizes]
         values += [self._scalar(p, v) for p, v in zip(nest.scalars, step.scalars, strict=True)]
-        arguments = list(zip(emitter.parameter_types(), values, strict=True))
+        arguments = list(zip(function.parameters, values, strict=True))
         if step.division is None:
             status = self.code.op(f"call i64 @{symbol}({', '.join(f'{t} {v}' for t, v in arguments)})")
         else:
             status = self._chunks(step.division, len(step.buffers), symbol, arguments)
-        if emitter.exits:
+        if function.exits:
             self._leave_unless_done(status)
 
     def _leave_unless_done(self, status: str) -> None:
@@ -257,7 +278,7 @@ class _ProgramWriter:
         not the same in all rows, its value (LLVM specialises a nest for sizes that all its calls pass as one constant); per number, the
         offset of its slot."""
         code, nest, first = self.code, step.nest, step.calls[0]
-        emitter, symbol = self._function(nest)
+        function, symbol = self._nest_function(nest)
         differing = [k for k, n in enumerate(first.sizes) if any(call.sizes[k] != n for call in step.calls)]
         rows = [
             [8 * a.slot if field == 0 else a.offset for a in call.buffers for field in (0, 1)]
@@ -289,9 +310,9 @@ class _ProgramWriter:
             assert isinstance(value, NumberSlot), value
             number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
             values.append(self._cast(number, value.dtype, parameter))
-        arguments = ", ".join(f"{t} {v}" for t, v in zip(emitter.parameter_types(), values, strict=True))
+        arguments = ", ".join(f"{t} {v}" for t, v in zip(function.parameters, values, strict=True))
         status = code.op(f"call i64 @{symbol}({arguments})")
-        if emitter.exits:
+        if function.exits:
             self._leave_unless_done(status)
         code.lines.append(f"{following} = getelementptr i64, ptr {row}, i64 {width}")
         more = code.op(f"icmp ne ptr {following}, {end}")
@@ -361,20 +382,15 @@ class _ProgramWriter:
         code.lines.insert(before, f"{block} = alloca [{words} x i64]")
         return code.call(thread_pool.PARALLEL, "i64", ("ptr", f"@{function}"), ("ptr", block), ("i64", count))
 
-    def _function(self, nest: Nest) -> tuple[Emitter, str]:
+    def _nest_function(self, nest: Nest) -> tuple[_Function, str]:
         known = self.emitted.get(id(nest))
         if known is None:
-            known = self.emitted[id(nest)] = self._rendered(nest)
+            function = _function(_Named(form(nest), nest), self.target)
+            self.declarations.update(function.declarations)
+            self.libm |= function.libm
+            symbol = self.functions.setdefault(function.text, f"nest{len(self.functions)}")
+            known = self.emitted[id(nest)] = function, symbol
         return known
-
-    def _rendered(self, nest: Nest) -> tuple[Emitter, str]:
-        if id(nest) not in self.rendered:
-            emitter = Emitter(rewritten(nest, self.target), "NEST", self.target)
-            self.rendered[id(nest)] = emitter, emitter.text()
-        emitter, text = self.rendered[id(nest)]
-        self.declarations.update(emitter.code.declarations)
-        self.libm |= emitter.code.libm
-        return emitter, self.functions.setdefault(text, f"nest{len(self.functions)}")
 
     def _gemm(self, step: GemmCall) -> None:
         self.uses_blas = True
@@ -483,10 +499,10 @@ def compile_program(spec: ProgramSpec, target: Target | None = None, kin: Kin | 
     started = time.perf_counter()
     target = target or host_target()
     data = frozenset[int]()
-    writer = _ProgramWriter(spec, target, data, {})
+    writer = _ProgramWriter(spec, target, data)
     text = writer.text()
     if kin is not None and (data := kin.data(text, writer.numbers, writer.offsets)):
-        writer = _ProgramWriter(spec, target, data, writer.rendered)
+        writer = _ProgramWriter(spec, target, data)
         text = writer.text()
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     seconds = 0.0

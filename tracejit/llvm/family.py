@@ -5,6 +5,9 @@ of the same graph but for numbers has those that differ in its data table instea
 anew for other sizes.  So the machine code of the second size serves the sizes that follow.  What has been the same so far (the width of a
 layer beside a changing batch) stays a constant.
 
+Sizes that the program marks as dynamic (tensor/marks.py) are data of the first program already, and so is what looks as if it was computed
+of them; programs with other sizes that it marks as static are no kin.
+
 Which numbers are data is a choice that cannot be wrong: programs with the same text share machine code, whatever led to it.  The results
 are those of the constants: nests are the same, and LLVM reorders no floating-point arithmetic, whatever it knows.
 """
@@ -12,13 +15,15 @@ are those of the constants: nests are the same, and LLVM reorders no floating-po
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tracejit.llvm.arena import Arena
 
-__all__ = ["Family", "Kin", "Pattern"]
+__all__ = ["Family", "Kin", "Member", "Pattern"]
 
 _REMEMBERED: Final = 256
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -27,45 +32,71 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 class Pattern:
     """A sequence of numbers, and the positions that have been different since the first time."""
 
-    __slots__ = ("_first", "_varying")
+    __slots__ = ("_first", "_first_data", "_varying")
 
     def __init__(self) -> None:
         self._first: tuple[int | float, ...] | None = None
+        self._first_data: frozenset[int] = frozenset()
         self._varying: frozenset[int] = frozenset()
 
-    def data(self, numbers: Sequence[int | float], together: Collection[int] = ()) -> frozenset[int]:
-        """The positions of the numbers that are data of a program: none for the first one, and for the same numbers again.  together:
-        positions that vary with any other."""
+    def data(
+        self, numbers: Sequence[int | float], together: Collection[int] = (), dynamic: Collection[int] = ()
+    ) -> frozenset[int]:
+        """The positions of the numbers that are data of a program: for the first one, and for the same numbers again, those that come of
+        dynamic sizes.  together: positions that vary with any other."""
         first = self._first
         if first is None or len(first) != len(numbers):
-            self._first, self._varying = tuple(numbers), frozenset()
-            return frozenset()
+            moving = [k for k, number in enumerate(numbers) if any(_comes_of(n, number) for n in dynamic)]
+            self._first, self._first_data = tuple(numbers), frozenset([*moving, *together] if moving else ())
+            self._varying = self._first_data
+            return self._first_data
         different = [k for k, (a, b) in enumerate(zip(first, numbers, strict=True)) if a != b]
         if different and not self._varying.issuperset(different):
             self._varying = self._varying.union(different, together)
-        return self._varying if different else frozenset()
+        return self._varying if different else self._first_data
 
 
-class Kin:
-    """What is known of the programs of one graph but for numbers.
+def _comes_of(size: int, number: int | float) -> bool:
+    """Whether a number may have been computed of a size: a multiple of it, one more or less, or one divided by such a number.  Sizes of 0
+    and 1 are constants of any program (driver.py)."""
+    if size < 2 or not number or not math.isfinite(number) or not math.isfinite(1 / number):
+        return False
+    whole = int(number) or round(1 / number)
+    return number in (whole, 1 / whole) and (whole % size == 0 or abs(whole) in (size - 1, size + 1))
 
-    Their steps need not be alike: sizes decide how they are cut.  So numbers of steps are compared with those of the first program that had
-    the same text but for digits; the first of a text with the first that had as many."""
 
-    __slots__ = ("_patterns", "literals")
+class _Known:
+    """What is known of the programs of one graph but for numbers: literals, and numbers of steps by what their texts have in common."""
+
+    __slots__ = ("literals", "steps")
 
     def __init__(self) -> None:
         self.literals = Pattern()
-        self._patterns: dict[tuple[str, int], Pattern] = {}
+        self.steps: dict[tuple[str, int], Pattern] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """The programs of one graph but for numbers, as one of them sees them, with its dynamic sizes."""
+
+    known: _Known
+    dynamic: frozenset[int] = frozenset()
+
+    def literals(self, numbers: Sequence[int | float]) -> frozenset[int]:
+        """The positions of the literals that are data of the program."""
+        return self.known.literals.data(numbers, (), self.dynamic)
 
     def data(self, text: str, numbers: Sequence[int], offsets: Collection[int]) -> frozenset[int]:
-        """The positions of the numbers that are data of a program of this text."""
+        """The positions of the numbers of its steps that are data of the program of this text.
+
+        Steps of kin need not be alike: sizes decide how they are cut.  So numbers are compared with those of the first program that had the
+        same text but for digits; the first of a text with the first that had as many."""
+        steps = self.known.steps
         key = hashlib.sha256(_DIGITS.sub("", text).encode()).hexdigest(), len(numbers)
-        known = self._patterns.get(key)
+        known = steps.get(key)
         if known is None:
-            known = next((p for (_, count), p in list(self._patterns.items()) if count == len(numbers)), Pattern())
-            self._patterns[key] = known
-        return known.data(numbers, offsets)
+            known = steps[key] = next((p for (_, count), p in list(steps.items()) if count == len(numbers)), Pattern())
+        return known.data(numbers, offsets, self.dynamic)
 
 
 class Family:
@@ -73,9 +104,22 @@ class Family:
 
     def __init__(self) -> None:
         self.arena = Arena()
-        self._known: dict[Hashable, Kin] = {}
+        self._known: dict[Hashable, _Known] = {}
 
-    def kin(self, skeleton: Hashable) -> Kin:
+    def known(self, kind: Hashable) -> _Known:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
-        return self._known.setdefault(skeleton, Kin())
+        return self._known.setdefault(kind, _Known())
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A recording in the family.  dynamic: sizes that the program marks as such; static: those that it wants as constants, with where
+    they stand."""
+
+    family: Family
+    dynamic: frozenset[int] = frozenset()
+    static: tuple[tuple[int, ...], ...] = ()
+
+    def kin(self, skeleton: Hashable) -> Kin:
+        return Kin(self.family.known((skeleton, self.static)), self.dynamic)

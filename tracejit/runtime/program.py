@@ -32,7 +32,7 @@ from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, compile_program
-from tracejit.llvm.family import Family, Kin
+from tracejit.llvm.family import Kin, Member
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered
 from tracejit.passes.literals import as_inputs, literals, skeleton
@@ -125,13 +125,13 @@ def build(
     backend: str = "llvm",
     resident: Collection[int] = (),
     raises: bool = False,
-    family: Family | None = None,
+    member: Member | None = None,
 ) -> Program | RenderedProgram | HostProgram | InterpretedProgram:
     """A runnable program for a functional graph.
 
     layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see lowering/lower.py.  resident: tensor inputs whose
     arrays a caller may pass under a key; programs that are no single machine call have none.  raises: what a host step raises is raised
-    and no exit, as in a backward pass, which nobody runs again eagerly.  family: the function's other programs.
+    and no exit, as in a backward pass, which nobody runs again eagerly.  member: of the family of the function's other programs.
 
     Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
@@ -143,19 +143,19 @@ def build(
         backend = "numba"
 
     like, segments = skeleton(graph), itertools.count()
-    arena = None if family is None else family.arena
+    arena = None if member is None else member.family.arena
 
     def made(lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> Program | RenderedProgram:
         return Program(lowered, resident, kin, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
-        return made(lowered, kin=None if family is None else family.kin((like, next(segments))))
+        return made(lowered, kin=None if member is None else member.kin((like, next(segments))))
 
-    kin = None if family is None else family.kin(like)
+    kin = None if member is None else member.kin(like)
     general, numbers = graph, dict[int, int | float]()
     if kin is not None:
         found = literals(graph)
-        varying = kin.literals.data(tuple(found.values()))
+        varying = kin.literals(tuple(found.values()))
         general, numbers = as_inputs(graph, [place for k, place in enumerate(found) if k in varying])
     try:
         lowered = lower(general, layouts, slab_inputs, slab_outputs, numbers=numbers)

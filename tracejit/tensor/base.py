@@ -43,8 +43,8 @@ class Tensor:
     that is no size."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_array", "_base", "_chain", "_grad", "_held", "_hooks", "_index", "_node", "_requires_grad", "_seen",
-        "_storage",
+        "__dict__", "__weakref__", "_array", "_base", "_chain", "_dynamic", "_grad", "_held", "_hooks", "_index", "_node", "_requires_grad",
+        "_seen", "_storage",
     )  # fmt: skip
     __array_priority__ = 1000
     __hash__ = object.__hash__
@@ -52,6 +52,7 @@ class Tensor:
     _array: np.ndarray[Any, Any]
     _base: Tensor | None
     _chain: tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
+    _dynamic: dict[int, bool]  # dimensions whose sizes are dynamic or not (marks.py); unset where there are none
     _grad: Tensor | None
     _held: dict[int, Any]  # what compiled functions keep for as long as this tensor lives; unset where there is nothing
     _hooks: dict[int, Callable[[Any], Any]] | None

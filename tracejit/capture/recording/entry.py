@@ -95,7 +95,7 @@ Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 class TensorInput:
     """A tensor from outside: graph input `value`, the prologue's variable, and what it was like when recorded.
 
-    strides: in elements."""
+    strides: in elements.  marks: per marked dimension, whether its size is dynamic."""
 
     value: int
     expression: Name
@@ -104,6 +104,7 @@ class TensorInput:
     strides: tuple[int, ...]
     requires_grad: bool
     is_leaf: bool
+    marks: Mapping[int, bool] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

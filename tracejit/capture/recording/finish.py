@@ -44,6 +44,7 @@ from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
 from tracejit.tensor import Tensor
 from tracejit.tensor.eager import overlaps_itself
+from tracejit.tensor.marks import marks
 
 __all__ = ["finish"]
 
@@ -282,7 +283,8 @@ def _tensor_inputs(
         source = recorder.tensors[id(tensor)]
         array = tensor._array
         dtype = FROM_NUMPY[array.dtype]
-        made.append(TensorInput(value, variable, array.shape, dtype, _strides(array), source.requires_grad, source.is_leaf))
+        strides, marked = _strides(array), marks(tensor)
+        made.append(TensorInput(value, variable, array.shape, dtype, strides, source.requires_grad, source.is_leaf, marked))
     return tuple(made)
 
 
