@@ -42,7 +42,8 @@ OPEN: Final = {"compat": 2}
 FLAGS: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 ENTRIES: Final = {f"{path}.{name}": text for path, entries in examples().items() for name, text in entries.items()}
 OURS_ALONE: Final = {
-    "tracejit.shadow", "tracejit.mark_dynamic", "tracejit.mark_static", "tracejit.CompiledFunction", "Tensor.is_viewable", "Tensor.logcumsumexp_", "Tensor.to_device",
+    "tracejit.shadow", "tracejit.mark_dynamic", "tracejit.mark_static",
+    "tracejit.CompiledFunction", "Tensor.is_viewable", "Tensor.logcumsumexp_", "Tensor.to_device",
     "serialization.save", "serialization.load", "autograd.GradcheckError", "autograd.function.FunctionNode",
     "tracejit.set_num_interop_threads", "tracejit.map", "tracejit.scan",
     "utils.data.digits", "nn.utils.prune.global_unstructured", "Generator.draw", "Generator.state",
