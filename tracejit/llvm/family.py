@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +25,7 @@ from tracejit.llvm.arena import Arena
 __all__ = ["Family", "Kin", "Member", "Pattern"]
 
 _REMEMBERED: Final = 256
-_DIGITS: Final = re.compile(r"[0-9]+")
+_WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
 class Pattern:
@@ -92,7 +91,7 @@ class Kin:
         Steps of kin need not be alike: sizes decide how they are cut.  So numbers are compared with those of the first program that had the
         same text but for digits; the first of a text with the first that had as many."""
         steps = self.known.steps
-        key = hashlib.sha256(_DIGITS.sub("", text).encode()).hexdigest(), len(numbers)
+        key = hashlib.sha256(text.translate(_WITHOUT_DIGITS).encode()).hexdigest(), len(numbers)
         known = steps.get(key)
         if known is None:
             known = steps[key] = next((p for (_, count), p in list(steps.items()) if count == len(numbers)), Pattern())

@@ -6,6 +6,8 @@ It is also what people read.  It must not know what is computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any, Final
 
 import numpy as np
@@ -45,8 +47,8 @@ class _Rendering:
         self.objects.update(p_empty=np.empty, p_run=run.program.run)
         lines = []
         for k, (name, shape, dtype) in enumerate(run.fresh):
-            self.objects[f"p_dtype{k}"] = dtype
-            lines.append(f"{name} = p_empty({shape}, p_dtype{k})")
+            self.objects |= {f"p_shape{k}": shape, f"p_dtype{k}": dtype}
+            lines.append(f"{name} = p_empty(p_shape{k}, p_dtype{k})")
         arrays, numbers = ("".join(f"{value}, " for value in values) for values in (run.arrays, [n for _, _, n in run.numbers]))
         return [*lines, f"p_code = p_run(({arrays}), ({numbers}))", f"if p_code: return {run.leave}[p_code]"]
 
@@ -72,6 +74,13 @@ def load(function: Function, name: str, namespace: Mapping[str, Any], kind: str)
         verify(function, namespace)
     text, objects = render(function, name)
     found = {**namespace, **objects}
-    exec(compile(text, f"<tracejit {kind}>", "exec"), found)
+    exec(_compiled(text, kind), found)
     made: Callable[..., Any] = found[name]
+    made.__code__ = made.__code__.replace()  # what CPython notes in code about globals is of this function alone
     return made
+
+
+@lru_cache(128)
+def _compiled(text: str, kind: str) -> CodeType:
+    """Functions for other sizes have the same text."""
+    return compile(text, f"<tracejit {kind}>", "exec")
