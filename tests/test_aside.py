@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -338,3 +339,22 @@ atexit.register(signal.setitimer, signal.ITIMER_REAL, 0.1)
 def test_a_process_that_ends_waits_for_the_background_which_gets_no_further_than_to_work_inside_its_work() -> None:
     said = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout.split(), said.stderr) == (0, ["outside"], "")
+
+
+class Thing:
+    """Something to hold on to."""
+
+
+def test_nothing_of_a_work_is_with_its_thread_once_somebody_knows_that_it_is_finished() -> None:
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(1e-6)  # threads that end are in the middle of it
+        for _ in range(300):
+            thing, made = Thing(), Thing()
+            known = weakref.ref(thing), weakref.ref(made)
+            work = begun(lambda thing=thing, made=made: (thing, made), math.inf, lambda thing=thing: None)  # type: ignore[misc]
+            assert work.finished
+            del thing, made, work
+            assert [reference() for reference in known] == [None, None]
+    finally:
+        sys.setswitchinterval(before)

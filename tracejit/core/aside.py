@@ -95,40 +95,35 @@ class Work(Generic[T]):
         self.behind = False  # whether it is in the background
         self.finished = False
 
-    @covers_its_entry
-    def run(self) -> None:
-        """The thread's whole life; of several threads that begin one does it."""
-        try:
-            self._do()
-        except BaseException as error:  # CPython may take a thread that begins for the one that has started it
-            self.answer = error
-            self._over()
-
-    def _do(self) -> None:
+    def do(self) -> _thread.LockType | None:
+        """What a thread has begun for; of several one does it, and tells those who wait by what it gets."""
         action, self._action = self._action, None
         if action is None:
-            return
+            return None
         _place.work = self
         _running.add(self)
         self._thread = threading.get_native_id()
         self.answer = Answer(action)
         del action
-        self._over()
+        _place.work = None
+        return self.close()
 
-    def _over(self) -> None:
+    def close(self) -> _thread.LockType | None:
+        """It is finished; and what to release when the thread has nothing of it any more, if nobody else does."""
         with self._guard:  # whoever changes the priority of a thread has one that is alive
             if self.finished:
-                return
-            self.finished = True
+                return None
+            self.finished, self.when_lost = True, None
         if self in _behind:
             _behind.remove(self)
             begin_next()
-        self._awakened.release()
         _running.discard(self)
+        return self._awakened
 
     def do_here(self, action: Callable[[], T]) -> None:
         """No other thread does it."""
         self.answer, self._action, self.finished = Answer(action), None, True
+        self._awakened.release()
 
     @property
     def is_lost(self) -> bool:
@@ -139,9 +134,10 @@ class Work(Generic[T]):
         """Whether it is finished, in a while at the latest.  Signal handlers run meanwhile."""
         if self.behind:
             begin_next()
-        if not self.finished and self._awakened.acquire(timeout=max(0.0, min(seconds, _ROUND))):
-            self._awakened.release()  # others may wait, too
-        return self.finished
+        if not self._awakened.acquire(timeout=max(0.0, min(seconds, _ROUND))):
+            return self.finished and self._forks != _forks[0]  # the thread was about to say so
+        self._awakened.release()  # others may wait, too
+        return True
 
     def wait_until(self, deadline: float) -> bool:
         """Whether it is over, at that time of `time.monotonic` at the latest: finished, or lost."""
@@ -220,12 +216,25 @@ _forks = [0]
 _ending = [False]
 
 
+@covers_its_entry
+def _live(given: list[Work[Any]]) -> None:
+    """The whole life of a thread, which takes from the list what it does: CPython keeps the list until the thread is gone."""
+    try:
+        awakened = given[0].do()
+    except BaseException as error:  # CPython may take a thread that begins for the one that has started it
+        given[0].answer = error
+        awakened = given[0].close()
+    given.clear()
+    if awakened is not None:
+        awakened.release()
+
+
 def _start(work: Work[Any]) -> bool:
     """Whether a thread does it now."""
     size = _thread.stack_size()
     try:
         _thread.stack_size(max(size, _STACK))
-        _thread.start_new_thread(work.run, ())
+        _thread.start_new_thread(_live, ([work],))
     except RuntimeError as error:
         if is_foreign(error):
             raise
