@@ -358,3 +358,45 @@ def test_nothing_of_a_work_is_with_its_thread_once_somebody_knows_that_it_is_fin
             assert [reference() for reference in known] == [None, None]
     finally:
         sys.setswitchinterval(before)
+
+
+def test_what_has_begun_and_what_has_not_take_turns_in_the_order_in_which_they_came_to_the_background() -> None:
+    going, come = threading.Event(), threading.Event()
+    log: list[str] = []
+
+    def first() -> None:
+        going.wait(30)
+        log.append("first")
+
+    def last() -> None:
+        come.wait(30)
+        done_aside(lambda: log.append("last"))  # waits for its turn
+
+    others: list[Work[Any]] = []
+    thread = threading.Thread(target=lambda: others.append(begun(last, 0.5)))
+    thread.start()  # it waits while the others come to the background
+    while len(module._running) < 1:
+        time.sleep(0.001)
+    works = [begun(first, 0.0), begun(lambda: log.append("second"), 0.0)]
+    thread.join()
+    come.set()
+    time.sleep(0.05)
+    going.set()
+    ended(*works, *others)
+    assert log == ["first", "second", "last"] and not module._behind
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_is_told_of_work_for_which_another_thread_of_its_parent_waits() -> None:
+    going, lost = threading.Event(), list[int]()
+    thread = threading.Thread(target=begun, args=(lambda: going.wait(30), 30.0, lambda: lost.append(1)))
+    thread.start()
+    while not module._running:
+        time.sleep(0.001)
+    child = os.fork()
+    if not child:
+        os._exit(len(lost))
+    going.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1 and not lost

@@ -1148,8 +1148,27 @@ def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypa
         before = function.stats.compiled_calls
         for size in (2, 3) * 5:
             assert function(T.ones(size)).tolist() == [2.0] * size
-        assert all(entry.machine for entry in function.entries()) and len(function._sized._found) == 2
+        assert all(entry.machine for entry in function.entries()) and len(function._sized.items[1]) == 2
         assert function.stats.compiled_calls == before + 10
+
+
+def test_an_entry_that_was_translated_in_the_background_is_known_although_another_path_came_meanwhile() -> None:
+    going = threading.Event()
+    with override(hot_calls=20, compile_wait=1.0):
+        function = T.compile(lambda x: x * 2)
+        function(T.ones(2))
+        blocker = module.begun(lambda: going.wait(60), 0.0)
+        function(T.ones(3))  # its program waits for its turn, and so does the translation of the other
+        for _ in range(30):
+            function(T.ones(2))
+        going.set()
+        assert blocker.wait_until(time.monotonic() + 60)
+        while module._behind:
+            time.sleep(0.01)
+        assert function.explain()  # puts the new path in place
+        function(T.ones(3))
+        function(T.ones(2))
+        assert function._entries[0].machine and function._sized.items is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -1183,3 +1202,13 @@ def test_a_process_may_end_while_something_is_compiled_in_the_background() -> No
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRACEJIT_COMPILE_WAIT": "0"}
     said = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
     assert (said.returncode, said.stdout, said.stderr) == (0, "2.0 2.0 2.0 2.0\n", "")
+
+
+def test_a_hot_function_takes_any_number_of_arguments() -> None:
+    with override(hot_calls=3):
+        function = T.compile(lambda x, *rest: x * len(rest))
+        many = [1.5] * 300
+        for _ in range(6):
+            assert function(T.ones(2), *many).tolist() == [300.0] * 2
+            assert function(T.ones(3), *many).tolist() == [300.0] * 3
+            assert function(T.ones(2), *many[:2]).tolist() == [2.0] * 2

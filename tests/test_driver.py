@@ -263,6 +263,20 @@ def test_where_arrays_lie_otherwise_in_memory_numba_runs_programs_and_explain_sa
         array_struct.unknown_layout.cache_clear()
 
 
+def test_machine_code_may_go_out_of_use_while_other_code_is_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_code._unload()
+    first, later, before = machine_code._keep(), [machine_code._keep()], len(machine_code._loaded)
+
+    def number(thing: object) -> int:  # as another thread would in between
+        later.clear()
+        return id(thing)
+
+    monkeypatch.setattr(machine_code, "id", number, raising=False)
+    del first
+    machine_code._unload()
+    assert not machine_code._unused and len(machine_code._loaded) == before - 2
+
+
 def test_threads_compile_and_run_at_once() -> None:
     failures: list[BaseException] = []
 

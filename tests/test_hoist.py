@@ -64,6 +64,18 @@ def test_products_that_are_only_collected_are_one_after_the_loop() -> None:
     assert "matmul" not in names(body) and names(graph).count("matmul") == 1
 
 
+@pytest.mark.parametrize("read_once_more", [False, True])
+def test_a_product_whose_transpose_sums_are_made_of_is_taken_out_if_nothing_else_reads_it(read_once_more: bool) -> None:
+    def step(total: Any, h: Any, x: Any, w: Any) -> Any:
+        h = op("sin", h)
+        turned = op("permute", op("matmul", h, w), dims=(1, 0))
+        read = (op("tanh", turned),) if read_once_more else ()
+        return op("add", total, op("matmul", turned, x)), h, *read
+
+    graph, body = hoisted(looped(step, [f64(OUT, OUT), f64(ROWS, IN), f64(ROWS, OUT), f64(IN, OUT)], 2, 1))
+    assert names(body).count("matmul") == read_once_more and names(graph).count("matmul") == 2 - read_once_more
+
+
 def carried_on(h: Any, x: Any, w: Any) -> Any:
     return op("matmul", op("tanh", op("add", h, x)), w)
 

@@ -90,7 +90,22 @@ def test_a_sum_that_cannot_be_joined_is_several_of_not_too_many_operands() -> No
 
     graph = joined(trace(function, [f32(3)] * count), sums_in_one)
     sums = [len(node.operands) for node in joined(graph).nodes if node.op.name == "sum_at"]
-    assert sums == [MOST_PARTS, MOST_PARTS, 3]
+    assert sums == [MOST_PARTS, MOST_PARTS + 1, 3 + 1]
+
+
+def test_parts_that_overlap_are_added_up_in_their_order_however_many_sums_that_are() -> None:
+    count = 2 * MOST_PARTS + 3
+
+    def function(*xs: Any) -> Any:
+        starts = tuple([(i,) for i in range(count)])
+        return op("sum_at", *xs, shape=(count + 2,), starts=starts, steps=((1,),) * count)
+
+    graph = trace(function, [f32(3)] * count)
+    found = joined(graph)
+    assert names(found) == ["sum_at"] * 3
+    inputs = [np.random.default_rng(i).standard_normal(3).astype(np.float32) for i in range(count)]
+    (a,), (b,) = interpret(found, inputs), interpret(graph, inputs)
+    assert a.tobytes() == b.tobytes()
 
 
 def test_sums_that_others_read_and_sums_of_bools_stay() -> None:

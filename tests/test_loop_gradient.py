@@ -121,6 +121,16 @@ def test_a_map_is_a_loop_that_carries_nothing() -> None:
     assert gradcheck(function, parameters((COUNT, 2), (2,))) and gradgradcheck(function, parameters((COUNT, 2), (2,)))
 
 
+def test_a_map_of_several_results_has_gradients() -> None:
+    body = Body(trace(lambda x, y, w: (op("sin", op("mul", x, w)), op("mul", x, y), x), [f64(2)] * 3))
+
+    def function(xs: Any, ys: Any, w: Any) -> Any:
+        return tuple(differentiable_loop(0).of(xs, ys, w, body=body, carried=0, sliced=2, count=COUNT, reverse=False))
+
+    given = parameters((COUNT, 2), (COUNT, 2), (2,))
+    assert gradcheck(function, given) and gradgradcheck(function, given)
+
+
 def test_a_loop_that_has_kept_nothing_says_that_it_has_no_gradient() -> None:
     (h,) = parameters((2,))
     body = Body(trace(lambda h: (op("sin", h),), [f64(2)]))

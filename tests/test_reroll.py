@@ -89,6 +89,21 @@ def test_parts_of_several_elements_are_slices_too(length: int) -> None:
     assert loop["sliced"] == 2
 
 
+def test_slices_of_a_slice_of_what_a_step_made_are_given_to_the_steps_after_it() -> None:
+    def function(xs: Any) -> Any:
+        results, first = [], None
+        for t in range(COUNT):
+            y = op("mul", op("tanh", op("mul", op("select", xs, t, dim=0), 2.0)), 1.5)
+            if first is None:
+                whole = y
+                first = op("select", whole, 1, dim=0)
+            results.append(op("sin", op("mul", y, op("select", first, t, dim=0))))
+        return (*results, *[op("select", whole, k, dim=0) for k in (0, 2, 3, 4)])
+
+    graph = rolled(function, f32(COUNT, 5, COUNT))
+    assert [loop["count"] for loop in loops_of(graph)] == [COUNT - 1]
+
+
 def test_values_of_earlier_steps_are_carried() -> None:
     def function(a: Any, b: Any) -> Any:
         for _ in range(COUNT):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tracejit as tj
 from tracejit.config import override
-from tracejit.cpython import c_api
+from tracejit.cpython import c_api, size_table
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, slot_offsets
 from tracejit.cpython.reference_counts import counting
@@ -134,3 +134,18 @@ def test_a_function_that_forgets_its_paths_forgets_their_sizes(hot_soon: Any) ->
     f.clear()
     assert f(tj.ones(4)).tolist() == [2.0] * 4 and f.stats.traces == 1
     assert f._sized.items is None
+
+
+def test_threads_may_put_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, hashed = SizeTable(), size_table._hash
+
+    def interrupted(shapes: Any) -> int:
+        monkeypatch.setattr(size_table, "_hash", hashed)
+        table.put(((9,),), "of another thread")
+        return hashed(shapes)
+
+    table.put(((2,),), "two")
+    monkeypatch.setattr(size_table, "_hash", interrupted)
+    table.put(((3,),), "three")
+    assert looked_up(table, Sized((2,))) == "two" and looked_up(table, Sized((3,))) == "three"
+    assert looked_up(table, Sized((9,))) in ("of another thread", None)

@@ -13,8 +13,8 @@ bridge all entries are asked; once none of them went on from an exit and there i
 has been recorded is never recorded again: where eager takes a path that an entry already stands for (a predicate so close to its threshold
 that two fusions round it differently), that exit is recorded only now and then.
 
-A function keeps at most one path for each of `config.max_sizes` sizes of its arguments, and `config.max_entries` paths beside them; beyond
-them what fits none runs eagerly, as a user of torch.compile would expect: recording in turn what comes in turn would cost more than it
+A function keeps at most one path for each of `config.max_sizes` sizes of its arguments, and less than `config.max_entries` beside them.
+What fits none runs eagerly, as a user of torch.compile would expect: recording in turn what comes in turn would cost more than it
 gains.  But paths that have gone out of use make room: when as many eager calls have passed as `FIRST_WAIT` for each of `max_entries`,
 those that served no call meanwhile are dropped; then twice as many have to pass.
 
@@ -176,6 +176,9 @@ class CompiledFunction(_Partial[P, R]):
         self._patience = _Patience()
         self._arriving: _Arriving | None = None  # what is compiled in the background
         self._untranslated: list[Entry] = []  # hot entries whose translation a fork has given up
+        self._is_outdated = (
+            False  # whether some entry has become machine code, or is to become it, of which the paths do not know yet
+        )
         self.stats = Stats(self._settling)
 
     def _put_in_front(self, entry: Entry | None) -> None:
@@ -186,6 +189,8 @@ class CompiledFunction(_Partial[P, R]):
             self._front, paths[0], paths[FRONT], paths[SIZED] = entry, self._serve_sized, None, self._sized.items
         else:
             self._front, paths[0], paths[FRONT], paths[SIZED] = entry, entry.run, entry.machine, None
+        if self._is_outdated and entry is not None:
+            paths[0] = self._renewed
 
     def _put_in_front_of(self, sizes: Shapes, entry: Entry) -> None:
         """From now on the entry is tried first for arguments of these sizes."""
@@ -237,11 +242,16 @@ class CompiledFunction(_Partial[P, R]):
         else:
             entry.become(*made)
             entry.interpreted_for = ""
-            self._paths[0] = self._renewed
+            self._outdate()
 
     def _given_up(self, entry: Entry) -> None:
         entry.interpreted_for = ""
         self._untranslated.append(entry)
+        self._outdate()
+
+    def _outdate(self) -> None:
+        """The next call that comes to Python renews the paths, whatever is put in front before."""
+        self._is_outdated = True
         self._paths[0] = self._renewed
 
     def _renewed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -252,6 +262,7 @@ class CompiledFunction(_Partial[P, R]):
         return self._paths[0](args, kwargs)
 
     def _renew(self) -> None:
+        self._is_outdated = False
         for sizes, entries in list(self._by_sizes.items()):
             self._put_in_front_of(sizes, entries[0])
         self._put_in_front(self._front)
@@ -658,7 +669,7 @@ class CompiledFunction(_Partial[P, R]):
 
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
-        self._arriving = None
+        self._arriving, self._is_outdated = None, False
         self._untranslated.clear()
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()

@@ -78,7 +78,8 @@ class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
     __slots__ = (
-        "_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished", "when_lost",
+        "_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished", "waiting",
+        "when_lost",
     )  # fmt: skip
 
     def __init__(self, action: Callable[[], T], when_lost: Callable[[], None] | None = None) -> None:
@@ -94,6 +95,7 @@ class Work(Generic[T]):
         self.answer: Answer[T] | BaseException | None = None
         self.behind = False  # whether it is in the background
         self.finished = False
+        self.waiting: int | None = None  # the thread that has it begun, while it waits
 
     def do(self) -> _thread.LockType | None:
         """What a thread has begun for; of several one does it, and tells those who wait by what it gets."""
@@ -170,6 +172,7 @@ class Work(Generic[T]):
     def leave_behind(self) -> None:
         """Nobody waits for it any more."""
         with self._guard:
+            self.waiting = None
             if not self.finished and not self.behind:
                 _behind.append(self)
                 self.behind = True
@@ -245,11 +248,11 @@ def _start(work: Work[Any]) -> bool:
 
 
 def begin_next() -> None:
-    """What has waited longest for its turn in the background begins, if nothing is at work there.  It is asked again where there was no
-    thread."""
-    waiting = list(_behind)
-    if waiting and not _ending[0] and not any(work.has_begun for work in waiting):
-        waiting[0].begin()
+    """What has waited longest for its turn in the background begins, if it has not; others that have begun wait for it inside their work.
+    It is asked again where there was no thread."""
+    ahead = next((work for work in list(_behind) if not work.finished), None)
+    if ahead is not None and not _ending[0] and not ahead.has_begun:
+        ahead.begin()
 
 
 def is_crowded() -> bool:
@@ -259,7 +262,8 @@ def is_crowded() -> bool:
 
 def begun(action: Callable[[], T], seconds: float, when_lost: Callable[[], None] | None = None) -> Work[T]:
     """Have `action` done, and wait so long for it: the work, finished or in the background.  Raises what interrupts the waiting, never what
-    the action raised: that is in the answer.  when_lost: called in a forked child that has not got its thread."""
+    the action raised: that is in the answer.  when_lost: called in a forked child that has not got its thread, unless
+    it goes on waiting there: then it does the work."""
     work = Work(action, when_lost)
     if (outer := _place.work) is not None:
         outer.go_inside()
@@ -274,6 +278,7 @@ def begun(action: Callable[[], T], seconds: float, when_lost: Callable[[], None]
         begin_next()
         return work
     deadline = time.monotonic() + seconds
+    work.waiting = threading.get_ident()
     with held_back() as hold:
         hold.begin()
         if not work.begin():
@@ -299,11 +304,13 @@ def done_aside(action: Callable[[], T]) -> T:
 def _forked() -> None:
     _forks[0] += 1
     _place.work = None
+    running = set(_running)
     _running.clear()
-    lost = [work.when_lost for work in _behind if work.when_lost is not None and not work.finished]
+    lost = [work for work in {*_behind, *running} if not work.finished and work.waiting != threading.get_ident()]
     _behind.clear()
-    for tell in lost:
-        tell()
+    for work in lost:
+        if work.when_lost is not None:
+            work.when_lost()
 
 
 def _finish() -> None:

@@ -37,6 +37,7 @@ UNSERVED: Final = object()
 """The answer where nothing serves a call, nor records it."""
 _SYMBOL: Final = "tracejit_dispatch"
 _FARTHEST: Final = 8  # bridges of one call
+_MOST_ARGUMENTS: Final = 255  # which are copied on the stack where an entry is left
 _ARRAY: Final = "_array"  # the slot of the class of sized arguments that has the array
 
 
@@ -105,7 +106,9 @@ entry:
   %alone = icmp eq ptr %interpreters, %zero
   br i1 %alone, label %kind, label %slow
 kind:
-  %plain = icmp eq ptr %keywords, null
+  %positional = icmp eq ptr %keywords, null
+  %few = icmp sle i64 %count, {_MOST_ARGUMENTS}
+  %plain = and i1 %positional, %few
   br i1 %plain, label %look, label %idle
 look:
   %paths = load ptr, ptr %paths.at

@@ -33,24 +33,25 @@ def _hash(shapes: Shapes) -> int:
 
 
 class SizeTable:
-    """What is found for lists of shapes.  `items` is what machine code takes, (bytes, list); None while nothing can be found."""
+    """What is found for lists of shapes.  `items` is what machine code takes, (bytes, list); None while nothing can be found.
 
-    __slots__ = ("_found", "_places", "items")
+    Of threads that put at the same time one may have to put again, but what is found always belongs to the shapes."""
+
+    __slots__ = ("_known", "items")
 
     def __init__(self) -> None:
-        self._places: dict[Shapes, int] = {}
-        self._found: list[Any] = []
+        self._known: tuple[dict[Shapes, int], list[Any]] = {}, []
         self.items: tuple[bytes, list[Any]] | None = None
 
     def put(self, shapes: Shapes, found: Any) -> None:
         """From now on `found` is found for these shapes."""
-        place = self._places.get(shapes)
+        places, items = self._known
+        place = places.get(shapes)
         if place is not None:
-            self._found[place] = found
+            items[place] = found
             return
-        self._found.append(found)
-        self._places[shapes] = len(self._found) - 1
-        self.items = (_words(self._places), self._found)
+        places, items = {**places, shapes: len(items)}, [*items, found]
+        self._known, self.items = (places, items), (_words(places), items)
 
 
 def _words(places: dict[Shapes, int]) -> bytes:

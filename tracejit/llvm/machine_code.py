@@ -190,7 +190,7 @@ def _keep(*owners: Any) -> _Code:
 def _unload() -> None:
     """Unload what nobody can call any more."""
     while _unused:
-        del _loaded[id(_unused[-1])], _unused[-1]
+        del _loaded[id(_unused.pop())]  # more may come meanwhile
 
 
 def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:

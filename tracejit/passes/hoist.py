@@ -109,7 +109,16 @@ class _Loop:
             assert isinstance(aval, Aval)
             found = self.builder.fresh(Aval((self.count, *aval.shape), aval.dtype))
             self.collected.append((v, found))
+            self.uses[v] += 1
         return found
+
+    def _unused(self, operands: Sequence[Operand]) -> None:
+        """A node of the body that has these operands is gone, and with it what nothing else reads."""
+        for x in operands:
+            self.uses[x] -= 1
+            maker = self.made.get(x) if type(x) is int else None
+            if maker is not None and not any(self.uses[v] for v in maker.outputs):
+                self._unused(maker.operands)
 
     def _is_same(self, v: int) -> bool:
         """Whether a value is the same in all steps: an operand that they share, or a view of it."""
@@ -138,7 +147,7 @@ class _Loop:
             return
         rows, length = self.avals[a].shape  # type: ignore[union-attr]
         columns = self.avals[b].shape[1]  # type: ignore[union-attr]
-        to = self.before if a in self.sliced else self.after
+        to = self.before if a in self.sliced else list[Node]()
         whole = self._add(to, "reshape", self._of_all_steps(a), shape=(self.count * rows, length))
         made = self._add(to, "matmul", whole, self._outside(to, b))
         shape = (self.count, rows, columns)
@@ -146,8 +155,8 @@ class _Loop:
         if a in self.sliced:
             self.sliced[v] = self._add(to, "reshape", made, shape=shape)
             return
-        for i in places:
-            self.after.append(Node(REGISTRY["reshape"], (made,), (("shape", shape),), (self.collected[i][1],)))
+        to += [Node(REGISTRY["reshape"], (made,), (("shape", shape),), (self.collected[i][1],)) for i in places]
+        self.after[:0] = to  # sums over the steps may read it
         self.collected = [pair for i, pair in enumerate(self.collected) if i not in places]
 
     # -- a sum over the steps
@@ -170,6 +179,7 @@ class _Loop:
         total = self._add(self.after, "matmul", left, right)
         self.after.append(Node(node.op, (begin, total), (), (end,), node.line))
         self.gone.update((on, p))  # type: ignore[arg-type]
+        self._unused((a, b))
         del self.carried[v]
 
     def _along(self, v: int, dim: int) -> int:

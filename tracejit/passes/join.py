@@ -145,14 +145,14 @@ class _Joining:
         return add(REGISTRY["reshape"], (v,), {"shape": shape})[0]
 
     def _sum(self, node: Node, operands: Sequence[int], starts: Sequence[Shape]) -> Node:
-        """The sum of at most so many parts, to which earlier ones have been added."""
-        total, shape = None, node.attrs["shape"]
-        ones = (1,) * len(shape)
+        """A sum of several: what has been added up so far is the first part of the next one, which keeps the order."""
+        shape = node.attrs["shape"]
+        ones, zeros = (1,) * len(shape), (0,) * len(shape)
+        total: list[int] = []
         for k in range(0, len(operands), MOST_PARTS):
-            these = tuple(operands[k : k + MOST_PARTS])
-            attributes = {"shape": shape, "starts": tuple(starts[k : k + MOST_PARTS]), "steps": (ones,) * len(these)}
-            (part,) = self.builder.add(node.op, these, attributes, node.line)
-            total = part if total is None else self.builder.add(REGISTRY["add"], (total, part), {}, node.line)[0]
+            these, where = (*total, *operands[k : k + MOST_PARTS]), (*[zeros] * len(total), *starts[k : k + MOST_PARTS])
+            attributes = {"shape": shape, "starts": where, "steps": (ones,) * len(these)}
+            total = [*self.builder.add(node.op, these, attributes, node.line)]
         last = self.builder.nodes.pop()
         return Node(last.op, last.operands, last.attributes, node.outputs, node.line)
 

@@ -42,7 +42,7 @@ def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:
     attributes = c.attributes
     body, carried, sliced = attributes["body"], attributes["carried"], attributes["sliced"]
     graph = body.graph
-    if len(c.outputs) - len(graph.outputs) != carried:
+    if len(cotangents) - len(graph.outputs) != carried:
         raise RuntimeError(
             "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
         )

@@ -201,7 +201,10 @@ class _Sequence:
         if type(x) is int:
             known = self.slices.get(x)
             if known is not None:
-                at = self.made.get(known.base, (-1, 0))[0]
+                root = known.base
+                while root in self.slices:
+                    root = self.slices[root].base
+                at = self.made.get(root, (-1, 0))[0]
                 return None if begin <= at < end else _Column((_Is.SLICE, known.base, known.dim), known.index)
             at, output = self.made.get(x, (-1, 0))
             if begin <= at < end:
