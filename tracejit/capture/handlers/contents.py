@@ -10,6 +10,7 @@ import collections
 import datetime
 import decimal
 import enum
+import itertools
 import math
 import weakref
 from collections.abc import Iterable, Iterator
@@ -56,6 +57,7 @@ __all__ = [
 DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 _LONG, _MOST = 8, 64
+_WITHOUT_CONTENT: frozenset[type] = frozenset({*PRIMITIVE_TYPES, Tensor, ObjectIdentity})
 _LIMITED = 32
 """A list or deque that may be kept from growing is recorded for each of its lengths up to this one."""
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
@@ -134,6 +136,7 @@ class ContentHandlers(Handlers):
         self.reordered: set[int] = set()  # lists that are put in order when the program has run
         self.limited: set[int] = set()  # lists and deques whose length the program has compared with something
         self.ends: dict[int, Ends] = {}  # what is known of lists and deques of which only the ends were looked at, or changed
+        self._empty: set[int] = set()  # objects from outside that have no content to guard
 
     # -- keys
     def key_expression(self, key: Any) -> Expr | None:
@@ -248,12 +251,16 @@ class ContentHandlers(Handlers):
         if outside and id(value) not in recorder.effects.content_known:
             self._guard_content(value, cls)
         if deep and is_a(value, dict):
-            for key, item in list(value.items()):
-                self._read_content(key, True, seen)
+            for item in self._with_content(itertools.chain.from_iterable(value.items())):
                 self._read_content(item, True, seen)
         elif deep and is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for item in list(value):
+            for item in self._with_content(value):
                 self._read_content(item, True, seen)
+
+    def _with_content(self, items: Iterable[Any]) -> list[Any]:
+        """Those of which there may be something to read: sets that a program fills are looked at for each element."""
+        empty, numbered = self._empty, self.recorder.effects.numbered
+        return [x for x in items if type(x) not in _WITHOUT_CONTENT and (id(x) not in empty or id(x) in numbered)]
 
     def settle_places(self, container: Any) -> None:
         for place in self.recorder.effects.numbered.pop(id(container), ()):
@@ -322,6 +329,9 @@ class ContentHandlers(Handlers):
             or is_a(value, (int, float, str, bytes, FunctionType))
         ):  # fmt: skip
             recorder.stop("container", f"a {cls.__module__}.{cls.__name__}")
+        elif has_plain_state(cls):
+            recorder.keep.append(value)
+            self._empty.add(id(value))
 
     def _guard_moved(self, value: Any, cls: type, content: list[Any], symbolic: bool) -> None:
         """A list or deque that this run has changed: its items are where that has put them."""
