@@ -21,10 +21,11 @@ from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, select, slice_
+from tracejit.ops.public.creation import zeros
 from tracejit.ops.public.linalg import addmm, matmul
 from tracejit.ops.public.movement import stack
 
-__all__ = ["gru_cell", "lstm_cell", "recurrent", "rnn_relu_cell", "rnn_tanh_cell"]
+__all__ = ["cell", "recurrent"]
 
 State = tuple[Any, ...]
 Weights = tuple[Any, ...]
@@ -179,27 +180,27 @@ def _network(
 _lowered_network = lowered(_network)
 
 
-def _cell(mode: str, input: Any, state: State, weights: Weights) -> State:
-    """One step of one cell."""
-    _, finals = _through_time(mode, [_projected(mode, input, weights)], state, weights, False)
-    return finals
+def cell(name: str, mode: str, input: Any, hx: Any, sizes: tuple[int, int], weights: Weights) -> Any:
+    """One step of a cell of (input size, hidden size) on a batch, or on one sample; zeros are the state for None.  name: in errors.
 
-
-def rnn_tanh_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    """tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)."""
-    return _cell("RNN_TANH", input, (hx,), (w_ih, w_hh, b_ih, b_hh, None))[0]
-
-
-def rnn_relu_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    """relu(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)."""
-    return _cell("RNN_RELU", input, (hx,), (w_ih, w_hh, b_ih, b_hh, None))[0]
-
-
-def lstm_cell(input: Any, hx: State, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> State:
-    """One step of an LSTM: (hidden, cell) after hx = (hidden, cell)."""
-    return _cell("LSTM", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh, None))
-
-
-def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    """One step of a GRU: the hidden state after hx."""
-    return _cell("GRU", input, (hx,), (w_ih, w_hh, b_ih, b_hh, None))[0]
+    Raises ValueError for other ranks, RuntimeError for other sizes."""
+    if input.dim() not in (1, 2):
+        raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+    input_size, hidden_size = sizes
+    batched = input.dim() == 2
+    x = input if batched else input.unsqueeze(0)
+    if x.shape[1] != input_size:
+        raise RuntimeError(f"input has inconsistent input_size: got {x.shape[1]} expected {input_size}")
+    if hx is None:
+        state: State = (zeros(x.shape[0], hidden_size, dtype=x.dtype),) * (2 if mode == "LSTM" else 1)
+    else:
+        state = tuple(hx) if mode == "LSTM" else (hx,)
+        if any(s.dim() not in (1, 2) for s in state):
+            raise ValueError(f"{name}: Expected hidden to be 1D or 2D")
+        state = state if batched else tuple([s.unsqueeze(0) for s in state])
+        if any(tuple(s.shape) != (x.shape[0], hidden_size) for s in state):
+            found = [list(s.shape) for s in state]
+            raise RuntimeError(f"{name}: expected hidden of shape {[x.shape[0], hidden_size]}, got {found}")
+    _, out = _through_time(mode, [_projected(mode, x, (*weights, None))], state, (*weights, None), False)
+    out = out if batched else tuple([part.squeeze(0) for part in out])
+    return out if mode == "LSTM" else out[0]

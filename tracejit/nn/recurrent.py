@@ -294,29 +294,9 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _stepped(self, cell: Any, input: Any, hx: Any, count: int) -> Any:
-        """One step of `cell` on a batch, or on one sample; the state is `count` tensors."""
-        name = type(self).__name__
-        if input.dim() not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
-        batched = input.dim() == 2
-        x = input if batched else input.unsqueeze(0)
-        if x.shape[1] != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: got {x.shape[1]} expected {self.input_size}")
-        if hx is None:
-            state = (zeros(x.shape[0], self.hidden_size, dtype=x.dtype),) * count
-        else:
-            state = tuple(hx) if count > 1 else (hx,)
-            if any(s.dim() not in (1, 2) for s in state):
-                raise ValueError(f"{name}: Expected hidden to be 1D or 2D")
-            state = state if batched else tuple([s.unsqueeze(0) for s in state])
-            if any(tuple(s.shape) != (x.shape[0], self.hidden_size) for s in state):
-                found = [list(s.shape) for s in state]
-                raise RuntimeError(f"{name}: expected hidden of shape {[x.shape[0], self.hidden_size]}, got {found}")
-        out = cell(x, state if count > 1 else state[0], self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        if batched:
-            return out
-        return tuple([part.squeeze(0) for part in out]) if count > 1 else out.squeeze(0)
+    def _stepped(self, mode: str, input: Any, hx: Any) -> Any:
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return F.cell(type(self).__name__, mode, input, hx, (self.input_size, self.hidden_size), weights)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -342,7 +322,7 @@ class RNNCell(RNNCellBase):
     def forward(self, input: Any, hx: Any = None) -> Any:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._stepped(F.rnn_tanh_cell if self.nonlinearity == "tanh" else F.rnn_relu_cell, input, hx, 1)
+        return self._stepped("RNN_TANH" if self.nonlinearity == "tanh" else "RNN_RELU", input, hx)
 
     def extra_repr(self) -> str:
         text = super().extra_repr()
@@ -359,7 +339,7 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        return self._stepped(F.lstm_cell, input, hx, 2)
+        return self._stepped("LSTM", input, hx)
 
 
 class GRUCell(RNNCellBase):
@@ -372,4 +352,4 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        return self._stepped(F.gru_cell, input, hx, 1)
+        return self._stepped("GRU", input, hx)
