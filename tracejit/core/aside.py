@@ -304,10 +304,10 @@ def done_aside(action: Callable[[], T]) -> T:
 def _forked() -> None:
     _forks[0] += 1
     _place.work = None
-    running = set(_running)
+    known = dict.fromkeys([*_behind, *_running])
     _running.clear()
-    lost = [work for work in {*_behind, *running} if not work.finished and work.waiting != threading.get_ident()]
     _behind.clear()
+    lost = [work for work in known if not work.finished and work.waiting != threading.get_ident()]
     for work in lost:
         if work.when_lost is not None:
             work.when_lost()
