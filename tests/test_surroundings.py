@@ -24,7 +24,7 @@ from tracejit.config import override
 from tracejit.core.interpreter import state
 
 HERE = Path(__file__).resolve().parent
-FLAGS = [["-O"], ["-OO"], ["-W", "error"], ["-X", "dev"], ["-X", "frozen_modules=off"], ["-I", "-B"]]
+FLAGS = [["-OO"], ["-X", "dev", "-W", "error"], ["-I", "-B", "-X", "frozen_modules=off"]]
 
 
 def said_by(flags: list[str], name: str, **more: str) -> tuple[int, str, str]:
