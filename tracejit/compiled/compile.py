@@ -161,9 +161,7 @@ class CompiledFunction(_Partial[P, R]):
         self._settling: Settling
         self._entries: tuple[Entry, ...] = ()
         self._front: Entry | None = None  # the entry that was tried first last
-        self._by_sizes: dict[
-            Shapes, tuple[Entry, ...]
-        ] = {}  # of the arguments -> the paths for them, the one tried first in front
+        self._by_sizes: dict[Shapes, tuple[Entry, ...]] = {}  # of the arguments -> their paths, the one tried first in front
         self._sized = SizeTable()  # what machine code knows of that
         self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
         self._often = _OFTEN
@@ -176,9 +174,7 @@ class CompiledFunction(_Partial[P, R]):
         self._patience = _Patience()
         self._arriving: _Arriving | None = None  # what is compiled in the background
         self._untranslated: list[Entry] = []  # hot entries whose translation a fork has given up
-        self._is_outdated = (
-            False  # whether some entry has become machine code, or is to become it, of which the paths do not know yet
-        )
+        self._is_outdated = False  # whether the paths do not know yet of an entry that has become machine code, or is to
         self.stats = Stats(self._settling)
 
     def _put_in_front(self, entry: Entry | None) -> None:

@@ -201,6 +201,7 @@ def cell(name: str, mode: str, input: Any, hx: Any, sizes: tuple[int, int], weig
         if any(tuple(s.shape) != (x.shape[0], hidden_size) for s in state):
             found = [list(s.shape) for s in state]
             raise RuntimeError(f"{name}: expected hidden of shape {[x.shape[0], hidden_size]}, got {found}")
-    _, out = _through_time(mode, [_projected(mode, x, (*weights, None))], state, (*weights, None), False)
+    weights = (*weights, None)  # no projection of the state
+    _, out = _through_time(mode, [_projected(mode, x, weights)], state, weights, False)
     out = out if batched else tuple([part.squeeze(0) for part in out])
     return out if mode == "LSTM" else out[0]

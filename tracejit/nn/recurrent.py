@@ -295,6 +295,7 @@ class RNNCellBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def _stepped(self, mode: str, input: Any, hx: Any) -> Any:
+        """One step as one call of the library: a recording need not follow its checks."""
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return F.cell(type(self).__name__, mode, input, hx, (self.input_size, self.hidden_size), weights)
 
