@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,6 @@ os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", default="1/1", metavar="K/N", help="run the K-th of N parts with about as many tests")
     parser.addoption(
         "--torch-tests", default="", metavar="FILE", help="append the tests that are skipped for want of torch, one in a line"
     )
@@ -49,20 +46,6 @@ class _TorchTests:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--torch-tests"):
         config.pluginmanager.register(_TorchTests(config.getoption("--torch-tests")))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    part, parts = map(int, config.getoption("--part").split("/"))
-    counts = Counter(item.path for item in items)
-    sizes: list[int] = [0] * parts
-    kept: set[Path] = set()
-    for path in sorted(counts, key=lambda path: (-counts[path], path)):  # the largest first, each to the smallest part
-        smallest = sizes.index(min(sizes))
-        sizes[smallest] += counts[path]
-        if smallest == part - 1:
-            kept.add(path)
-    config.hook.pytest_deselected(items=[item for item in items if item.path not in kept])
-    items[:] = [item for item in items if item.path in kept]
 
 
 @pytest.fixture
