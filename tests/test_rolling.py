@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -372,3 +374,132 @@ def test_memory_and_machine_code_do_not_grow_with_the_length() -> None:
         return program.lowered.arena_bytes, len(program.llvm().splitlines())
 
     assert programs(20) == programs(500)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+
+
+OUTSIDE = Counter()
+ONES_THEN_TWOS = (1.0,) * 5 + (2.0,) * 20
+
+
+def counting_in(kind: str) -> Callable[[Any], Any]:
+    """A function whose steps do the same five times, and then something else."""
+
+    def function(xs: Any) -> Any:
+        listed: list[int] = []
+        named: dict[str, int] = {}
+        counted: set[int] = set()
+        queue = deque(ONES_THEN_TWOS)
+        iterator = iter(ONES_THEN_TWOS)
+        counter = Counter()
+        weight = W.detach().clone()
+        generated = (number for number in ONES_THEN_TWOS)
+        OUTSIDE.count = 0
+        number = 0
+        init = zeros()
+        other = zeros() + 1
+
+        def step(h: Any, x: Any, default: Any = listed) -> Any:
+            nonlocal number
+            if kind == "list":
+                listed.append(1)
+                factor = 1.0 if len(listed) < 6 else 2.0
+            elif kind == "default":
+                default.append(1)
+                factor = 1.0 if len(default) < 6 else 2.0
+            elif kind == "dict":
+                named["n"] = named.get("n", 0) + 1
+                factor = 1.0 if named["n"] < 6 else 2.0
+            elif kind == "set":
+                counted.add(len(counted))
+                factor = 1.0 if len(counted) < 6 else 2.0
+            elif kind == "deque":
+                factor = queue.popleft()
+            elif kind == "iterator":
+                factor = next(iterator)
+            elif kind == "generator":
+                factor = next(generated)
+            elif kind == "instance":
+                factor = 1.0 if counter.next() < 6 else 2.0
+            elif kind == "outside":
+                factor = 1.0 if OUTSIDE.next() < 6 else 2.0
+            elif kind == "function":
+                step.__dict__["count"] = step.__dict__.get("count", 0) + 1
+                factor = 1.0 if step.__dict__["count"] < 6 else 2.0
+            elif kind == "tensor":
+                weight.count = getattr(weight, "count", 0) + 1
+                factor = 1.0 if weight.count < 6 else 2.0
+            elif kind == "grad mode":
+                tj.set_grad_enabled(not tj.is_grad_enabled())
+                factor = 1.0 if tj.is_grad_enabled() else 2.0
+            else:
+                number += 1
+                factor = 1.0 if number < 6 else 2.0
+            return h * factor + x, h
+
+        if kind == "swapped":
+            return tj.scan(lambda c, x: ((c[1], c[0] + (x if c[0] is other else 2 * x)), None), (init, other), xs)
+        if kind == "argument of map":
+            return tj.map(lambda x, numbers: x * next(numbers), xs, iterator)
+        if kind == "partial":
+            return tj.scan(functools.partial(lambda numbers, h, x: (h * next(numbers) + x, h), iterator), init, xs)
+        if kind == "bound method":
+            draw = iterator.__next__
+            return tj.scan(lambda h, x: (h * draw() + x, h), init, xs)
+        return tj.scan(step, init, xs)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "list", "default", "dict", "set", "deque", "iterator", "generator", "instance", "outside", "function", "tensor", "grad mode",
+        "variable", "swapped", "argument of map", "partial", "bound method",
+    ],
+)  # fmt: skip
+def test_a_step_that_will_be_another_one_is_run_each_time(kind: str) -> None:
+    function = counting_in(kind)
+    compiled = tj.compile(function)
+    for k in range(4):
+        xs = parameter(COUNT, 2, WIDTH, seed=20 + k).detach()
+        both = []
+        for run in (function, compiled):
+            with tj.set_grad_enabled(True):
+                both.append([x for x in flatten(run(xs))[0] if x is not None])
+        for a, b in zip(*both, strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "function", [recurrent, backwards, gradients, gradients_of_slices, lstm, mapped, with_numbers, some_detached]
+)
+def test_two_steps_run_of_however_many_if_they_do_the_same(function: Callable[..., Any]) -> None:
+    def values_met(length: int) -> int:
+        compiled, xs = tj.compile(function), parameter(length, 2, WIDTH).detach()
+        for _ in range(2):
+            for a, b in zip(flatten(compiled(xs))[0], flatten(function(xs))[0], strict=True):
+                np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
+        assert f"loop of {length - 1} steps" in compiled.explain()
+        return max(compiled._entries[0].recording.graph.avals)
+
+    assert values_met(COUNT) == values_met(100)
+
+
+def test_a_tensor_that_is_carried_on_twice_may_be_told_from_two() -> None:
+    def function(xs: Any) -> Any:
+        def step(carried: Any, x: Any) -> Any:
+            h, c = carried
+            y = h + x if h is c else h * 2 + c + x
+            return (y, y), None
+
+        return tj.scan(step, (zeros(), zeros()), xs)[0]
+
+    assert length_of_loop(function) is None

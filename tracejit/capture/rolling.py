@@ -1,23 +1,29 @@
 """Loops that the library runs for the program (`scan`) as loops of the graph.
 
-Each step runs, and is recorded, as any other code of the call.  Where all steps but the first have appended the same nodes, of what they
+Steps run, and are recorded, as any other code of the call.  Where all steps but the first have appended the same nodes, of what they
 were given, and nothing else of the recording has changed meanwhile, these nodes are taken back, and one node stands for them: a loop whose
 body is one step.  (The first one may differ: what is carried into it need not require grad.)  Its results are computed anew, so that
 the tape has it, and with it the backward pass, as one step.  Otherwise the steps stay as they are.
 
 So a loop means what its steps did: whatever a step does besides (an effect, a number that leaves, a draw, a write, a branch on a tensor, a
 hook, a gradient of the program's own, a Python variable that makes the next step another one) shows, and the loop stays written out.
+
+Two steps suffice where the second one is all that the others can be: it has changed nothing that code can find, outside or among
+what the call has made (`_known`), and was given tensors like those that it gives, so the third one does the same, and by induction all
+others do.  Then these do not run at all.
 """
 
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.policies import is_heap_type
+from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Body, Graph, Node
@@ -29,6 +35,7 @@ from tracejit.passes.loop_gradient import differentiable_loop
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = ["Step", "repeated"]
@@ -54,13 +61,14 @@ def repeated(
     order = range(count - 1, -1, -1) if reverse else range(count)
     collected: list[list[Tensor]] = []
     entered, begin, first = carried, 0, 0
+    recorded: Any = None
     known: Any = None
     signature: Any = None
     same = count > FEWEST and not recorder.stopped
     for i in order:
         if len(collected) == 1 and same:
             entered, begin, first = carried, len(nodes), len(interpreter.avals)
-            known = _recorded(interpreter)
+            recorded, known = _recorded(interpreter), _known(recorder, step)
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
         before, (carried, found) = carried, step(carried, slices)
@@ -69,8 +77,12 @@ def repeated(
             made = _signature(interpreter, nodes[at:], before, slices, carried, found, first)
             same = made is not None and (signature is None or made[0] == signature[0]) and not recorder.stopped
             signature = signature or made
+            if len(collected) == 2 and same and _goes_on_alike(interpreter, first, before, carried):
+                same = recorded == _recorded(interpreter)
+                if same and known is not None and known == _known(recorder, step):
+                    break
     rows = collected[::-1] if reverse else collected
-    if not (same and known == _recorded(interpreter)):
+    if not (same and recorded == _recorded(interpreter)):
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
     leaving = [*carried, *collected[-1]]
     return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, begin, count, reverse)
@@ -207,6 +219,62 @@ class _Same:
         return isinstance(other, _Same) and self.held is other.held
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _goes_on_alike(interpreter: RecordingInterpreter, first: int, before: Sequence[Tensor], carried: Sequence[Tensor]) -> bool:
+    """Whether what a step carries on are different tensors, each one that it has made, or the very one that was carried in there: so the
+    next step finds the same object where this one has."""
+    if len(set(map(id, carried))) < len(carried):
+        return False
+    return all(x is y or (interpreter.value_of(x) or 0) >= first for x, y in zip(carried, before, strict=True))
+
+
+def _known(recorder: Recorder, step: Step) -> list[Any] | None:
+    """What the step finds of what the call has made, in variables around functions and in what was put outside, and the modes of the
+    thread; None where that has a state which does not show: an iterator, an instance of a class.  What is outside itself is the
+    recording's to know: it has all changes of that."""
+    found: list[Any] = [state.grad_enabled, state.autocast]
+    stored = [getattr(effect, "arguments", (effect.value,)) for effect in recorder.effects.in_order]
+    seen: set[int] = set()
+    rest: list[Any] = [step, stored]
+    while rest:
+        x = rest.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        inside = _inside(x)
+        if inside is None:
+            return None
+        for y in inside:
+            plain = type(y) in _VALUES
+            found.append((type(y), repr(y)) if plain else _Same(y))
+            if isinstance(y, Tensor):
+                if vars(y) and not recorder.is_outside(y):
+                    return None
+            elif not (plain or is_symbolic(y) or recorder.is_outside(y) or _is_constant(y)):
+                rest.append(y)
+    return found
+
+
+def _is_constant(x: Any) -> bool:
+    return type(x) in (types.ModuleType, DType) or (type(x) is type and not is_heap_type(x))
+
+
+def _inside(x: Any) -> list[Any] | None:
+    """What an object holds, if that is all that there is to know of it."""
+    if type(x) in (list, tuple, deque):
+        return [None, *x]
+    if type(x) in (set, frozenset):
+        return [None, *sorted(x, key=id)]
+    if type(x) in (dict, OrderedDict, defaultdict):
+        return [None, *x, *x.values()]
+    if type(x) is types.FunctionType:
+        try:
+            cells = [cell.cell_contents for cell in x.__closure__ or ()]
+        except ValueError:  # a variable that has no value yet
+            return None
+        return [None, *cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
+    return None
 
 
 def _recorded(interpreter: RecordingInterpreter) -> list[Any]:

@@ -307,7 +307,9 @@ class CallHandlers(Handlers):
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
             return self.prepare(function)(*arguments, **keywords)
-        arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in map(self._for_library, arguments)])
+        arguments = tuple(map(self._for_library, arguments))
+        if not keeps:  # which pass them on to the program's functions
+            arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in arguments])
         keywords = {k: self._for_library(v) for k, v in keywords.items()} if keywords else keywords
         values = (*arguments, *keywords.values())
         for value in values:
