@@ -193,7 +193,7 @@ def losses_by_name():
     return losses, on_batches(), None
 
 
-@everyday(again=8)
+@everyday()
 def confusion_matrix():
     model = mlp()
     matrix = T.zeros(5, 5, dtype=T.int64)

@@ -100,6 +100,8 @@ class RecordingInterpreter(StateRecorder):
             if value is None:
                 self.recorder.stop("tensor_origin", f"operand of {op.name}")
             return value
+        if is_late(operand):
+            return self.value_of(self.recorder.in_program.as_position(operand))
         if is_symbolic(operand):
             return self._scalar(operand, bounds)
         if operand is None:
@@ -166,7 +168,10 @@ class RecordingInterpreter(StateRecorder):
 
     def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
-        elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers."""
+        elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers.  Positions stay what they are,
+        since views are the same wherever they look."""
+        if "one position" in (op.region or op).traits:
+            return tuple([concrete(x) if is_late(x) and not self.recorder.in_program.is_position(x) else x for x in operands])
         promoted = operands[1:] if "condition first" in op.traits else operands
         dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}
         dtype = dtypes.pop() if len(dtypes) == 1 else None

@@ -134,9 +134,9 @@ class ContainerHandlers(Handlers):
         return recorder.leaving.late_item(tuple(owner), place)
 
     def _tensor_key(self, key: Any) -> Any:
-        """The key of an item of a tensor: a number from outside that is a position may be another one in later calls."""
+        """The key of an item of a tensor: a number that is a position may be another one in later calls."""
         if is_symbolic(key):
-            return concrete(key) if is_late(key) else key
+            return concrete(key) if is_late(key) and (is_answer(key) or type(plain(key)) is not int) else key
         if type(key) is tuple and any(map(is_symbolic, key)):
             return tuple(map(self._tensor_key, key))
         return self.recorder.contents.as_key(key)

@@ -29,6 +29,8 @@ __all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "InProgramHandlers"]
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 WORD = 62
 """Integers of so many bits, and a sign, are computed by the program without overflow."""
+SHORT = 31
+"""Products of integers with so many are among them."""
 CHOOSING = (builtins.min, builtins.max)
 _MOST = 64
 """The sum of so many numbers is computed by the program."""
@@ -101,8 +103,20 @@ class InProgramHandlers(Handlers):
         if symbol not in _OPERATIONS or a is None or b is None:
             return None
         if type(value) is int:
-            return None if bits > WORD or symbol == "/" else self._computed(_OPERATIONS[symbol], a, b)
+            fits = symbol != "/" and (bits <= WORD or (self._is_short(left) and self._is_short(right)))
+            return self._computed(_OPERATIONS[symbol], a, b) if fits else None
         return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
+
+    def _is_short(self, number: Any) -> bool:
+        """Whether a number has at most SHORT bits, as positions and counts do; a late one that has them now leaves by an exit if it has
+        more."""
+        if plain(number).bit_length() > SHORT:
+            return False
+        if is_late(number) and number._late.bits > SHORT:
+            self.recorder.leaving.late_outcome(">=", number, -(2**SHORT) + 1, True)
+            self.recorder.leaving.late_outcome("<", number, 2**SHORT, True)
+            number._late.bits = SHORT
+        return not is_symbolic(number) or is_late(number)
 
     def power_in_program(self, left: Any, right: Any, value: Any) -> Any:
         """left ** right of floats."""
@@ -201,6 +215,15 @@ class InProgramHandlers(Handlers):
         if dtype is not float64:
             tensor = self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+
+    def is_position(self, number: Any) -> bool:
+        """Whether the program has a late number as an integer."""
+        return type(number._value) is int and number._late.in_program() is not None
+
+    def as_position(self, number: Any) -> Tensor:
+        """Such a number as a tensor int64 without dimensions."""
+        tensor = number._late.in_program()
+        return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})  # type: ignore[no-any-return]
 
 
 def _as_like(late: Any, other: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -19,6 +20,7 @@ from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
 from tracejit.capture.handlers.recorder import Recorder
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
     Alias,
@@ -39,7 +41,7 @@ from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
-from tracejit.core.op import Kind, Op
+from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
 from tracejit.tensor import Tensor
@@ -75,6 +77,8 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     check_calls(recorder, interpreter, views, inputs)
     check_outside_arrays(recorder, interpreter, inputs, written)
     outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
+    if _hold_positions(interpreter, outputs):
+        outputs = _outputs(recorder, interpreter, recipes.outputs, Views(interpreter.nodes), inputs)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(_ends_gradients(op) for op, _, _ in out.alias.views):
             recorder.stop(
@@ -386,6 +390,19 @@ def _check_storages(
 
 
 # -- outputs
+def _hold_positions(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput]) -> bool:
+    """Each call makes outputs that are views again.  Where the program alone knows at which place one looks, that is guarded; answers
+    whether it had to be."""
+    operands = [x for out in outputs if out.alias is not None for _, rest, _ in out.alias.views for x in rest]
+    places = {x for x in operands if type(x) is int and isinstance(interpreter.avals[x], Aval)}
+    held: dict[Any, Literal] = {x: Literal(interpreter.defined[x]._array.item()) for x in places}
+    if held:
+        fixed = [replace(node, operands=tuple([held.get(x, x) for x in node.operands])) for node in interpreter.nodes]
+        guards = [Node(REGISTRY["guard"], (x,), (("expected", value),), (), user_line()) for x, value in held.items()]
+        interpreter.nodes[:] = [*fixed, *guards]
+    return bool(held)
+
+
 def _outputs(
     recorder: Recorder, interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views, inputs: list[int]
 ) -> tuple[TensorOutput, ...]:

@@ -7,6 +7,7 @@ inverse permutation, a reshape), or a copy of the base that has it in its `regio
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -15,13 +16,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import from_numpy_dtype
+from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.op import Kind, Op
 from tracejit.core.shapes import contiguous, equal_runs
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
-from tracejit.ops.declare import custom, require_numbers, require_one_dtype, view
-from tracejit.ops.samples import Samples, cases, floats
+from tracejit.ops.declare import custom, require_one_dtype, view
+from tracejit.ops.samples import Samples, cases, floats, integers
 
 __all__ = [
     "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "scatter_of", "select", "select_scatter",
@@ -213,14 +214,14 @@ def scatter_of(region: Op, samples: Samples, element: Callable[..., Any] | None 
         region.evaluate(out, *operands, **attributes)[...] = value
         return out
 
-    @scatter.vjp()
+    @scatter.vjp(saves="2:")
     def _(c: Any, g: Any) -> Any:
         numbers = c.inputs[2:]
         zeros = full.beside(g, 0.0, shape=c.avals[1].shape, dtype=c.avals[1].dtype)
         gbase = scatter.of(g, zeros, *numbers, **c.attributes) if c.needs[0] else None
         return gbase, region.of(g, *numbers, **c.attributes) if c.needs[1] else None, *(None for _ in numbers)
 
-    @region.vjp()
+    @region.vjp(saves="1:")
     def _(c: Any, g: Any) -> Any:
         x, numbers = c.avals[0], c.inputs[1:]
         return scatter.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), g, *numbers, **c.attributes), *(
@@ -240,30 +241,45 @@ slice_scatter = scatter_of(
 
 
 def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
-    require_numbers("select", index)
+    if isinstance(index, Aval) and (index.shape or index.dtype is not int64):
+        raise RuntimeError(f"select(): expected a number or a tensor int64 without dimensions, got {index}")
     return Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype)
+
+
+def _place(b: Any, index: Any, size: int) -> Any:
+    """The position that `select` is given, as a number, or as a tensor where the program itself computes it."""
+    return b.position(index[()] if hasattr(index, "shape") else index, size)
 
 
 @view(
     _select_rule,
-    lambda b, at, x, index, dim: x[(*at[:dim], b.position(index, x.shape[dim]), *at[dim:])],
+    lambda b, at, x, index, dim: x[(*at[:dim], _place(b, index, x.shape[dim]), *at[dim:])],
     traits=("one position",),
-    samples=cases((floats(4), 2, {"dim": 0}), (floats(2, 3).T, 1, {"dim": 1}), (floats(0, 2), 1, {"dim": 1})),
+    samples=cases(
+        (floats(4), 2, {"dim": 0}),
+        (floats(2, 3).T, 1, {"dim": 1}),
+        (floats(0, 2), 1, {"dim": 1}),
+        (floats(3, 2), integers(high=3), {"dim": 0}),
+    ),
 )
-def select(x: Any, index: int, dim: int) -> Any:
-    """The slice at `index` (0 <= index < size) of `dim`, without that dimension."""
-    return x[(slice(None),) * dim + (index, ...)]
+def select(x: Any, index: Any, dim: int) -> Any:
+    """The slice at `index` (0 <= index < size) of `dim`, without that dimension.  index: a number, or a tensor int64 without dimensions."""
+    return x[(slice(None),) * dim + (operator.index(index), ...)]
 
 
 def _selected(b: Any, at: Any, base: Any, value: Any, index: Any, dim: int) -> Any:
-    place = b.coordinate(b.position(index, base.shape[dim]))
+    place = b.coordinate(_place(b, index, base.shape[dim]))
     before, there = base[at], value[(*at[:dim], *at[dim + 1 :])]
     return b.select(b.eq(b.coordinate(at[dim]), place), there, before)
 
 
 select_scatter = scatter_of(
     select,
-    cases((floats(4), floats(), 2, {"dim": 0}), (floats(2, 3).T, floats(3, seed=1), 1, {"dim": 1})),
+    cases(
+        (floats(4), floats(), 2, {"dim": 0}),
+        (floats(2, 3).T, floats(3, seed=1), 1, {"dim": 1}),
+        (floats(3, 2), floats(2, seed=1), integers(high=3), {"dim": 0}),
+    ),
     element=_selected,
 )
 

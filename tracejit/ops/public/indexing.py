@@ -94,7 +94,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
             elif k.dtype not in _INDEX_DTYPES:
                 raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {k.dtype.name}")
             elif k.ndim == 0:
-                x = _select(x, int(k), dim)
+                x = _select(x, k.item(), dim)
             else:
                 advanced.append((dim, k))
                 dim += 1
