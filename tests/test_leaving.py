@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracejit as T
@@ -567,6 +568,24 @@ def test_sums_roots_and_extremes_of_numbers_that_leave_are_operands(combine: Any
     inputs = [(1.0, 2.0, 4.0), (3.0, 5.0, 1.0), (2.0, 0.5, 8.0), (0.25, 9.0, 4.0)]
     compiled = same(fn, *inputs)
     assert compiled.stats.traces == 1, compiled.explain()
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x: int(np.argmax([(x * k).sum().item() for k in (1, -1, 2)])),
+        lambda x: int(x.numpy().argmax()),
+        lambda x: int(np.argmax(x.tolist())) + 1,
+        lambda x: float(np.mean([v.item() for v in x])),
+    ],
+)
+def test_what_numpy_finds_of_numbers_that_leave_is_a_number_of_python_when_asked_to(choose: Any) -> None:
+    compiled = T.compile(choose)
+    for k in range(10):
+        x = T.tensor(np.random.default_rng(k).normal(size=3))
+        found, expected = compiled(x), choose(x)
+        assert (type(found), found) == (type(expected), expected)
+    assert compiled.stats.traces == 1
 
 
 def test_the_sum_of_floats_in_a_program_is_that_of_python_to_the_last_bit() -> None:

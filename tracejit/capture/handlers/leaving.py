@@ -205,7 +205,8 @@ class LeavingHandlers(Handlers):
             return None
         if function not in CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
             return None
-        whole = type(plain(arguments[0])) is int  # which is never infinite
+        of_numpy = isinstance(plain(arguments[0]), np.integer)
+        whole = of_numpy or type(plain(arguments[0])) is int  # which is never infinite
         whole = whole or (is_late(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
         asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
         shortened = function in TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
@@ -215,7 +216,7 @@ class LeavingHandlers(Handlers):
             return None
         for symbol, bound in asked:
             self.late_outcome(symbol, arguments[0], bound, True)
-        bits = WORD if shortened else _LONGEST if float in kinds else max(n for n in lengths if n is not None)
+        bits = WORD if shortened else _LONGEST if float in kinds else 64 if of_numpy else max(n for n in lengths if n is not None)
         expression = self.recorder.constant(function).call(*map(self._expression, arguments))
         return self.define_late(
             Late(expression, arguments, lambda: self.recorder.in_program.function_in_program(function, arguments), bits), value
