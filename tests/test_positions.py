@@ -53,6 +53,16 @@ def arithmetic(x: Any, t: Any) -> Any:
     return x[k] * 2, x[min(t[0].item() + 1, 4)] * 1
 
 
+def rows_and_columns(x: Any, t: Any) -> Any:
+    k = x.argmax().item()
+    row, column = divmod(k, WIDTH)
+    return x[k // WIDTH, k % WIDTH] * 1, x[row, column] + 1, x[-(k // WIDTH) - 1] * 1, x[(k - 40) % 3] * 1
+
+
+def selected(x: Any, t: Any) -> Any:
+    return x.select(0, t[0].item()) * 1, T.select(x, 1, int(t[1])) * 1
+
+
 def narrow_integers(x: Any, t: Any) -> Any:
     return x[t[0].int()] * 2
 
@@ -152,9 +162,9 @@ def learned(x: Any, t: Any) -> Any:
 
 
 PROGRAMS = [
-    tensor_as_index, number_as_index, several, with_slices, from_the_end, best, narrow_integers, written, written_through_a_view,
-    changed_meanwhile, outside_written, a_local_view_that_leaves, gradient, second_derivative, loss_of_a_class,
-    scores_of_tags, many_rows, learned,
+    tensor_as_index, number_as_index, several, with_slices, from_the_end, best, rows_and_columns, selected,
+    narrow_integers, written, written_through_a_view, changed_meanwhile, outside_written, a_local_view_that_leaves,
+    gradient, second_derivative, loss_of_a_class, scores_of_tags, many_rows, learned,
 ]  # fmt: skip
 
 

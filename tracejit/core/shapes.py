@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracejit.core.numbers import settled
+from tracejit.core.numbers import RecordedNumber, settled
 
 __all__ = [
     "Dim",
@@ -144,6 +144,13 @@ def integer(operation: str, argument: str, value: Any) -> int:
     if isinstance(number, bool | float) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{operation}(): {argument} must be an integer, got {value!r} of type {value.__class__.__name__}")
     return value.__index__()  # type: ignore[no-any-return]
+
+
+def position(operation: str, value: Any) -> int:
+    """`integer` of an index: one that is being recorded stays what it is, and may be another one in later calls."""
+    if isinstance(value, RecordedNumber) and value.__class__ is int:
+        return value
+    return integer(operation, "index", value)
 
 
 def normalise_dim(operation: str, dim: int, ndim: int) -> int:

@@ -22,11 +22,13 @@ from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbo
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
 from tracejit.core.op import REGISTRY
+from tracejit.replay.ir import Every, Not
 from tracejit.tensor import Tensor
 
 __all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "InProgramHandlers"]
 
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+_OF_INTEGERS = {**_OPERATIONS, "//": "floor_divide", "%": "remainder"}
 WORD = 62
 """Integers of so many bits, and a sign, are computed by the program without overflow."""
 SHORT = 31
@@ -100,23 +102,26 @@ class InProgramHandlers(Handlers):
 
     def arithmetic_in_program(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
         a, b = self._operand(left), self._operand(right)
-        if symbol not in _OPERATIONS or a is None or b is None:
+        known = _OF_INTEGERS if type(value) is int else _OPERATIONS
+        if symbol not in known or a is None or b is None:
             return None
         if type(value) is int:
             fits = symbol != "/" and (bits <= WORD or (self._is_short(left) and self._is_short(right)))
-            return self._computed(_OPERATIONS[symbol], a, b) if fits else None
+            return self._computed(known[symbol], a, b) if fits else None
         return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
 
     def _is_short(self, number: Any) -> bool:
-        """Whether a number has at most SHORT bits, as positions and counts do; a late one that has them now leaves by an exit if it has
-        more."""
+        """Whether a number has at most SHORT bits, as positions and counts do: of later calls it is asked as well."""
         if plain(number).bit_length() > SHORT:
             return False
         if is_late(number) and number._late.bits > SHORT:
-            self.recorder.leaving.late_outcome(">=", number, -(2**SHORT) + 1, True)
+            self.recorder.leaving.late_outcome(">", number, -(2**SHORT), True)
             self.recorder.leaving.late_outcome("<", number, 2**SHORT, True)
             number._late.bits = SHORT
-        return not is_symbolic(number) or is_late(number)
+        elif is_symbolic(number) and not is_late(number):
+            name = number._name
+            self.recorder.miss_if(Not(Every((name.compared(">", -(2**SHORT)), name.compared("<", 2**SHORT)))))
+        return True
 
     def power_in_program(self, left: Any, right: Any, value: Any) -> Any:
         """left ** right of floats."""
@@ -181,7 +186,7 @@ class InProgramHandlers(Handlers):
         tensor = self._operand(number)
         if tensor is None or not isinstance(tensor, Tensor):
             return None
-        if type(plain(number)) is float and function in _UNARY:
+        if function in _UNARY and (type(plain(number)) is float or self._is_short(number)):
             return self._computed(_UNARY[function], tensor)
         if function is math.sqrt:
             return self._computed("sqrt", self._as_float(tensor))

@@ -10,7 +10,7 @@ from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, normalise_dims, product
+from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, normalise_dims, position, product
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
@@ -225,7 +225,7 @@ def select(input: Any, dim: int, index: int) -> Any:
     if input.ndim == 0:
         raise IndexError("select(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("select", dim, input.ndim)
-    index = integer("select", "index", index)
+    index = position("select", index)
     size = input.shape[at]
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")
