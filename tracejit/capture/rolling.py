@@ -234,9 +234,10 @@ def _known(recorder: Recorder, step: Step) -> list[Any] | None:
     thread; None where that has a state which does not show: an iterator, an instance of a class.  What is outside itself is the
     recording's to know: it has all changes of that."""
     found: list[Any] = [state.grad_enabled, state.autocast]
-    stored = [getattr(effect, "arguments", (effect.value,)) for effect in recorder.effects.in_order]
+    effects = recorder.effects.in_order
+    stored = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]
     seen: set[int] = set()
-    rest: list[Any] = [step, stored]
+    rest: list[Any] = [step, [*stored, *[effect.value for effect in effects]]]
     while rest:
         x = rest.pop()
         if id(x) in seen:

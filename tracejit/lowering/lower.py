@@ -119,9 +119,12 @@ class _Lowering:
                 raise NeedsHost(f"lower(): {node.op.name} has no nest; split the graph at it first")
         graph, self.regions = partial_writes(graph)
         count, targets = len(graph.outputs) - kept, [target for target, _ in graph.writes]
+        regions = [region for region in self.regions if region is not None]
+        places = list({x: None for region in regions for x in region.places if isinstance(graph.avals[x], Aval)})
+        end = count + kept + len(places)
         own = {v: s for v, s in layouts.items() if v not in slab_inputs}
-        together = replace(graph, outputs=(*graph.outputs, *[v for _, v in graph.writes]), writes=())
-        graph = run_passes(together, (partial(copies, layouts=own, kept=kept, targets=targets),))
+        together = replace(graph, outputs=(*graph.outputs, *places, *[v for _, v in graph.writes]), writes=())
+        graph = run_passes(together, (partial(copies, layouts=own, kept=kept + len(places), targets=targets),))
         self.layouts, self.codes = layouts, codes
         self.written_later = written
         self.numbers = numbers
@@ -129,7 +132,8 @@ class _Lowering:
         self.slab_inputs = slab_inputs
         self.results = values.outputs[:count]
         self.residuals = [v for v in values.outputs[count : count + kept] if isinstance(v, int)]
-        self.writes = [(t, v) for t, v in zip(targets, values.outputs[count + kept :], strict=True) if isinstance(v, int)]
+        self.places: dict[Any, Any] = dict(zip(places, values.outputs[count + kept : end], strict=True))  # tensors, in memory
+        self.writes = [(t, v) for t, v in zip(targets, values.outputs[end:], strict=True) if isinstance(v, int)]
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order
         self.owners: dict[int, int] = {}  # a product -> the last value that does
@@ -172,7 +176,10 @@ class _Lowering:
     def _destination(self, write: tuple[int, int], region: Region | None) -> tuple[Strided, tuple[Moving, ...]]:
         """Where the contents of a write go."""
         layout = self.values.strided[write[0]]
-        return (layout, ()) if region is None else region.layout(layout)
+        if region is None:
+            return layout, ()
+        layout, moving = region.layout(layout)
+        return layout, tuple([replace(step, operand=self.places.get(step.operand, step.operand)) for step in moving])
 
     def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
         parts = self._pieces(done)
@@ -324,9 +331,9 @@ class _Lowering:
                 if others or same:
                     self.homes[v] = Address(array_slot(tensors[target]))
                     continue
-            self.units.append(
-                _Unit("commit", frozenset((values.root(v),)), frozenset(), copy=(layout, values.strided[v], aval), moving=moving)
-            )
+            read = [v, *[step.operand for step in moving if values.is_tensor(step.operand)]]
+            copy = (layout, values.strided[v], aval)
+            self.units.append(_Unit("commit", frozenset(map(values.root, read)), frozenset(), copy=copy, moving=moving))
 
     # --- addresses
 

@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """The position `operand`, a number of the call, among `size`, of elements that are `stride` apart.
+    """The position `operand`, a number of the call or a tensor of one, among `size`, of elements that are `stride` apart.
 
     node: which leaves where it is none."""
 
@@ -42,6 +42,11 @@ class Region:
 
     nodes: tuple[Node, ...]
     shapes: tuple[Shape, ...]
+
+    @property
+    def places(self) -> list[int]:
+        """The positions that are no constants."""
+        return [x for node in self.nodes for x in node.operands[2:] if type(x) is int]
 
     def layout(self, base: Strided) -> tuple[Strided, tuple[Moving, ...]]:
         """Where the elements of the part lie in an input that lies like `base`, those at position 0 of what moves; and what moves."""

@@ -47,7 +47,7 @@ def copy_nest(
 def check_nest(values: Values, moving: Moving, code: int, name: str) -> Scheduled:
     """A nest that leaves by `code` where a position is none."""
     writer = Writer(values)
-    outside, _ = bounded(writer.parameters.scalar(moving.operand, dtypes.int64), writer.parameters.number(moving.size))
+    outside, _ = bounded(writer.place(moving), writer.parameters.number(moving.size))
     writer.body.append(For(writer.axis(), 1, (Exit(outside, code),)))
     writer.exits = True
     return writer.finish(name)

@@ -96,10 +96,17 @@ class Writer:
 
         further: Expr | None = None
         for step in moving:
-            _, position = bounded(self.parameters.scalar(step.operand, dtypes.int64), self.parameters.number(step.size))
+            _, position = bounded(self.place(step), self.parameters.number(step.size))
             part = position * self.parameters.number(step.stride)
             further = part if further is None else further + part
         self.over(sizes, store)
+
+    def place(self, moving: Moving) -> Expr:
+        """A position that is a number of the call, or that the program has in memory."""
+        if not self.values.is_tensor(moving.operand):
+            return self.parameters.scalar(moving.operand, dtypes.int64)
+        layout = self.values.strided[moving.operand]
+        return Load(self.buffer(layout, dtypes.int64), Index())
 
     def finish(self, name: str) -> Scheduled:
         p = self.parameters

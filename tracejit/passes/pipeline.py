@@ -20,6 +20,7 @@ from tracejit.passes.algebra import algebra
 from tracejit.passes.cse import cse
 from tracejit.passes.dce import dce
 from tracejit.passes.expand import expand
+from tracejit.passes.forward_reads import forward_reads
 from tracejit.passes.functionalise import functionalise
 from tracejit.passes.hoist import hoist
 from tracejit.passes.join import join
@@ -41,7 +42,7 @@ def bodies(graph: Graph) -> Graph:
     return loops(graph, OF_BODIES)
 
 
-FINAL: tuple[Pass, ...] = (*OF_BODIES, reroll, join, bodies, hoist)
+FINAL: tuple[Pass, ...] = (forward_reads, *OF_BODIES, reroll, join, bodies, hoist)
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
