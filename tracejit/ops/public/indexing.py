@@ -160,9 +160,11 @@ def _several(key: Any) -> Any:
 
 def _select(x: Any, index: int, dim: int) -> Any:
     size = tuple(x.shape)[dim]
-    if not -size <= index < size:
-        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
-    return views.select(x, index + size if index < 0 else index, dim=dim)
+    if not 0 <= index < size:  # each comparison is asked of later calls, too, where the program computes the index
+        if not -size <= index < 0:
+            raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+        index += size
+    return views.select(x, index, dim=dim)
 
 
 def getitem(x: Any, key: Any) -> Any:

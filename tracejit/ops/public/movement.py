@@ -227,9 +227,11 @@ def select(input: Any, dim: int, index: int) -> Any:
     at = normalise_dim("select", dim, input.ndim)
     index = position("select", index)
     size = input.shape[at]
-    if not -size <= index < size:
-        raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")
-    return views.select(input, index + size if index < 0 else index, dim=at)
+    if not 0 <= index < size:
+        if not -size <= index < 0:
+            raise IndexError(f"select(): index {index} is out of range for dimension {at} of size {size}")
+        index += size
+    return views.select(input, index, dim=at)
 
 
 @public(aliases=("unsafe_split",))
