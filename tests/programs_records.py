@@ -8,6 +8,9 @@ import typing
 
 from registered_programs import Box, program, with_change, x
 
+import tracejit as T
+from tracejit import nn
+
 
 @program()
 def dataclasses_in_order():
@@ -218,3 +221,60 @@ def wrong_arguments_of_a_dataclass():
         return a, out
 
     return fn, [lambda f: f(x(1))] * 2, None
+
+
+@program()
+def named_tuples_that_are_made_in_their_own_way():
+    class Pair(typing.NamedTuple):
+        left: object
+        right: object = 1.0
+
+    class Doubled(Pair):
+        __slots__ = ()
+
+        def __new__(cls, left, right=None):
+            return super().__new__(cls, left * 2, 3.0 if right is None else right)
+
+        def product(self):
+            return self.left * self.right
+
+    class Shifted(collections.namedtuple("Base", "value times")):
+        def __new__(cls, value, times=2.0):
+            return super().__new__(cls, value + 1, times)
+
+    class Marked(Pair):
+        def __init__(self, *values):
+            self.mark = 5.0
+
+    def fn(a, k):
+        doubled, shifted = Doubled(a), Shifted(a, times=k)
+        value, times = shifted
+        return doubled, doubled.product(), shifted, value * times, Marked(a, k).mark * a, doubled._replace(right=k).right
+
+    return fn, [lambda f: f(x(1), 2.0), lambda f: f(x(2), 3.0), lambda f: f(x(1), 4.0)], None
+
+
+@program("unbuildable")
+def a_named_tuple_with_attributes_that_leaves():
+    class Marked(collections.namedtuple("Base", "value")):
+        def __init__(self, *values):
+            self.mark = 5.0
+
+    def fn(a):
+        return Marked(a)
+
+    return fn, [lambda f: f(x(1)), lambda f: f(x(2))], None
+
+
+@program()
+def packed_sequences():
+    T.manual_seed(0)
+    lstm = nn.LSTM(1, 2)
+
+    def fn(a, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(a.reshape(4, 3, 1), lengths)
+        out, (h, _) = lstm(packed)
+        return nn.utils.rnn.pad_packed_sequence(out)[0], h
+
+    steps = T.linspace(-1, 1, 12)
+    return fn, [lambda f: f(steps, [4, 2, 1]), lambda f: f(steps * 2, [4, 2, 1])], None

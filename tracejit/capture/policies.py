@@ -74,6 +74,7 @@ __all__ = [
     "is_python_class",
     "is_shareable",
     "is_user_instance",
+    "makes_records",
     "storing_base",
 ]  # fmt: skip
 
@@ -233,6 +234,12 @@ def is_library_module(name: str | None) -> bool:
         return False
     dotted = name + "."
     return dotted.startswith("tracejit.") and not dotted.startswith(_CONVERTED_PACKAGES)
+
+
+def makes_records(function: Any) -> bool:
+    """Whether it is the `__new__` that collections.namedtuple has made for a class."""
+    named = type(function) is types.FunctionType and function.__globals__.get("__name__", "").startswith("namedtuple_")
+    return named and function.__name__ == "__new__"
 
 
 def is_heap_type(cls: type) -> bool:

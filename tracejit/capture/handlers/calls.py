@@ -42,6 +42,7 @@ from tracejit.capture.policies import (
     is_heap_type,
     is_library_module,
     is_python_class,
+    makes_records,
 )
 from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible
@@ -149,6 +150,8 @@ class CallHandlers(Handlers):
                 if not recorder.is_made(function):
                     self._guard_function(function)
                 return method(recorder, function, arguments, keywords)
+            if makes_records(function) and arguments:
+                return self._record(function, arguments[0], arguments[1:], keywords)
             return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
@@ -380,14 +383,12 @@ class CallHandlers(Handlers):
             return cls(*arguments, **keywords)
         initialise, _ = recorder.attributes.lookup(cls, "__init__")
         create, _ = recorder.attributes.lookup(cls, "__new__")
-        if type(initialise) is not FunctionType and self._is_record_maker(create):
-            return self._record(cls, arguments, keywords)
+        if type(initialise) is not FunctionType and is_a(create, staticmethod) and makes_records(create.__func__):
+            return self._record(create.__func__, cls, arguments, keywords)
         if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
             return recorder.fixed(self._call_constructor(cls, arguments, keywords))
-        if issubclass(cls, tuple) and hasattr(cls, "_fields") and "__new__" in cls.__dict__:
-            return self._call_constructor(cls, arguments, keywords)
         if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not is_a(create, staticmethod):
             return self._call_constructor(cls, arguments, keywords)
         if recorder.attributes.lookup(type(cls), "__call__")[0] is not type.__call__:
@@ -406,16 +407,10 @@ class CallHandlers(Handlers):
             recorder.made(made.keywords)
         return made
 
-    @staticmethod
-    def _is_record_maker(create: Any) -> bool:
-        """Whether it is the `__new__` that collections.namedtuple has made for a class."""
-        function = create.__func__ if is_a(create, staticmethod) else None
-        return type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("namedtuple_")
-
-    def _record(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _record(self, create: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A named tuple holds plain numbers, since nobody could change it later on; what stands for them is found by its places."""
         plainly = {name: stored(value) for name, value in keywords.items()}
-        made = self.recorder.containers.native(lambda: cls(*map(stored, arguments), **plainly))
+        made = self.recorder.containers.native(lambda: create(cls, *map(stored, arguments), **plainly))
         given = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
         return self.recorder.contents.known_record(made, given)
 

@@ -29,6 +29,7 @@ from tracejit.capture.policies import (
     is_a,
     is_empty,
     is_python_class,
+    makes_records,
 )
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.replay.ir import (
@@ -156,7 +157,7 @@ class Recipes:
 
     def _builder(self, value: Any, cls: Any) -> Callable[[Any, Any], Expr] | None:
         """What writes down how to make such a value anew; None for what cannot be."""
-        if cls in (tuple, Size) or (is_a(value, tuple) and hasattr(cls, "_fields")):
+        if cls in (tuple, Size) or (is_a(value, tuple) and hasattr(cls, "_fields") and not getattr(value, "__dict__", None)):
             return self._tuple
         if cls in (list, dict, set, collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque):
             return self._container
@@ -223,12 +224,16 @@ class Recipes:
         """A value in a local container or object: a symbolic one if such was stored there."""
         return self.expression(self.recorder.effects.stored.get((id(container), key), value))
 
-    def _tuple(self, value: tuple[Any, ...], cls: type) -> Expr:
+    def _tuple(self, value: tuple[Any, ...], cls: Any) -> Expr:
         elements = [self._stored(value, index, item) for index, item in enumerate(tuple.__iter__(value))]
         if cls is tuple:
             return self._define(value, tuple_of(*elements))
         maker = self.recorder.constant(cls)
-        return self._define(value, maker.call(tuple_of(*elements)) if cls is Size else maker.call(*elements))
+        if cls is Size:
+            return self._define(value, maker.call(tuple_of(*elements)))
+        if makes_records(cls.__new__) and type(cls.__init__) is not types.FunctionType:
+            return self._define(value, maker.call(*elements))
+        return self._define(value, self.recorder.constant(tuple.__new__).call(maker, tuple_of(*elements)))
 
     def _container(self, value: Any, cls: type) -> Expr:
         variable = self._define(value, self._empty(value, cls))
