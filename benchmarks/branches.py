@@ -23,7 +23,7 @@ __all__ = ["main"]
 INPUTS = 256
 BLOCKS = 200
 CALLS = 32  # of a block
-WARM = 6000
+WARM = 40000  # until paths are machine code, and side traces go on from their exits
 
 
 def _network(branches: int) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:

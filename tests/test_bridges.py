@@ -133,7 +133,7 @@ def test_nothing_is_kept_and_nothing_freed_too_early_along_bridges() -> None:
 
     for x in SIDES * 40:
         compiled(x)
-    exits = [e for entry in compiled._entries for e in entry._exits().values()]
+    exits = [e for entry in compiled._entries for trace in entry.traces for e in trace.exits.values()]
     things = [*SIDES, *exits, *[entry.machine for entry in compiled._entries]]
 
     def counts() -> list[int]:
@@ -167,6 +167,6 @@ def test_a_path_that_was_dropped_is_no_bridge_any_more() -> None:
         entry.uses_seen = entry.uses
     compiled(SIDES[0])
     assert compiled._drop_unused() and len(compiled._entries) < 8
-    assert all(e.bridge is None for entry in compiled._entries for e in entry._exits().values())
+    assert all(e.bridge is None for entry in compiled._entries for trace in entry.traces for e in trace.exits.values())
     for x in SIDES * 3:
         np.testing.assert_allclose(compiled(x).numpy(), three_sides(x).numpy(), rtol=1e-6)

@@ -48,7 +48,7 @@ COMPILER_COLUMN = [
 ]
 MEETING = [
     {"capture"},
-    {"executable", "placing", "hot_entry", "backward_call", "eager_tape"},
+    {"executable", "placing", "hot_entry", "backward_call", "eager_tape", "side_trace"},
     {"report", "dispatch"},
     {"recorded_path"},
     {"settling"},

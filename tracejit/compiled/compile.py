@@ -59,6 +59,7 @@ from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
 from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.settling import WINDOW, Settling
+from tracejit.compiled.side_trace import Trace
 from tracejit.config import backend_named, config
 from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.compiler import installed
@@ -245,6 +246,27 @@ class CompiledFunction(_Partial[P, R]):
         self._untranslated.append(entry)
         self._outdate()
 
+    def _extend(self, trace: Trace, number: int, bridge: Entry) -> None:
+        """Many calls go from an exit of a trace along a bridge: what that needs not compute again a side trace finds in memory."""
+        if sum(len(entry.traces) - 1 for entry in self._entries) >= config.max_entries:
+            return
+        key = number, bridge
+        trace.sides[key] = None
+        work = begun(lambda: self._made_side(trace, number, bridge), self._patience(), lambda: trace.forget(key))
+        if work.finished and (error := work.outcome().error) is not None:
+            report_defect(self._name(), "compile a side trace", error)
+
+    def _made_side(self, trace: Trace, number: int, bridge: Entry) -> None:
+        """The thread that does this changes nothing but what leads on from the trace."""
+        try:
+            side = bridge.side_trace(trace, number)
+        except Exception as error:
+            trace.sides[number, bridge] = f"compiling it failed: {type(error).__name__}: {error}"
+            raise
+        trace.sides[number, bridge] = side
+        if isinstance(side, Trace):
+            bridge.joined_by(side)
+
     def _outdate(self) -> None:
         """The next call that comes to Python renews the paths, whatever is put in front before."""
         self._is_outdated = True
@@ -345,6 +367,8 @@ class CompiledFunction(_Partial[P, R]):
         calls = entry.hand_over(number, bridge)
         if not calls:
             return
+        for trace in entry.without_side(number, bridge):
+            self._extend(trace, number, bridge)
         self.stats.bridges += calls
         self._settling.charge(entry.effort, calls)
         if entry.is_left_by_most(calls):

@@ -25,9 +25,10 @@ from tracejit.capture.recording.runs import Runs
 from tracejit.compiled import backward_call
 from tracejit.compiled.eager_tape import EagerTape
 from tracejit.compiled.placing import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
+from tracejit.compiled.side_trace import Remainder
 from tracejit.core.aside import Work, begun, done_aside
 from tracejit.core.aval import Aval
-from tracejit.core.op import REGISTRY
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
 from tracejit.ir.graph import Graph, Node
 from tracejit.llvm.family import Family, Member
@@ -51,7 +52,7 @@ from tracejit.replay.ir import (
     tuple_of,
 )
 from tracejit.runtime.layout import laid_out
-from tracejit.runtime.program import Program, build
+from tracejit.runtime.program import Program, Remains, build
 from tracejit.tensor import Tensor
 from tracejit.tensor.rebinding import rebound
 
@@ -147,7 +148,7 @@ class Executable:
         without_result = len(self._placed) + len(self._changed)
         self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * without_result)
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
-        resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
+        self._resident = resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
         if any(self._differentiable):
             wanted = {facts.value for facts in self.inputs if facts.requires_grad}
             self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
@@ -215,10 +216,26 @@ class Executable:
         served, exits, misfits, backward = self.counter
         return (served + exits + misfits) * self.program.machine_calls + backward
 
+    @property
+    def drawn_from(self) -> list[int]:
+        """The inputs that are generators from which the program draws."""
+        drawn = {node.operands[0] for node in self.graph.nodes if node.op.kind is Kind.RANDOM}
+        return [facts.value for facts in self.inputs if facts.value in drawn]
+
     # -- the forward call
-    def body(self, structured: bool = True) -> Body:
+    def side_program(self, rest: Remainder) -> Any:
+        """The program of what is left to do of this path."""
+        residuals = tuple([v for v in rest.graph.outputs[len(self.outputs) :] if type(v) is int])
+        program = build(
+            rest.graph, self._layouts, slab_outputs=residuals, resident=self._resident, codes=rest.codes, inherited=rest.inherited
+        )
+        if self._watcher is not None:
+            self._watcher.built(_FORWARD, program)
+        return program
+
+    def body(self, structured: bool = True, program: Any = None, memories: Sequence[Remains] = ()) -> Body:
         """The statements of a call, for `Recording.build_entry`: everything static is decided here.  structured: whether the entry has the
-        recording's structure."""
+        recording's structure.  program: the one to run where it is not that of all the path, and `memories` what it inherits."""
         recording = self.recording if structured else replace(self.recording, structure=None)
         structural = () if recording.structure is None else recording.structure.tensors
         tensors: list[Expr] = [facts.expression for facts in self.inputs]
@@ -237,9 +254,9 @@ class Executable:
                 statements.append(Define(f"a{i}", arrays[i]))
                 arrays[i] = Name(f"a{i}")
         if self._watcher is not None:
-            environment["running"] = partial(self._watcher.running, _FORWARD, self.program)
+            environment["running"] = partial(self._watcher.running, _FORWARD, program or self.program)
             statements.append(Tell(Name("running").call(runs.items(arrays, "arrays"), numbers)))
-        results = self._run(arrays, runs, numbers, statements, environment)
+        results = self._run(program or self.program, memories, arrays, runs, numbers, statements, environment)
         statements.append(Increase(Name("counter").at(0), 1))
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         uncounted = {facts.index for facts in recording.written_inputs if not facts.counted}
@@ -286,18 +303,32 @@ class Executable:
         return Body(tuple(statements), environment, runs.cached, self.counter)
 
     def _run(
-        self, arrays: list[Expr], runs: Runs, numbers: TupleOf, statements: list[Statement], environment: dict[str, Any]
+        self,
+        program: Any,
+        memories: Sequence[Remains],
+        arrays: list[Expr],
+        runs: Runs,
+        numbers: TupleOf,
+        statements: list[Statement],
+        environment: dict[str, Any],
     ) -> Sequence[Expr]:
         """Statements that run the program; the answer refers to its results."""
-        if isinstance(self.program, Program):
+        if isinstance(program, Program):
             held = runs.resident(lambda tensor: tensor.get("_array"))
-            fragment = self.program.inline(arrays, numbers.elements, None if held is None else (Name("key"), held))
+            environment.update({f"memory{k}": found.memory for k, found in enumerate(memories)})
+            fragment = program.inline(
+                [*arrays, *[Name(f"memory{k}") for k in range(len(memories))]],
+                numbers.elements,
+                None if held is None else (Name("key"), held),
+                arrays[self._positions[self.drawn_from[0]]] if len(self.drawn_from) == 1 else None,
+                tuple([(found.mark, found.draws) for found in memories]),
+            )
             if self._watcher is None:
                 statements.append(PROMOTE)
             statements.append(fragment.run)
             environment.update(fragment.environment)
             return fragment.results
-        environment["run"] = self.program.run
+        environment["run"] = program.run
         found = Name("results")
         statements.append(Define("results", Name("run").call(runs.items(arrays, "arrays"), numbers)))
         statements.append(Leave(found.get("__class__").is_same(Name("int")), Name("leave").at(found)))

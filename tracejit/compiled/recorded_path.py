@@ -6,27 +6,32 @@ It must not know of the other paths of the function, but for the bridges to them
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tracejit.capture.recording.entry import Body, Exit, Recording, cell_of
+from tracejit.capture.recording.entry import Body, Recording, cell_of
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.hot_entry import machine_entry
+from tracejit.compiled.side_trace import Trace, remainder
 from tracejit.config import config
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.cpython import c_api
 from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes
-from tracejit.ir.graph import Graph
+from tracejit.ir.graph import Graph, Node
 from tracejit.report.debug import DebugLog
 
 __all__ = ["FIRST_WAIT", "Entry"]
 
 _TABLES = (list, tuple, int, float, complex, str, bytes)
 _FEW = 200  # guards that machine code looks at in a few microseconds
-_HOPS = 31  # calls that machine code hands over to a bridge before they are accounted for
+_HOPS = range(
+    31, 1024
+)  # calls that machine code hands over to a bridge before they are accounted for: more where many were already
+_PART = 16  # of all that went on from an exit
+_LEAST = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
@@ -46,6 +51,7 @@ class Entry:
         "recording",
         "run",
         "sizes",
+        "traces",
         "uses_seen",
         "worth",
     )
@@ -61,6 +67,8 @@ class Entry:
         self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
         self.machine: Any = None
         self.interpreted_for = ""  # what stood in the way of machine code
+        root = Trace(executable, executable.program, len(executable.graph.nodes), body, entries=(self,))
+        self.traces: tuple[Trace, ...] = (root,)  # and the side traces that lead here
         if log is not None:
             log.entry(recording.text(body))
         self.bridges: dict[int, Entry] = {}  # what went on from an exit last time, and from a miss (0)
@@ -91,6 +99,28 @@ class Entry:
     def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> None:
         """Serve calls by what `translate` has made."""
         self.recording, self.body, self.run, self.machine = recording, body, run, machine
+        own = self.traces[0]
+        own.body, own.machine = body, machine
+
+    def side_trace(self, source: Trace, number: int) -> Trace | str:
+        """Machine code that goes on along this path where `source` leaves at an exit, with what is in memory there; or why not."""
+        executable, recording = self.executable, self.recording
+        rest = remainder(source, number, executable)
+        if isinstance(rest, str):
+            return rest
+        if (saved := _elements(executable.graph, rest.saved)) < _LEAST:
+            return f"it would save {saved} elements (at least {_LEAST})"
+        program = executable.side_program(rest)
+        body = executable.body(recording.structure is not None, program, rest.memories)
+        try:
+            machine = machine_entry(recording, body, recording.build_entry(body))
+        except Untranslatable as error:
+            return f"what cannot be translated is {error}"
+        return Trace(executable, program, len(rest.graph.nodes), body, machine, rest.known, rest.held, (*source.entries, self))
+
+    def joined_by(self, side: Trace) -> None:
+        """A side trace leads here from now on."""
+        self.traces = (*self.traces, side)
 
     @property
     def uses(self) -> int:
@@ -108,13 +138,8 @@ class Entry:
         """What it costs to leave the program at an exit, in the units of settling.py: about 4,096 elements computed, or 8 times as many
         products added up, take one."""
         if self._effort is None:
-            graph, elements = self.executable.graph, 0
-            for node in graph.nodes:
-                inner = 1
-                if node.op.kind is Kind.CONTRACTION and type(node.operands[0]) is int:
-                    inner = max(1, _shape(graph, node.operands[0])[-1] // 8)
-                elements += sum([math.prod(_shape(graph, value)) for value in node.outputs]) * inner
-            self._effort = 1 + elements // 4096
+            graph = self.executable.graph
+            self._effort = 1 + _elements(graph, graph.nodes) // 4096
         return self._effort
 
     def stays_eager(self, number: int) -> bool:
@@ -132,12 +157,23 @@ class Entry:
         """`bridge` goes on from exit `number` from now on, without Python for some calls where both are machine code.  Answers how many
         went on so since the last time."""
         self.bridges[number] = bridge
-        exit_taken = self._exits().get(number)
-        if exit_taken is None:
-            return 0
-        calls = 0 if exit_taken.bridge is None else _HOPS - exit_taken.left.value
-        exit_taken.bridge, exit_taken.left.value = bridge.machine, _HOPS
+        calls = 0
+        for trace in self.traces:
+            taken = trace.exits.get(number)
+            if taken is not None:
+                crossed = trace.crossed.get(number, 0)
+                done = 0 if taken.bridge is None else _hops(crossed) - taken.left.value
+                trace.crossed[number] = crossed + done
+                taken.bridge, taken.left.value = trace.onward(number, bridge), _hops(crossed + done)
+                calls += done
         return calls
+
+    def without_side(self, number: int, bridge: Entry) -> list[Trace]:
+        """The traces of this path that should have a side trace from exit `number` along `bridge`, and of which it was not tried yet."""
+        if not config.hot_calls or self.machine is None or bridge.machine is None:
+            return []
+        often = [trace for trace in self.traces if trace.crossed.get(number, 0) >= config.hot_calls]
+        return [trace for trace in often if (number, bridge) not in trace.sides]
 
     def is_left_by_most(self, calls: int) -> bool:
         """Whether it has served less than half as many calls as these that left it, since this was last asked."""
@@ -147,12 +183,9 @@ class Entry:
     def part(self, others: Collection[Entry]) -> None:
         """There are no bridges to the others any more."""
         self.bridges = {number: bridge for number, bridge in self.bridges.items() if bridge not in others}
-        for exit_taken in self._exits().values():
-            exit_taken.bridge = None
-
-    def _exits(self) -> dict[int, Exit]:
-        """Those that were taken so far, by number."""
-        return self.body.environment["leave"].exits if "leave" in self.body.environment else {}
+        self.traces = tuple([trace for trace in self.traces if not any(entry in others for entry in trace.entries)])
+        for trace in self.traces:
+            trace.part(others)
 
     def is_lost(self) -> bool:
         """Whether no entry goes on from an exit without a bridge, as far as it is known: it is too early to ask all of them again."""
@@ -190,6 +223,22 @@ class Entry:
             and self.recording.result == recording.result
             and mine.equals(other)
         )
+
+
+def _hops(crossed: int) -> int:
+    """How many calls may go on from an exit without Python, where so many did."""
+    return min(max(_HOPS.start, crossed // _PART), _HOPS.stop - 1)
+
+
+def _elements(graph: Graph, nodes: Iterable[Node]) -> int:
+    """The elements that nodes compute; 8 products added up count as one."""
+    elements = 0
+    for node in nodes:
+        inner = 1
+        if node.op.kind is Kind.CONTRACTION and type(node.operands[0]) is int:
+            inner = max(1, _shape(graph, node.operands[0])[-1] // 8)
+        elements += sum([math.prod(_shape(graph, value)) for value in node.outputs]) * inner
+    return elements
 
 
 def _shape(graph: Graph, value: int) -> tuple[int, ...]:

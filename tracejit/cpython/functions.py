@@ -10,7 +10,8 @@ written out here is reading and writing slots at known offsets of objects whose 
 tuples, identity, and counting references.  A variable owns its object to the end of the function, as in the interpreter.
 
 A program is run (`Run`) in a frame that belongs to the function.  From the first number written into the frame until the program
-returns no other Python code can run, so nobody else sees that frame.
+returns no other Python code can run, so nobody else sees that frame.  Where the program leaves, what goes on from there in the same call
+may read the frame's arena (`Run.marks`): the mark behind the frame tells it whether that is still what its own call has left.
 
 It must not know tensors: which classes have slots that matter is said by the caller.
 """
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracejit.cpython.arrays import DATA, DESCR, DIMENSIONS, ND, STRIDES
 from tracejit.cpython.c_api import ITEMS, NUMBER
 from tracejit.cpython.expressions import Expressions, Untranslatable
 from tracejit.cpython.object_code import Value
@@ -207,8 +209,8 @@ class _Translator(Expressions):
 
     # -- the program
     def _run(self, run: Run) -> None:
-        machine, frame_at, owners = run.program.machine()
-        self.owners += owners
+        machine = run.program.machine()
+        self.owners += machine.owners
         out, code = self.out, self.code
         for name, shape, dtype in run.fresh:
             kind, descriptor = out.constant(np.ndarray), out.constant(dtype)
@@ -218,8 +220,11 @@ class _Translator(Expressions):
             self._set(name, out.made("tracejit_new_array", *given, known=np.ndarray))
         arrays = self._all(run.arrays)
         numbers = [(slot, kind, out.secured(self._value(number))) for slot, kind, number in run.numbers]
-        frame = code.op(f"inttoptr i64 {out.word(frame_at)} to ptr")
+        state = None if run.state is None else out.secured(self._value(run.state))
+        frame, mark = (code.op(f"inttoptr i64 {out.word(at)} to ptr") for at in (machine.frame, machine.mark))
         refused = code.label("refused")
+        for inherited, has_drawn in run.marks:
+            self._inherit(inherited, state if has_drawn else None, refused)
         for slot, python_type, value in numbers:
             place = out.at(frame, 8 * slot)
             if python_type is float:
@@ -234,19 +239,59 @@ class _Translator(Expressions):
                 self._converted(code.op(f"icmp eq i64 {number}, -1"), refused)
                 code.lines.append(f"store i64 {number}, ptr {place}")
         row = out.array([array.text for array in arrays])  # machine code finds them where a tuple has its items
-        function = code.op(f"inttoptr i64 {out.word(machine)} to ptr")
+        code.lines.append(f"store ptr %arguments, ptr {mark}")
+        function = code.op(f"inttoptr i64 {out.word(machine.program)} to ptr")
         bound = code.op(f"ptrtoint ptr {code.op(f'getelementptr i8, ptr {row}, i64 {-ITEMS}')} to i64")
         address = code.op(f"ptrtoint ptr {frame} to i64")
         status = code.op(f"call i64 {function}(i64 {address}, i64 {bound})")
         left, on = code.label("left"), code.label("on")
         out.branch(code.op(f"icmp eq i64 {status}, 0"), on, left)
         code.begin(left)
+        if state is not None:
+            self._remember(mark, state, status)
         self._leave_with(run, out.made("PyLong_FromLongLong", status))
-        if numbers:
+        if numbers or run.marks:
             code.begin(refused)
             out.call("PyErr_Clear")
             self._leave_with(run, out.constant(run.refused))
         code.begin(on)
+
+    def _remember(self, mark: str, state: Value, status: str) -> None:
+        """Where the program has left at an exit, and so found its arrays right: the words of the generator."""
+        out, code = self.out, self.code
+        taken, on = code.label("taken"), code.label("on")
+        out.branch(code.op(f"icmp sgt i64 {status}, 0"), taken, on)
+        code.begin(taken)
+        data = out.load(state.text, DATA)
+        for at in (0, 8):
+            word = code.op(f"load i64, ptr {out.at(data, at)}")
+            code.lines.append(f"store i64 {word}, ptr {out.at(mark, 8 + at)}")
+        out.jump(on)
+        code.begin(on)
+
+    def _inherit(self, mark_at: int, state: Value | None, refused: str) -> None:
+        """Go to `refused` unless the last call in this frame was the present one, and the generator is what it was when that left."""
+        out, code = self.out, self.code
+        mark = code.op(f"inttoptr i64 {out.word(mark_at)} to ptr")
+
+        def equal(kind: str, pointer: str, expected: str) -> None:
+            on = code.label("on")
+            out.branch(code.op(f"icmp eq {kind} {code.op(f'load {kind}, ptr {pointer}')}, {expected}"), on, refused)
+            code.begin(on)
+
+        equal("ptr", mark, "%arguments")
+        if state is None:
+            return
+        on = code.label("on")
+        out.branch(code.op(f"icmp eq ptr {out.type_of(state)}, {out.constant(np.ndarray).text}"), on, refused)
+        code.begin(on)
+        equal("ptr", out.at(state.text, DESCR), out.constant(np.dtype(np.int64)).text)
+        equal("i32", out.at(state.text, ND), "1")
+        equal("i64", out.load(state.text, DIMENSIONS), "2")
+        equal("i64", out.load(state.text, STRIDES), "8")
+        data = out.load(state.text, DATA)
+        for at in (0, 8):
+            equal("i64", out.at(data, at), code.op(f"load i64, ptr {out.at(mark, 8 + at)}"))
 
     def _leave_with(self, run: Run, status: Value) -> None:
         """Return what the program's code stands for."""

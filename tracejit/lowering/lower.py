@@ -31,6 +31,7 @@ from tracejit.lowering.exits import exit_codes
 from tracejit.lowering.fuse import partition
 from tracejit.lowering.inlining import inlined_nodes, stored_nodes
 from tracejit.lowering.likeness import Nests, gathered, joined
+from tracejit.lowering.live import NOTHING_LIVE, Inherited, Live, Place, live
 from tracejit.lowering.lowered import Lowered, Output, Traffic
 from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.products import plan_product
@@ -67,6 +68,7 @@ class _Unit:
     reads: frozenset[int]
     writes: frozenset[int]
     exits: bool = False
+    codes: tuple[int, ...] = ()  # of its exits
     nest: Scheduled | None = None
     pieces: tuple[Piece, ...] = ()  # of the nest
     product: Node | None = None
@@ -90,16 +92,17 @@ def lower(
     codes: Mapping[int, int] | None = None,
     written: Collection[int] = (),
     numbers: Mapping[int, int | float] | None = None,
+    inherited: Sequence[Inherited] = (),
 ) -> Lowered:
     """Lower a functional graph whose nodes all have nests or BLAS calls.
 
     layouts: strides in elements of tensor inputs (row-major where absent).  slab_inputs: tensor inputs found in the slab.  slab_outputs:
     trailing outputs that go into a residual slab.  codes: exit numbers (`exit_codes(graph)` unless the graph is a part of another).
     written: inputs that a later part of the same program writes to: they are checked as if this one did.  numbers: the values of number
-    inputs that are the same in each call.  Raises NeedsHost for a graph
-    with a node that is evaluated on the host."""
+    inputs that are the same in each call.  inherited: tensor inputs found in memories of programs that have left.  Raises NeedsHost for a
+    graph with a node that is evaluated on the host."""
     codes = exit_codes(graph) if codes is None else codes
-    return _Lowering(graph, len(slab_outputs), layouts, tuple(slab_inputs), codes, written, numbers or {}).run()
+    return _Lowering(graph, len(slab_outputs), layouts, tuple(slab_inputs), codes, written, numbers or {}, inherited).run()
 
 
 class _Lowering:
@@ -112,24 +115,32 @@ class _Lowering:
         codes: Mapping[int, int],
         written: Collection[int],
         numbers: Mapping[int, int | float],
+        inherited: Sequence[Inherited],
     ) -> None:
-        graph = run_passes(graph, (dce, products))
+        self.own = _defined(graph)  # values that are those of the graph given: a number that a pass drops may come again
+        for each in (dce, products):
+            graph = run_passes(graph, (each,))
+            self.own &= _defined(graph)
         for node in graph.nodes:
             if is_host(graph.avals, node):
                 raise NeedsHost(f"lower(): {node.op.name} has no nest; split the graph at it first")
         graph, self.regions = partial_writes(graph)
+        self.own &= _defined(graph)
         count, targets = len(graph.outputs) - kept, [target for target, _ in graph.writes]
         regions = [region for region in self.regions if region is not None]
         places = list({x: None for region in regions for x in region.places if isinstance(graph.avals[x], Aval)})
         end = count + kept + len(places)
         own = {v: s for v, s in layouts.items() if v not in slab_inputs}
+        own |= {v: place.strides for memory in inherited for v, place in memory.places.items()}
         together = replace(graph, outputs=(*graph.outputs, *places, *[v for _, v in graph.writes]), writes=())
         graph = run_passes(together, (partial(copies, layouts=own, kept=kept + len(places), targets=targets),))
+        self.own &= _defined(graph)
         self.layouts, self.codes = layouts, codes
         self.written_later = written
         self.numbers = numbers
         self.values = values = Values(graph, own)
         self.slab_inputs = slab_inputs
+        self.inherited = inherited
         self.results = values.outputs[:count]
         self.residuals = [v for v in values.outputs[count : count + kept] if isinstance(v, int)]
         self.places: dict[Any, Any] = dict(zip(places, values.outputs[count + kept : end], strict=True))  # tensors, in memory
@@ -140,11 +151,14 @@ class _Lowering:
         self.units: list[_Unit] = []
         self.saved: dict[int, int] = {}  # a place of the residual slab that is no value's -> its elements
         self.nests = Nests()
+        self.met_codes: list[int] = []  # exits of the unit that is being built
 
     # --- units
 
     def exit_code(self, number: int) -> int:
-        return self.codes[id(self.values.nodes[number])]
+        code = self.codes[id(self.values.nodes[number])]
+        self.met_codes.append(code)
+        return code
 
     def _build_units(self) -> None:
         values = self.values
@@ -185,7 +199,8 @@ class _Lowering:
         parts = self._pieces(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         read = self._bytes_of(operands, done.reads)
-        return _Unit(label, done.reads, done.writes, done.exits, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
+        codes, self.met_codes = tuple(self.met_codes), []
+        return _Unit(label, done.reads, done.writes, done.exits, codes, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
 
     def _pieces(self, done: Scheduled) -> tuple[Piece, ...]:
         """The nests that do what a scheduled one does; where the library verifies itself, well formed and within their buffers."""
@@ -339,6 +354,7 @@ class _Lowering:
 
     def run(self) -> Lowered:
         values, graph = self.values, self.values.graph
+        elsewhere = {*self.slab_inputs, *[v for memory in self.inherited for v in memory.places]}
         tensors: dict[int, int] = {}
         scalars: list[int] = []
         for v in graph.inputs:
@@ -346,7 +362,7 @@ class _Lowering:
                 continue
             if isinstance(graph.avals[v], ScalarAval):
                 scalars.append(v)
-            elif v not in self.slab_inputs:
+            elif v not in elsewhere:
                 tensors[v] = len(tensors)
         arrays = len(tensors)
         self._build_units()
@@ -361,6 +377,10 @@ class _Lowering:
             specs.append(_bytes_spec(size))
             for v, at in zip(self.slab_inputs, where, strict=True):
                 self.homes[v] = Address(array_slot(arrays), at)
+            arrays += 1
+        for memory in self.inherited:
+            specs.append(_bytes_spec(memory.nbytes))
+            self.homes.update({v: Address(array_slot(arrays), place.offset) for v, place in memory.places.items()})
             arrays += 1
         fresh, outputs = self._outputs(tensors, scalars, arrays)
         specs.extend(ArraySpec.of(a, contiguous(a.shape), True) for a in fresh)
@@ -407,6 +427,7 @@ class _Lowering:
             tuple(outputs),
             tuple(text),
             self._traffic(fresh),
+            self._live(arena_slot),
         )
 
     def _outputs(self, tensors: dict[int, int], scalars: list[int], arrays: int) -> tuple[list[Aval], list[Output]]:
@@ -466,6 +487,31 @@ class _Lowering:
         self.scratch_homes = {v: Address(slot, at) for v, at in offsets.items() if isinstance(v, Scratch)}
         self.homes.update({v: Address(slot, at) for v, at in offsets.items() if isinstance(v, int)})
         return total
+
+    def _live(self, slot: int) -> Live:
+        """What is in the arena at each exit."""
+        last = max((k for k, u in enumerate(self.units) if u.codes), default=-1)
+        if last < 0:
+            return NOTHING_LIVE
+
+        def extent(key: int | Scratch, nbytes: int) -> tuple[int, int] | None:
+            home = self.scratch_homes[key] if isinstance(key, Scratch) else self.homes[self._owner(key)]
+            assert isinstance(home.offset, int)
+            return (home.offset, home.offset + nbytes) if home.slot == slot else None
+
+        written: list[list[tuple[int, int]]] = []
+        made: dict[int, tuple[int, int, int]] = {}
+        for k, u in enumerate(self.units[: last + 1]):
+            own = {v: extent(v, self.values.aval(v).nbytes) for v in u.writes}
+            rows = [extent(s, s.count * s.dtype.itemsize) for s in u.scratch]
+            written.append([place for place in (*own.values(), *rows) if place is not None])
+            made.update({v: (k, *place) for v, place in own.items() if place is not None})
+        homes: dict[int, list[tuple[int, Place]]] = {}
+        for v, layout in self.values.strided.items():
+            if layout.root in made and v in self.own:
+                offset = made[layout.root][1] + layout.offset * self.values.aval(v).dtype.itemsize
+                homes.setdefault(layout.root, []).append((v, Place(offset, layout.strides)))
+        return live({code: k for k, u in enumerate(self.units) for code in u.codes}, written, homes, made)
 
     # --- steps
 
@@ -598,6 +644,11 @@ def step_graph(body: Graph, carried: int, kept: int) -> Graph:
         outputs.append(v)
     writes = [(target, v) for target, v in zip(body.inputs, body.outputs[:carried], strict=False) if v != target]
     return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), writes=tuple(writes))  # type: ignore[arg-type]
+
+
+def _defined(graph: Graph) -> set[int]:
+    """The values that nodes make."""
+    return {v for node in graph.nodes for v in node.outputs}
 
 
 def _bytes_spec(size: int) -> ArraySpec:

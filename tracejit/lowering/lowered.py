@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracejit.core.aval import Aval
+from tracejit.lowering.live import NOTHING_LIVE, Live
 from tracejit.lowering.steps import ProgramSpec
 
 __all__ = ["Lowered", "Output", "Traffic"]
@@ -40,9 +41,10 @@ class Output:
 class Lowered:
     """Everything about a program but its machine code.
 
-    The tuple of arrays is: tensor inputs, the slab (if there is one), fresh outputs (`fresh`: their avals), the residual slab (if
-    `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes, `constants` the data pointers of
-    arrays that never change, `scalars` (slot, Python type) the numbers of a call.
+    The tuple of arrays is: tensor inputs, the slab (if there is one), the memories of programs that have left, fresh outputs (`fresh`:
+    their avals), the residual slab (if `slab_size` is not None).  Frame slots: `arena_slot` holds the address of `arena_bytes` bytes,
+    `constants` the data pointers of arrays that never change, `scalars` (slot, Python type) the numbers of a call.  live: what is in the
+    arena at each exit.
     """
 
     spec: ProgramSpec
@@ -56,3 +58,4 @@ class Lowered:
     outputs: tuple[Output, ...]
     text: tuple[str, ...] = ()
     traffic: Traffic = Traffic()
+    live: Live = NOTHING_LIVE

@@ -19,12 +19,13 @@ import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, dataclass_transform
 
 import numpy as np
 
 __all__ = [
     "CAUGHT",
+    "MARK",
     "Arithmetic",
     "Attribute",
     "Call",
@@ -47,6 +48,7 @@ __all__ = [
     "Leave",
     "Length",
     "ListOf",
+    "Machine",
     "Miss",
     "Name",
     "Node",
@@ -547,21 +549,38 @@ class Tell(Statement):
         return str(self.value) if self.condition is None else f"if {self.condition}: {self.value}"
 
 
+MARK: Final = 3
+"""Words of the mark behind a frame that belongs to machine code: the address of the arguments of the call that ran in it last, which no
+other call that is under way has, and, where that left, the two of the generator that it has drawn from."""
+
+
+class Machine(NamedTuple):
+    """Addresses of a program, of a frame that one caller has, and of its mark; owners: of what is there."""
+
+    program: int
+    frame: int
+    mark: int
+    owners: tuple[Any, ...]
+
+
 class Runnable(Protocol):
     """A program that is one call of machine code."""
 
     def run(self, arrays: tuple[Any, ...], numbers: tuple[Any, ...]) -> int:
         """Run it in a frame of its own: 0, or what `Run.leave` is asked for."""
 
-    def machine(self) -> tuple[int, int, tuple[Any, ...]]:
-        """(address of the program, address of a frame for one caller, owners of both)."""
+    def machine(self) -> Machine:
+        """Its machine code, with a frame for one caller."""
 
 
 class Run(Statement):
     """A program runs.
 
     fresh: (name, shape, dtype) of arrays to be made first.  arrays: of the program, in order.  numbers: (slot of the frame, int or float,
-    value).  leave: what maps the program's code, where it is not 0, to what to return; refused: the code for a number that does not fit."""
+    value).  leave: what maps the program's code, where it is not 0, to what to return; refused: the code for a number that does not fit.
+    state: the array of the generator that it draws from, if it does from one.  marks: of the frames that it inherits memory of, and
+    whether what ran there has drawn from that: the run is refused unless the call of each was this one, and the generator is what it was;
+    in Python it always is."""
 
     program: Runnable
     fresh: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
@@ -569,6 +588,8 @@ class Run(Statement):
     numbers: tuple[tuple[int, type, Expr], ...]
     leave: Expr
     refused: int
+    state: Expr | None = None
+    marks: tuple[tuple[int, bool], ...] = ()
 
     def __str__(self) -> str:
         return f"run(({', '.join(map(str, self.arrays))}), ({', '.join(str(value) for _, _, value in self.numbers)}))"

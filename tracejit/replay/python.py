@@ -50,7 +50,8 @@ class _Rendering:
             self.objects |= {f"p_shape{k}": shape, f"p_dtype{k}": dtype}
             lines.append(f"{name} = p_empty(p_shape{k}, p_dtype{k})")
         arrays, numbers = ("".join(f"{value}, " for value in values) for values in (run.arrays, [n for _, _, n in run.numbers]))
-        return [*lines, f"p_code = p_run(({arrays}), ({numbers}))", f"if p_code: return {run.leave}[p_code]"]
+        code = f"{run.refused}" if run.marks else f"p_run(({arrays}), ({numbers}))"
+        return [*lines, f"p_code = {code}", f"if p_code: return {run.leave}[p_code]"]
 
 
 def render(function: Function, name: str) -> tuple[str, dict[str, Any]]:

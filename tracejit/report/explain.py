@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from tracejit.capture.recording.entry import Recording
+from tracejit.compiled.side_trace import Trace
 from tracejit.core.op import Kind
 from tracejit.ir.printer import to_text
 from tracejit.lowering.exits import exit_codes
@@ -88,9 +89,21 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
         bridge = entry.bridges.get(number)
         if count:
             text += f": left {count} time{'s' if count != 1 else ''}"
-            text += f", then on to path {entries.index(bridge)}" if bridge in entries else ""
+            if bridge in entries:
+                text += f", then on to path {entries.index(bridge)}"
+                text += f"; {sides[0]}" if (sides := _sides(entry, number, bridge)) else ""
         lines.append(f"  {text}")
     return lines
+
+
+def _sides(entry: Any, number: int, bridge: Any) -> list[str]:
+    """What goes on from an exit of a path with what is in memory there: from its root trace first."""
+    found = [trace.sides[number, bridge] for trace in entry.traces if trace.sides.get((number, bridge)) is not None]
+    nodes = len(bridge.executable.graph.nodes)
+    return [
+        f"a side trace computes {side.size} of its {nodes} nodes" if isinstance(side, Trace) else f"no side trace: {side}"
+        for side in found
+    ]
 
 
 def _guards(recording: Recording) -> list[str]:

@@ -33,6 +33,7 @@ from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, compile_program
 from tracejit.llvm.family import Kin, Member
+from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered
 from tracejit.passes.literals import as_inputs, literals, skeleton
@@ -43,7 +44,7 @@ from tracejit.runtime.interpret import InterpretedProgram
 from tracejit.runtime.rendered import RenderedProgram
 from tracejit.runtime.source import LoweredProgram
 
-__all__ = ["BACKENDS", "Fragment", "Program", "build"]
+__all__ = ["BACKENDS", "Fragment", "Program", "Remains", "build"]
 
 BACKENDS = ("llvm", "numba", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
@@ -69,10 +70,15 @@ class Program(LoweredProgram):
         self.run: Runner = self._run_function()
 
     def inline(
-        self, arrays: Sequence[ir.Expr], numbers: Sequence[ir.Expr], held: tuple[ir.Expr, ir.Expr] | None = None
+        self,
+        arrays: Sequence[ir.Expr],
+        numbers: Sequence[ir.Expr],
+        held: tuple[ir.Expr, ir.Expr] | None = None,
+        state: ir.Expr | None = None,
+        marks: tuple[tuple[int, bool], ...] = (),
     ) -> Fragment:
         """One run on these operands, inside a larger function.  held: the key and the tuple of the resident arrays
-        (`ProgramSpec.resident`); None where nothing is known about them."""
+        (`ProgramSpec.resident`); None where nothing is known about them.  state, marks: see `ir.Run`."""
         lowered, literals = self.lowered, dict[str, Any]()
         literals["p_no_key"] = NO_KEY
         key, together = held or (ir.Name("p_no_key"), None)
@@ -93,7 +99,8 @@ class Program(LoweredProgram):
                 results.append((arrays if output.source == "input" else numbers)[output.number])
         if lowered.slab_size is not None:
             results.append(ir.Name("p_slab"))
-        run = ir.Run(self._code, tuple(fresh), tuple(bound), given, ir.Name("leave"), MISMATCH)
+        self._code.draws = state is not None
+        run = ir.Run(self._code, tuple(fresh), tuple(bound), given, ir.Name("leave"), MISMATCH, state, marks)
         return Fragment(run, literals, tuple(results))
 
     def _run_function(self) -> Runner:
@@ -106,6 +113,11 @@ class Program(LoweredProgram):
         body = (*unpacked, fragment.run, ir.Return(ir.TupleOf(fragment.results)))
         function = ir.Function(("arrays", "scalars"), (), body, ir.Constant(0), catches=False)
         return python.load(function, "run", {**fragment.environment, "leave": _Codes()}, "program")
+
+    def remains(self) -> Remains | None:
+        """What machine code that runs this program (`inline`) leaves in its memory, which nobody else has from now on; None where there is
+        none.  Not while it runs."""
+        return self._code.remains(self.lowered.arena_bytes)
 
     def describe(self) -> str:
         data = self._compiled.data
@@ -126,19 +138,26 @@ def build(
     resident: Collection[int] = (),
     raises: bool = False,
     member: Member | None = None,
+    codes: Mapping[int, int] | None = None,
+    inherited: Sequence[Inherited] = (),
 ) -> Program | RenderedProgram | HostProgram | InterpretedProgram:
     """A runnable program for a functional graph.
 
     layouts: strides in elements of the tensor inputs.  slab_inputs, slab_outputs: see lowering/lower.py.  resident: tensor inputs whose
     arrays a caller may pass under a key; programs that are no single machine call have none.  raises: what a host step raises is raised
     and no exit, as in a backward pass, which nobody runs again eagerly.  member: of the family of the function's other programs.
+    codes, inherited: see lowering/lower.py; the memories come last among the arrays.  Only machine code can have any: ValueError otherwise.
 
     Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
         raise ValueError(f"build(): unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
+    if inherited and backend != "llvm":
+        raise ValueError(f"build(): a program of the backend {backend} inherits no memory; only machine code does")
     if backend == "interpret":
         return InterpretedProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises)
     why = unknown_layout() if backend == "llvm" else ""
+    if why and inherited:
+        raise ValueError(f"build(): only machine code inherits memory, and there is none: {why}")
     if why:
         backend = "numba"
 
@@ -151,17 +170,20 @@ def build(
     def segment(lowered: Lowered) -> Program | RenderedProgram:
         return made(lowered, kin=None if member is None else member.kin((like, next(segments))))
 
-    kin = None if member is None else member.kin(like)
+    kin = None if member is None or inherited else member.kin(like)
     general, numbers = graph, dict[int, int | float]()
     if kin is not None:
         found = literals(graph)
         varying = kin.literals(tuple(found.values()))
         general, numbers = as_inputs(graph, [place for k, place in enumerate(found) if k in varying])
     try:
-        lowered = lower(general, layouts, slab_inputs, slab_outputs, numbers=numbers)
+        lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
     except NeedsHost:
+        if inherited:
+            raise
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
-    tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in slab_inputs]
+    elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
+    tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
     return made(lowered, [i for i, v in enumerate(tensors) if v in resident], kin)
 
 
@@ -179,16 +201,30 @@ class Fragment:
     results: tuple[ir.Expr, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a program has left in its frame: `memory`, its arena as bytes, and the address of the frame's mark, which tells whose it is.
+    draws: whether the mark has a generator's state.  owner: of both."""
+
+    memory: np.ndarray[Any, Any]
+    mark: int
+    draws: bool
+    owner: Frame
+
+
 class _Code:
     """The code of a program (`ir.Runnable`): each caller has a frame of its own."""
 
-    __slots__ = ("_call", "_free", "_new_frame", "_numbers")
+    __slots__ = ("_call", "_frame", "_free", "_new_frame", "_numbers", "_remains", "draws")
 
     def __init__(self, call: Callable[..., int], new_frame: Callable[[], Frame], lowered: Lowered) -> None:
         self._call = call
         self._new_frame = new_frame
         self._free: list[Frame] = []
+        self._frame: Frame | None = None  # of machine code
+        self._remains: Remains | None = None
         self._numbers = lowered.scalars
+        self.draws = False  # whether callers tell the generator's state
 
     def run(self, arrays: tuple[Any, ...], numbers: tuple[Any, ...]) -> int:
         try:
@@ -209,9 +245,18 @@ class _Code:
         self._free.append(frame)
         return code
 
-    def machine(self) -> tuple[int, int, tuple[Any, ...]]:
-        frame = self._new_frame()
-        return self._call(), frame.address, (frame, self._call)
+    def machine(self) -> ir.Machine:
+        frame = self._frame = self._new_frame()
+        self._remains = None
+        return ir.Machine(self._call(), frame.address, frame.mark, (frame, self._call))
+
+    def remains(self, nbytes: int) -> Remains | None:
+        """The memory of the frame that machine code has, in which nobody else is from now on."""
+        frame = self._frame
+        if frame is not None and self._remains is None:
+            frame.move(Arena(), nbytes)
+            self._remains = Remains(frame.temporary(nbytes), frame.mark, self.draws, frame)
+        return self._remains
 
 
 class _Codes(dict[int, int]):
