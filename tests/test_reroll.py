@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as tj
-from tests.graph_programs import arrays_for, f32, f64, names, op, total
+from tests.graph_programs import arrays_for, f32, f64, i64, names, op, total
 from tracejit import nn
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
@@ -215,7 +215,7 @@ def test_small_graphs_and_graphs_that_do_not_repeat_stay_the_same_object() -> No
         assert reroll(graph) is graph and not graph.history
 
 
-def test_steps_that_draw_check_or_run_on_the_host_stay_apart() -> None:
+def test_steps_that_are_guarded_stay_apart() -> None:
     def checked(x: Any) -> Any:
         for _ in range(COUNT):
             x = op("sin", op("mul", x, 0.5))
@@ -224,6 +224,19 @@ def test_steps_that_draw_check_or_run_on_the_host_stay_apart() -> None:
 
     found = reroll(trace(checked, [f32(3)]))
     assert not loops_of(found) and names(found).count("guard") == COUNT
+
+
+def test_steps_that_draw_carry_the_generator_on() -> None:
+    def function(x: Any, state: Any) -> Any:
+        for _ in range(COUNT):
+            for draw in ("random_normal", "random_uniform"):
+                x = op("add", op("sin", x), op(draw, state, shape=(3,), dtype=f32().dtype))
+                state = op("random_advance", state, count=1)
+        return x, state
+
+    (loop,) = loops_of(rolled(function, f32(3), i64(2)))
+    inside = names(loop["body"].graph)
+    assert loop["carried"] == 2 and inside.count("random_normal") == inside.count("random_uniform") == 1
 
 
 def test_shapes_that_grow_are_no_loop() -> None:
@@ -392,18 +405,34 @@ def windows(xs: Any) -> Any:
     return sum((xs[t : t + 2] @ W).tanh().mean() for t in range(COUNT - 1))
 
 
+def dropped_out(xs: Any) -> Any:
+    h = tj.zeros(2, WIDTH, dtype=tj.float64)
+    for x in xs:
+        h = nn.functional.dropout((x @ W + h @ U + B).tanh(), 0.3)
+    return h.sum()
+
+
+def langevin(xs: Any) -> Any:
+    y, path = B, []
+    for _ in range(COUNT):
+        y = y - 0.1 * (y * W).sum(0) + 0.3 * tj.randn(WIDTH, dtype=tj.float64) * tj.rand(1, dtype=tj.float64)
+        path.append(y)
+    return (tj.stack(path) * xs[:, 0]).sum()
+
+
 PROGRAMS = [
     last_state, states_stacked, losses_added, two_directions, lstm, gru, runge_kutta, newton, descent, a_list_of_inputs, a_counter,
-    windows,
+    windows, dropped_out, langevin,
 ]  # fmt: skip
 
 
 def value_and_gradients(function: Callable[..., Any], xs: Any) -> list[Any]:
     for x in (xs, *PARAMETERS):
         x.grad = None
+    tj.manual_seed(7)
     value = function(xs)
     value.backward()
-    return [value.detach().numpy(), *[None if x.grad is None else x.grad.numpy().copy() for x in (xs, *PARAMETERS)]]
+    return [value.detach().numpy(), tj.rand(3).numpy(), *[None if x.grad is None else x.grad.numpy().copy() for x in (xs, *PARAMETERS)]]
 
 
 @pytest.mark.parametrize("function", PROGRAMS)

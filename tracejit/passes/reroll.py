@@ -44,7 +44,7 @@ MOST_STACKED: Final = 1 << 16
 """Bytes that may then be copied so that a loop has the values of its steps in one tensor."""
 _SWEEPS: Final = 16
 _MOST_SHIFTS: Final = 3
-_REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
+_REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.OPAQUE)
 _MOVING: Final = (Kind.VIEW, Kind.MOVEMENT, Kind.CREATION)
 
 Place = tuple[int, int]  # (node of a step, its output)
@@ -134,7 +134,8 @@ class _Sequence:
     def _label(self, node: Node, exact: bool) -> Any:
         """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
         avals = self.builder.avals
-        if node.op.kind in _REFUSED or node.op.effect not in (Effect.PURE, Effect.VIEW) or node.op.may_exit:
+        is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
+        if node.op.kind in _REFUSED or not is_pure or node.op.may_exit:
             return id(node)  # like no other
         operands: tuple[Any, ...] = tuple([avals[x] if type(x) is int else x for x in node.operands])
         if not exact and _takes_tensors_of_numbers(node):

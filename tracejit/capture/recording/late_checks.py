@@ -21,17 +21,23 @@ class Views:
     """From a value back to the memory that it is a view of."""
 
     def __init__(self, nodes: list[Node]) -> None:
-        self._producers = {value: node for node in nodes for value in node.outputs}
+        self._producers = {value: node for node in nodes for value in node.outputs if node.op.kind is Kind.VIEW}
+        self._first: dict[int, int] = {}  # what writes have made -> the first version of it
+        for node in nodes:
+            if node.op.kind is Kind.WRITE:
+                target = node.operands[0]
+                assert isinstance(target, int)
+                self._first.update(dict.fromkeys(node.outputs, self._first.get(target, target)))
 
     def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
         """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
         chain: list[Node] = []
         while True:
+            value = self._first.get(value, value)
             node = self._producers.get(value)
-            if node is None or node.op.kind not in (Kind.VIEW, Kind.WRITE):
+            if node is None:
                 return value, tuple(reversed(chain))
-            if node.op.kind is Kind.VIEW:
-                chain.append(node)
+            chain.append(node)
             source = node.operands[0]
             assert isinstance(source, int)
             value = source
@@ -50,7 +56,10 @@ def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: V
     for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if written else ():
         for tensor in _sources(number):
             value = interpreter.value_of(tensor)
-            if value is not None and any(at >= position and root == views.root(value)[0] for at, root in written):
+            if value is None:
+                continue
+            own, _ = views.root(value)
+            if any(at >= position and root == own for at, root in written):
                 recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
 
 
