@@ -432,7 +432,11 @@ def value_and_gradients(function: Callable[..., Any], xs: Any) -> list[Any]:
     tj.manual_seed(7)
     value = function(xs)
     value.backward()
-    return [value.detach().numpy(), tj.rand(3).numpy(), *[None if x.grad is None else x.grad.numpy().copy() for x in (xs, *PARAMETERS)]]
+    return [
+        value.detach().numpy(),
+        tj.rand(3).numpy(),
+        *[None if x.grad is None else x.grad.numpy().copy() for x in (xs, *PARAMETERS)],
+    ]
 
 
 @pytest.mark.parametrize("function", PROGRAMS)

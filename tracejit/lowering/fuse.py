@@ -37,6 +37,9 @@ __all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Member", "partition"]
 
 INNER, OUTER, LATE, EPILOGUE = "inner", "outer", "late", "epilogue"
 LARGEST_GROUP = 160  # members; beyond that a nest has more streams than the machine likes
+MOST_MOVING = (
+    64  # members that say by a rule of their own where they read: elements are found from the last to the first, rule by rule
+)
 RECOMPUTE_BUDGET = 6  # cost of a chain that may be computed a second time at other positions
 GROWTH = 16  # a space may become the outer loops of another one at least this many times larger
 Shape = tuple[int, ...]
@@ -75,6 +78,13 @@ class Group:
     def is_nest(self) -> bool:
         return self.axes is not None
 
+    def _is_full(self) -> bool:
+        size = len(self.members)
+        if size < MOST_MOVING or size >= LARGEST_GROUP:
+            return size >= LARGEST_GROUP
+        ops = [self.values.nodes[n].op for n in self.members]
+        return sum(op.element is not None and op.kind is not Kind.VIEW for op in ops) >= MOST_MOVING
+
     @property
     def first(self) -> int:
         """The number of the first node."""
@@ -90,7 +100,7 @@ class Group:
     def add(self, number: int) -> bool:
         """Take node `number` in, if it fits.  A group that returned False is unchanged."""
         assert self.axes is not None
-        if len(self.members) >= LARGEST_GROUP:
+        if self._is_full():
             return False
         values, node = self.values, self.values.nodes[number]
         if self._uses_late(number):

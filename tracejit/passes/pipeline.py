@@ -27,6 +27,7 @@ from tracejit.passes.join import join
 from tracejit.passes.loops import loops
 from tracejit.passes.memory import verify_memory
 from tracejit.passes.reroll import reroll
+from tracejit.passes.written_rows import written_rows
 
 __all__ = ["FINAL", "PREPARE", "Observe", "Pass", "optimise", "prepare", "run_passes"]
 
@@ -42,7 +43,7 @@ def bodies(graph: Graph) -> Graph:
     return loops(graph, OF_BODIES)
 
 
-FINAL: tuple[Pass, ...] = (forward_reads, *OF_BODIES, reroll, join, bodies, hoist)
+FINAL: tuple[Pass, ...] = (forward_reads, *OF_BODIES, written_rows, reroll, join, bodies, hoist)
 
 
 def prepare(graph: Graph, check: bool | None = None, observe: Observe | None = None) -> Graph:
