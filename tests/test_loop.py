@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from tests.graph_programs import f32, f64, i64, names, op
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY
-from tracejit.ir.graph import Body, Graph
-from tracejit.ir.interpreter import interpret
+from tracejit.ir.builder import rebuild
+from tracejit.ir.graph import Body, Graph, Literal
+from tracejit.ir.interpreter import GuardFailed, interpret
 from tracejit.ir.loop import loop
 from tracejit.ir.printer import parse, to_text
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import VerificationError, verify
+from tracejit.lowering.exits import exit_codes, node_code, of_step
+from tracejit.passes.dce import dce
 from tracejit.passes.loops import loops
 from tracejit.passes.pipeline import OF_BODIES, optimise
 from tracejit.runtime.program import BACKENDS, build
@@ -225,3 +228,70 @@ def test_loops_of_any_length_are_the_same_machine_code_but_for_their_length() ->
     assert len(short.splitlines()) == len(long.splitlines())
     differing = [pair for pair in zip(short.splitlines(), long.splitlines(), strict=True) if pair[0] != pair[1]]
     assert len(differing) == 1 and "icmp slt" in differing[0][0]
+
+
+# -- steps that may leave
+def below(limit: float) -> Callable[[Any, Any], Any]:
+    """A step of a running sum that is guarded."""
+
+    def step(h: Any, x: Any) -> Any:
+        h = op("add", h, x)
+        op("guard", op("lt", h, limit), expected=Literal(True))
+        return h
+
+    return step
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_guard_of_a_step_leaves_the_program_with_the_number_of_the_step(backend: str, reverse: bool) -> None:
+    plain = looped(below(10.0), [f32(), f32()], 1, 1, reverse=reverse)
+    (end,) = plain.outputs
+    graph = rebuild(plain, plain.nodes, outputs=(), writes=((plain.inputs[0], end),))  # type: ignore[arg-type]
+    (node,) = graph.nodes
+    program, code = build(graph, {}, backend=backend), exit_codes(graph)[id(node)]
+    for step in range(COUNT):
+        h, xs = np.zeros((), np.float32), np.ones(COUNT, np.float32)
+        xs[COUNT - 1 - step if reverse else step] = 20.0
+        number = program.run((h, xs), ())
+        assert number == of_step(code, step) and node_code(number) == code  # type: ignore[arg-type]
+        assert h == 0.0
+        with pytest.raises(GuardFailed):
+            interpret(graph, [h, xs])
+    h = np.zeros((), np.float32)
+    assert program.run((h, np.ones(COUNT, np.float32)), ()) == () and h == COUNT
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_in_loops_of_loops_the_number_is_that_of_the_inner_step(backend: str) -> None:
+    body = Body(trace(below(10.0), [f32(), f32()]))
+
+    def outer(h: Any, xs: Any) -> Any:
+        return loop(0).of(h, xs, body=body, carried=1, sliced=1, count=3, reverse=False)
+
+    graph = looped(outer, [f32(), f32(3)], 1, 1)
+    program, code = build(graph, {}, backend=backend), exit_codes(graph)[id(graph.nodes[0])]
+    xs = np.zeros((COUNT, 3), np.float32)
+    xs[2, 1] = 20.0
+    assert program.run((np.zeros((), np.float32), xs), ()) == of_step(code, 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_index_out_of_range_leaves_the_loop_although_nothing_reads_the_element(backend: str) -> None:
+    def step(h: Any, k: Any, table: Any) -> Any:
+        op("gather", table, op("reshape", k, shape=(1,)), dim=0)
+        return op("sin", h)
+
+    graph = looped(step, [f32(), i64(), f32(4)], 1, 1)
+    unread = rebuild(graph, graph.nodes, outputs=())
+    assert dce(unread) is unread
+    program, code = build(unread, {}, backend=backend), exit_codes(unread)[id(unread.nodes[0])]
+    places = np.array([0, 1, 2, 7, 3])
+    arguments = np.zeros((), np.float32), places, np.zeros(4, np.float32)
+    assert program.run(arguments, ()) == of_step(code, 3)
+    places[3] = 3
+    assert program.run(arguments, ()) == ()
+
+
+def test_the_numbers_of_sizes_are_those_of_no_node() -> None:
+    assert node_code(7) == 7 and node_code(of_step(7, 3)) == 7 and node_code(7 + 9 * ((1 << 48) + 5)) == 0

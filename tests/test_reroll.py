@@ -16,7 +16,7 @@ from tests.graph_programs import arrays_for, f32, f64, i64, names, op, total
 from tracejit import nn
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.ir.graph import Graph
+from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import verify
@@ -215,15 +215,17 @@ def test_small_graphs_and_graphs_that_do_not_repeat_stay_the_same_object() -> No
         assert reroll(graph) is graph and not graph.history
 
 
-def test_steps_that_are_guarded_stay_apart() -> None:
+def test_steps_that_are_guarded_are_a_loop_that_may_be_left() -> None:
     def checked(x: Any) -> Any:
         for _ in range(COUNT):
             x = op("sin", op("mul", x, 0.5))
-            op("guard", op("gt", total(x), 0.0), True)
+            op("guard", op("gt", total(x), 0.0), expected=Literal(True))
         return x
 
     found = reroll(trace(checked, [f32(3)]))
-    assert not loops_of(found) and names(found).count("guard") == COUNT
+    (loop,) = loops_of(found)
+    assert names(loop["body"].graph).count("guard") == 1 and names(found).count("guard") == 1  # that of the first step
+    assert any(node.may_exit for node in found.nodes)
 
 
 def test_steps_that_draw_carry_the_generator_on() -> None:
@@ -507,3 +509,71 @@ def test_results_of_all_steps_that_are_joined_are_what_the_loop_collects() -> No
     graph = trace(function, [f32(2, WIDTH), f32(COUNT, 2, WIDTH), f32(WIDTH, WIDTH)])
     found = optimise(graph, check=True)
     assert names(found).count("loop0") == 1 and names(found).count("select") <= 1
+
+
+# -- loops that are left
+def until_small(x: Any) -> tuple[Any, int]:
+    steps = 0
+    while x.abs().max() > 0.1:
+        x = x * 0.8 + 0.05 * x.sin()
+        steps += 1
+    return x, steps
+
+
+def test_a_loop_that_is_left_by_a_branch_is_a_loop_whenever_it_is_left() -> None:
+    compiled = tj.compile(until_small)
+    starts = [tj.tensor([a, -a / 2, a / 3]) for a in (50.0, 20.0, 8.0, 3.0)]
+    for _ in range(6):
+        for x in starts:
+            (found, steps), (expected, count) = compiled(x), until_small(x)
+            assert steps == count
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
+    counts = {until_small(x)[1] for x in starts}
+    assert len(counts) == 4 and compiled.stats.traces == 4, compiled.explain()
+    text = compiled.explain()
+    assert re.search(r"loop of \d+ steps", text) and "goes on only if the steps of a loop find at" in text
+    assert re.search(r"what was recorded: left \d+ times, then on to path \d", text), text
+
+
+def test_an_index_out_of_range_in_a_step_raises_what_eager_raises() -> None:
+    table = parameter(6, WIDTH)
+
+    def states(tokens: Any) -> Any:
+        h = tj.zeros(WIDTH, dtype=tj.float64)
+        for t in range(COUNT):
+            h = (h @ W + nn.functional.embedding(tokens[t], table)).tanh()
+        return h.sum()
+
+    compiled = tj.compile(states)
+    generator = np.random.default_rng(0)
+    for _ in range(3):
+        tokens = tj.tensor(generator.integers(0, 6, COUNT))
+        np.testing.assert_allclose(compiled(tokens).item(), states(tokens).item(), rtol=1e-9)
+    assert compiled.stats.compiled_calls == 2 and "loop of" in compiled.explain()
+    tokens[COUNT // 2] = 6
+    with pytest.raises(IndexError) as eager:
+        states(tokens)
+    with pytest.raises(IndexError) as found:
+        compiled(tokens)
+    assert str(found.value) == str(eager.value)
+
+
+def test_sampling_in_each_step_is_a_loop() -> None:
+    def sampled(logits: Any) -> Any:
+        chosen = []
+        for _ in range(COUNT):
+            noise = -(-tj.rand(8).log()).log()
+            k = (logits + noise).argmax()
+            logits = logits * 0.9 + nn.functional.one_hot(k, 8).float() * 0.1
+            chosen.append(k)
+        return tj.stack(chosen), logits
+
+    compiled = tj.compile(sampled)
+    for seed in range(3):
+        results = []
+        for run in (sampled, compiled):
+            tj.manual_seed(seed)
+            results.append(run(tj.linspace(0.0, 1.0, 8)))
+        assert results[0][0].tolist() == results[1][0].tolist()
+        np.testing.assert_allclose(results[0][1].numpy(), results[1][1].numpy(), rtol=1e-6)
+    assert compiled.stats.compiled_calls == 2 and "loop of" in compiled.explain(), compiled.explain()

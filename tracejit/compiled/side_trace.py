@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.recording.entry import Body, Exit, Recording
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.lowering.exits import exit_codes
+from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.lowering.live import Inherited, Place
 from tracejit.passes.value_numbers import ValueNumbers
 from tracejit.replay.ir import Define, Expr, Name, Unpack, When, defined, renamed, walk
@@ -114,9 +114,9 @@ def remainder(source: Trace, number: int, target: Executable) -> Remainder | str
         return "the program left is not machine code"
     live = source.program.lowered.live
     values: dict[int, Where] = dict(source.inherited)
-    values.update({v: (remains, place) for v, place in live.at(number).items()})
+    values.update({v: (remains, place) for v, place in live.at(node_code(number)).items()})
     codes = exit_codes(first)
-    passed = live.before(number)
+    passed = live.before(node_code(number))
     held = [node for node in first.nodes if codes[id(node)] in passed or id(node) in source.held]
 
     table = ValueNumbers()
@@ -191,8 +191,7 @@ def _needed(graph: Graph, known: Mapping[int, Where], held: Collection[int]) -> 
     wanted = {x for x in graph.outputs if type(x) is int} | {v for _, v in graph.writes}
     kept: set[int] = set()
     for node in reversed(graph.nodes):
-        lasting = node.op.kind is Kind.GUARD or node.op.may_exit
-        if (lasting and id(node) not in held) or any(v in wanted and v not in known for v in node.outputs):
+        if (node.may_exit and id(node) not in held) or any(v in wanted and v not in known for v in node.outputs):
             kept.add(id(node))
             wanted.update(x for x in node.operands if type(x) is int)
     inside = {v for node in graph.nodes if id(node) in kept for v in node.outputs}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.op import Op
+from tracejit.core.op import Kind, Op
 
 __all__ = ["Body", "Graph", "Literal", "Node", "Operand", "operand_aval"]
 
@@ -55,6 +55,14 @@ class Node:
     @property
     def attrs(self) -> dict[str, Any]:
         return dict(self.attributes)
+
+    @property
+    def may_exit(self) -> bool:
+        """Whether a program may leave here: a guard, what data makes raise or change its size, a loop with such a node."""
+        kind = self.op.kind
+        if kind is Kind.LOOP:
+            return any(node.may_exit for node in self.attrs["body"].graph.nodes)
+        return kind is Kind.GUARD or self.op.may_exit
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
-__all__ = ["GuardFailed", "NodeFailed", "SizeChanged", "evaluated", "interpret", "run_nodes"]
+__all__ = ["GuardFailed", "NodeFailed", "SizeChanged", "StepFailed", "evaluated", "interpret", "run_nodes"]
 
 
 class NodeFailed(Exception):
@@ -28,6 +28,14 @@ class NodeFailed(Exception):
     def __init__(self, node: Node) -> None:
         super().__init__(f"{node.op.name} {node.line}".rstrip())
         self.node = node
+
+
+class StepFailed(Exception):
+    """Step number `step` of a loop, in the order in which they run, does not go on as it was recorded (the cause)."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"step {step} of a loop")
+        self.step = step
 
 
 class GuardFailed(Exception):
@@ -59,8 +67,9 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     try:
         return run_nodes(graph, inputs)
     except NodeFailed as failure:
-        assert failure.__cause__ is not None
-        raise failure.__cause__ from None
+        cause = failure.__cause__.__cause__ if isinstance(failure.__cause__, StepFailed) else failure.__cause__
+        assert cause is not None
+        raise cause from None
 
 
 def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
-from tracejit.ir.interpreter import run_nodes
+from tracejit.ir.interpreter import NodeFailed, StepFailed, run_nodes
 
 __all__ = ["loop"]
 
@@ -46,8 +46,12 @@ def _evaluate(
     state, slices, shared = operands[:carried], operands[carried : carried + sliced], operands[carried + sliced :]
     before: list[Sequence[Any]] = []
     collected: list[Sequence[Any]] = []
-    for i in range(count - 1, -1, -1) if reverse else range(count):
-        found = run_nodes(body.graph, (*state, *[x[i, ...] for x in slices], *shared))
+    for step, i in enumerate(range(count - 1, -1, -1) if reverse else range(count)):
+        try:
+            found = run_nodes(body.graph, (*state, *[x[i, ...] for x in slices], *shared))
+        except NodeFailed as failure:
+            cause = failure.__cause__
+            raise cause if isinstance(cause, StepFailed) else StepFailed(step) from cause
         before.append(state[:kept])
         state = found[:carried]
         collected.append(found[carried:])

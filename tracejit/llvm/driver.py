@@ -36,6 +36,7 @@ from tracejit.llvm.reductions import Emitter
 from tracejit.loops.language import Nest, Scalar
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.loops.target import Target
+from tracejit.lowering.exits import STEP
 from tracejit.lowering.likeness import form
 from tracejit.lowering.steps import (
     Address,
@@ -324,8 +325,6 @@ class _ProgramWriter:
         """The slots are words of the frame, which a function of the steps reads again each time."""
         code = self.code
         symbol, exits = self._function_of(step.steps)
-        if exits:
-            raise ValueError("a loop has a step that may leave the program")
         places = {}
         for slot, address, _ in step.pointers:
             places[slot] = code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
@@ -336,7 +335,9 @@ class _ProgramWriter:
         code.lines.append(f"br label %{head}")
         code.begin(head)
         at = len(code.lines)
-        code.lines.append(f"call i64 @{symbol}(ptr %frame)")
+        status = code.op(f"call i64 @{symbol}(ptr %frame)")
+        if exits:
+            self._leave_unless_done(self._of_step(status, index))
         for slot, _, advance in step.pointers:
             if advance:
                 moved = code.op(f"load ptr, ptr {places[slot]}")
@@ -347,6 +348,15 @@ class _ProgramWriter:
         code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
         code.lines.insert(at, f"{index} = phi i64 [ 0, %{before} ], [ {following}, %{code.block} ]")
         code.begin(after)
+
+    def _of_step(self, status: str, step: str) -> str:
+        """`status` with the number of the step, unless it has that of a step of an inner loop, or is none (lowering/exits.py)."""
+        code = self.code
+        first, left = code.op(f"icmp ult i64 {status}, {1 << STEP}"), code.op(f"icmp ne i64 {status}, 0")
+        shifted = code.op(f"shl i64 {code.op(f'add i64 {step}, 1')}, {STEP}")
+        return code.op(
+            f"select i1 {code.op(f'and i1 {first}, {left}')}, i64 {code.op(f'add i64 {status}, {shifted}')}, i64 {status}"
+        )
 
     def _chunks(self, division: Division, buffers: int, symbol: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Have the pool call a nest for every chunk: through a function of a block of what is known only now, and of the chunk's number."""

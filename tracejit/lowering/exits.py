@@ -1,11 +1,17 @@
-"""The numbers of a program's exits: one for each node, the same for all backends."""
+"""The numbers of a program's exits: one for each node, the same for all backends; in a loop one for each step, the innermost's in loops of
+loops, so that whoever remembers where an exit led finds the path that left the loop in that step."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph
 
-__all__ = ["exit_codes"]
+__all__ = ["STEP", "exit_codes", "node_code", "of_step"]
+
+STEP: Final = 32
+"""Bits that the number of a node has."""
 
 
 def exit_codes(graph: Graph) -> dict[int, int]:
@@ -14,3 +20,13 @@ def exit_codes(graph: Graph) -> dict[int, int]:
     guards = [n for n in graph.nodes if n.op.kind is Kind.GUARD]
     others = [n for n in graph.nodes if n.op.kind is not Kind.GUARD]
     return {id(n): k for k, n in enumerate((*guards, *others), 1)}
+
+
+def of_step(code: int, step: int) -> int:
+    """The number of an exit of a node in a step of a loop, `code` being that of the loop."""
+    return code + (step + 1 << STEP)
+
+
+def node_code(number: int) -> int:
+    """The number of the node, whatever the step; 0 for the number of a size (runtime/exits.py), or of a step past the 65,534th."""
+    return 0 if number >> 48 else number & ((1 << STEP) - 1)

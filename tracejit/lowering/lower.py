@@ -11,7 +11,7 @@ new contents are copied at the end, and those of a part of it always (regions.py
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -117,6 +117,7 @@ class _Lowering:
         numbers: Mapping[int, int | float],
         inherited: Sequence[Inherited],
     ) -> None:
+        self.loops = {node.outputs[0]: codes[id(node)] for node in graph.nodes if node.op.kind is Kind.LOOP}
         self.own = _defined(graph)  # values that are those of the graph given: a number that a pass drops may come again
         for each in (dce, products):
             graph = run_passes(graph, (each,))
@@ -253,7 +254,10 @@ class _Lowering:
         strides = {v: values.strided[x].strides for v, x in zip(graph.inputs, node.operands, strict=True) if values.is_tensor(x)}  # type: ignore[index]
         for v in graph.inputs[carried : carried + sliced]:
             strides[v] = strides[v][1:]
-        body = lower(step_graph(graph, carried, len(node.outputs) - len(graph.outputs)), strides)
+        code = self.loops[node.outputs[0]]  # of whatever leaves in it
+        codes = {id(inner): code for inner in _inner_nodes(graph)}
+        body = lower(step_graph(graph, carried, len(node.outputs) - len(graph.outputs)), strides, codes=codes)
+        exits = bool(body.live.steps)
         kept = len(node.outputs) - len(graph.outputs)
         for x, out in zip(node.operands[:carried], node.outputs[kept:], strict=False):
             self.accumulated[x] = out  # type: ignore[index]
@@ -263,6 +267,8 @@ class _Lowering:
                 f"loop of {attributes['count']} steps",
                 reads,
                 frozenset(node.outputs),
+                exits,
+                (code,) if exits else (),
                 loop=(node, body),
                 scratch=[Scratch(uint8, body.arena_bytes)] if body.arena_bytes else [],
                 read_bytes=self._bytes_of(node.operands, reads),
@@ -644,6 +650,14 @@ def step_graph(body: Graph, carried: int, kept: int) -> Graph:
         outputs.append(v)
     writes = [(target, v) for target, v in zip(body.inputs, body.outputs[:carried], strict=False) if v != target]
     return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), writes=tuple(writes))  # type: ignore[arg-type]
+
+
+def _inner_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a loop's body, with those of loops in it."""
+    for node in graph.nodes:
+        yield node
+        if node.op.kind is Kind.LOOP:
+            yield from _inner_nodes(node.attrs["body"].graph)
 
 
 def _defined(graph: Graph) -> set[int]:

@@ -6,7 +6,7 @@ part of what the program does, and a size that depends on data has been seen by 
 
 from __future__ import annotations
 
-from tracejit.core.op import Effect, Kind
+from tracejit.core.op import Effect
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Node
 
@@ -20,7 +20,7 @@ def dce(graph: Graph) -> Graph:
     kept: list[Node] = []
     for node in reversed(graph.nodes):
         op = node.op
-        if any(v in live for v in node.outputs) or op.effect is Effect.IN_PLACE or op.kind is Kind.GUARD or op.may_exit:
+        if any(v in live for v in node.outputs) or op.effect is Effect.IN_PLACE or node.may_exit:
             kept.append(node)
             live.update(x for x in node.operands if type(x) is int)
     if len(kept) == len(graph.nodes):

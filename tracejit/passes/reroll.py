@@ -44,7 +44,7 @@ MOST_STACKED: Final = 1 << 16
 """Bytes that may then be copied so that a loop has the values of its steps in one tensor."""
 _SWEEPS: Final = 16
 _MOST_SHIFTS: Final = 3
-_REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.OPAQUE)
+_REFUSED: Final = (Kind.WRITE, Kind.OPAQUE)
 _MOVING: Final = (Kind.VIEW, Kind.MOVEMENT, Kind.CREATION)
 
 Place = tuple[int, int]  # (node of a step, its output)
@@ -135,12 +135,16 @@ class _Sequence:
         """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
         avals = self.builder.avals
         is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
-        if node.op.kind in _REFUSED or not is_pure or node.op.may_exit:
+        if node.op.kind in _REFUSED or not is_pure or "dynamic shape" in node.op.traits or self._is_empty(node):
             return id(node)  # like no other
         operands: tuple[Any, ...] = tuple([avals[x] if type(x) is int else x for x in node.operands])
         if not exact and _takes_tensors_of_numbers(node):
             operands = tuple([type(x.value) if isinstance(x, Literal) else x for x in operands])
         return node.op, operands, node.attributes, tuple([avals[v] for v in node.outputs])
+
+    def _is_empty(self, node: Node) -> bool:
+        """Whether a node checks indices that no loop over elements would look at."""
+        return node.op.may_exit and any(0 in self.builder.aval(v).shape for v in node.outputs)
 
     def _all_readers(self) -> dict[int, list[int]]:
         """Where values are read; what the graph gives is read after all nodes."""

@@ -10,7 +10,7 @@ from tracejit.capture.recording.entry import Recording
 from tracejit.compiled.side_trace import Trace
 from tracejit.core.op import Kind
 from tracejit.ir.printer import to_text
-from tracejit.lowering.exits import exit_codes
+from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
 from tracejit.report.partings import Parting
 from tracejit.runtime.source import Module
@@ -76,16 +76,21 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
     numbers, lines = exit_codes(executable.graph), []
     for node in executable.graph.nodes:
         number = numbers[id(node)]
-        count = executable.exits_taken.get(number, 0)
+        taken = {n: count for n, count in executable.exits_taken.items() if node_code(n) == number}
+        count = sum(taken.values())
         if node.op.kind is Kind.GUARD:
             text = f"goes on only if the value at {node.line} is {node.attrs['expected'].value!r}"
         elif "dynamic shape" in node.op.traits:
             sizes = ", ".join(str(list(executable.graph.avals[v].shape)) for v in node.outputs)
             text = f"goes on only if the shape that {node.op.name} finds at {node.line} is {sizes}"
+        elif node.op.kind is Kind.LOOP and node.may_exit:
+            inside = ", ".join(dict.fromkeys(inner.line for inner in node.attrs["body"].graph.nodes if inner.may_exit))
+            text = f"goes on only if the steps of a loop find at {inside} what was recorded"
         elif count:
             text = f"goes on only if {node.op.name} at {node.line} does not raise"
         else:
             continue
+        number = max(taken, key=taken.__getitem__, default=number)  # of the step in which it was left most often
         bridge = entry.bridges.get(number)
         if count:
             text += f": left {count} time{'s' if count != 1 else ''}"

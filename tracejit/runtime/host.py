@@ -96,7 +96,7 @@ class HostProgram(Printed):
             used.update(self.tensors)
         inputs = tuple(v for v in sorted(used) if v in known and v not in graph.constants)
         tensors = tuple(v for v in inputs if isinstance(graph.avals[v], Aval))
-        leaves = any(n.op.kind is Kind.GUARD or n.op.may_exit for n in machine)
+        leaves = any(n.may_exit for n in machine)
         if not outputs and not writes and not leaves and not (first and tensors):
             return _Segment(None, (), (), ())
         part = Graph(

@@ -26,6 +26,7 @@ from tracejit.loops import numba
 from tracejit.loops.bounds import reaching_back
 from tracejit.loops.language import Buffer, Exit, Nest, flatten
 from tracejit.loops.python import type_name
+from tracejit.lowering.exits import STEP
 from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.steps import Address, CopyCall, GemmCall, Integer, LoopCall, NestCall, NestRun, NumberSlot, Step, addresses
 
@@ -156,7 +157,7 @@ class _Writer:
         if any(isinstance(s, Exit) for s in flatten(nest.body)):
             self.line(f"code = {text}", indent)
             self.line("if code:", indent)
-            self.line("    return code", indent)
+            self.line(f"    return code + ({f'i{self.depth - 1}'} + 1 << {STEP})" if self.depth else "    return code", indent)
         else:
             self.line(text, indent)
 
