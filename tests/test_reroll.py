@@ -228,6 +228,16 @@ def test_steps_that_are_guarded_are_a_loop_that_may_be_left() -> None:
     assert any(node.may_exit for node in found.nodes)
 
 
+def test_guards_of_one_value_again_and_again_are_no_loop() -> None:
+    def checked(x: Any) -> Any:
+        for _ in range(2 * COUNT):
+            op("guard", op("gt", total(x), 0.0), expected=Literal(True))
+        return x
+
+    graph = optimise(trace(checked, [f32(3)]))
+    assert not loops_of(graph) and "guard" in names(graph)
+
+
 def test_steps_that_draw_carry_the_generator_on() -> None:
     def function(x: Any, state: Any) -> Any:
         for _ in range(COUNT):

@@ -91,6 +91,18 @@ def test_what_is_looked_at_as_a_whole_in_between_is_there() -> None:
     assert written_rows(graph) is graph
 
 
+def test_what_is_read_before_it_is_written_was_there_before() -> None:
+    def function(x: Any) -> Any:
+        table = empty_table(SIZE, WIDTH)
+        for t in reversed(range(SIZE)):
+            rest = op("sum", op("slice", table, dim=0, start=0, stop=t, step=1), dims=(0,), keepdim=False)
+            x = op("add", op("sin", x), rest)
+            table = put(table, x, t)
+        return table
+
+    checked(trace(function, [f32(WIDTH)]))
+
+
 def test_parts_that_overlap_others_are_written_as_they_come() -> None:
     def function(x: Any) -> Any:
         table = empty_table(SIZE, WIDTH)

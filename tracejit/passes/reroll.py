@@ -261,12 +261,12 @@ class _Sequence:
 
     # -- the loop
     def _loop(self, steps: _Steps) -> list[Node] | None:
-        """The nodes that stand for the steps: the loop, after what makes its operands.  None where too much would be copied."""
+        """The nodes that stand for the steps: the loop, after what makes its operands.  None where too much would be copied, or nothing comes of them."""
         self.builder.nodes = []
         body = _Body(self, steps)
         operands = body.operands()
-        if operands is None:
-            return None
+        if operands is None or not (body.carried or body.collected):
+            return None  # guards of one value, again and again, are no loop
         count, carried = steps.count, len(body.carried)
         attributes = {"carried": carried, "sliced": len(body.sliced), "count": count, "reverse": body.reverse}
         made = self.builder.add(loop(0), tuple(operands), {"body": Body(body.graph()), **attributes})

@@ -63,6 +63,10 @@ class _Chain:
         free = before is None or self.stops[before] <= part.start
         return free and (k == len(self.starts) or part.stop <= self.starts[k])
 
+    def looks_through(self, part: _Part, number: int) -> bool:
+        """Whether a read of what a write has made finds what was there: all reads of what the next write changes do."""
+        return number < self.count - 1 or self.takes(part)
+
     def add(self, node: Node, part: _Part) -> None:
         if part.start not in self.stops:
             self.starts.insert(bisect(self.starts, part.start), part.start)
@@ -100,7 +104,7 @@ def written_rows(graph: Graph) -> Graph:
             continue
         part = _read(node)
         known = None if part is None else chains.get(node.operands[0])  # type: ignore[arg-type]
-        if part is None or known is None or not known[0].takes(part):
+        if part is None or known is None or not known[0].looks_through(part, known[1]):
             builder.nodes.append(substitute(node, replaced))
             continue
         (chain, number), out = known, node.outputs[0]
