@@ -261,7 +261,8 @@ class _Sequence:
 
     # -- the loop
     def _loop(self, steps: _Steps) -> list[Node] | None:
-        """The nodes that stand for the steps: the loop, after what makes its operands.  None where too much would be copied, or nothing comes of them."""
+        """The nodes that stand for the steps: the loop, after what makes its operands.  None where too much would be copied, or where
+        nothing comes of them."""
         self.builder.nodes = []
         body = _Body(self, steps)
         operands = body.operands()
