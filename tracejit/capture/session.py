@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -38,8 +38,9 @@ from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import call_hook
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
+from tracejit.tensor import Tensor
 
-__all__ = ["declare_inlined", "hindrance", "is_recording", "record"]
+__all__ = ["declare_inlined", "hindrance", "is_recording", "record", "tensors_among"]
 
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
@@ -271,6 +272,7 @@ class _Run:
         finally:
             session = self._session
             session.stopped = True
+            session.sizes.end()
             current.recorder = self._previous
             if self._pushed:
                 self._pushed = False
@@ -306,20 +308,34 @@ def hindrance(function: Any) -> reasons.Reason | None:
     return None
 
 
-def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None = None) -> tuple[Recording, Any]:
-    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.
+def record(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    watch: Watch | None = None,
+    dynamic: Collection[tuple[int, int]] = (),
+) -> tuple[Recording, Any]:
+    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
+    dimensions of the tensors among the arguments (`tensors_among`) that are symbolic sizes in what is recorded.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
     try:
-        return _recorded(function, args, kwargs, watch)
+        return _recorded(function, args, kwargs, watch, dynamic)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from
 
 
-def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None) -> tuple[Recording, Any]:
+def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors that are arguments themselves."""
+    return [x for x in (*args, *kwargs.values()) if type(x) is Tensor]
+
+
+def _recorded(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None, dynamic: Collection[tuple[int, int]]
+) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
     hold = held_back()
     session = Session(hold)
@@ -331,6 +347,9 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
             run.begin()
             session.root(function)
             positional, named = session.arguments(args, kwargs)
+            if dynamic:
+                given = tensors_among(args, kwargs)
+                session.sizes.begin(given, [session.facts.name(x) for x in given], dynamic)
             session.hook()
             run.push()  # after the hook: who is not seen is not recorded
             result = session.calls.call(function, positional, named)
@@ -338,6 +357,7 @@ def _recorded(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watc
             session.unhook()
             session.let_go()
             recording = finish(session, interpreter, result, modes)
+            session.sizes.end()
             call_hook.forget()
         return recording, released(result, session.is_outside)
     except BaseException:

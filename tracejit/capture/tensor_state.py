@@ -37,6 +37,7 @@ class StateRecorder(Interpreter):
         self.requires_grad: set[int] = set()
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         recorder.values = self.values
+        self.sized: set[int] = set()  # values in whose shapes there are symbolic sizes
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self.first_sequence = first_sequence
@@ -60,10 +61,23 @@ class StateRecorder(Interpreter):
         self.avals[value] = aval
         return value
 
-    def _define(self, tensor: Tensor, contents: Tensor | None = None) -> int:
-        """A value for a tensor.  contents: whose metadata it is about to get."""
-        array = (tensor if contents is None else contents)._array
-        value = self._fresh(aval_of(array.shape, FROM_NUMPY[array.dtype]))
+    def symbolic_shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """The shape of a tensor in which there are symbolic sizes; None for others."""
+        value = self.values.get(id(tensor))
+        if value is None and tensor._node is not None:
+            value = self._by_tape.get((id(tensor._node), tensor._index))
+        if value is None:
+            return self.recorder.sizes.inputs.get(id(tensor))
+        return self.avals[value].shape if value in self.sized else None  # type: ignore[union-attr]
+
+    def _define(self, tensor: Tensor, contents: Tensor | None = None, shape: tuple[int, ...] | None = None) -> int:
+        """A value for a tensor.  contents: whose metadata it is about to get.  shape: one with symbolic sizes."""
+        known = tensor if contents is None else contents
+        shape = self.symbolic_shape(known) if shape is None and self.recorder.sizes.are_noted else shape
+        dtype = FROM_NUMPY[known._array.dtype]
+        value = self._fresh(aval_of(known._array.shape, dtype) if shape is None else Aval(shape, dtype))
+        if shape is not None:
+            self.sized.add(value)
         self.values[id(tensor)] = value
         self.defined[value] = tensor
         if tensor.requires_grad:

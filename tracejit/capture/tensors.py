@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.autograd.tape import DataStorage
+from tracejit.autograd.tape import DataStorage, OpNode
 from tracejit.capture import rolling
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
@@ -29,8 +29,12 @@ from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
+from tracejit.core.shapes import equal, memory_order, product
+from tracejit.core.symbolic import SYMBOLIC, without_symbols
+from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.core.promotion import is_settled, promote, with_tensor
-from tracejit.ir.graph import Literal, Node, Operand
+from tracejit.ir.graph import Literal, Node, Operand, operand_aval
+from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.public.random import default_generator
 from tracejit.replay.ir import Every, Name, Not
@@ -52,6 +56,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.category == INTEGER},
 }
 _ANY_INTEGER = _BOUNDS["int64"]
+_NUMBERS_OF_RECORDINGS = frozenset((SymbolicNumber, *SYMBOLIC))
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
@@ -78,6 +83,8 @@ class RecordingInterpreter(StateRecorder):
     # -- operands
     def _scalar(self, number: SymbolicNumber, bounds: tuple[int, int]) -> Operand:
         """A number as an operand of an operation that takes integers within `bounds`; one outside them is guarded by its value."""
+        if (symbol := self.recorder.sizes.symbol(number)) is not None:
+            return self._literal(symbol, bounds)
         if type(number._value) is int:
             low, high = bounds
             if not low <= number._value <= high:
@@ -90,7 +97,7 @@ class RecordingInterpreter(StateRecorder):
         return value
 
     def _literal(self, value: int | float, bounds: tuple[int, int]) -> Operand:
-        if type(value) is int and not bounds[0] <= value <= bounds[1]:
+        if isinstance(value, int) and not bounds[0] <= value <= bounds[1]:
             self.recorder.stop("number_range", f"{value}, expected {bounds[0]} to {bounds[1]}")
         return Literal(value)
 
@@ -148,16 +155,24 @@ class RecordingInterpreter(StateRecorder):
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
+        env = recorder.sizes.env
         recorder.native_depth += 1
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
             given = operands if all_tensors else tuple(map(plain, operands))
             run = partial(state.base.bind, op, given, attributes)
+            if env is not None:
+                env.pause()
             result = recorder.unwatched(run) if _OWN_CODE in op.traits else run()
         except Exception:
+            if env is not None:
+                env.resume()
+                env = None
             self._failed(op, operands, attributes)
             raise
         finally:
+            if env is not None:
+                env.resume()
             state.top = self
             recorder.native_depth -= 1
         if not recorder.stopped:
@@ -210,9 +225,12 @@ class RecordingInterpreter(StateRecorder):
         self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any
     ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
-        values = tuple(map(self._define, outputs))
+        shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if self.recorder.sizes.are_noted else None
+        values = tuple(map(self._define, outputs) if shapes is None else map(self._define, outputs, repeat(None), shapes))
         node = Node(op, recorded, tuple(sorted(attributes.items())), values, user_line())
         self.nodes.append(node)
+        if shapes is not None:
+            self._place_sizes(op, recorded, values, outputs[0]._node)
         if self._watch is not None:
             self._watch(node, outputs)
         if op.effect is Effect.IN_PLACE:
@@ -223,9 +241,77 @@ class RecordingInterpreter(StateRecorder):
                 base_node = outputs[0]._base._node
                 if base_node is not None:
                     self.recorder.keep.append(base_node)
-        if SymbolicNumber in map(type, operands):
+        if not _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
             self._save_symbols(operands, outputs)
             self._moving += filter(is_symbolic, operands) if op.kind is Kind.VIEW else ()
+
+    def _symbolic_shapes(
+        self, op: Op, recorded: tuple[Operand, ...], attributes: Mapping[str, Any], outputs: tuple[Tensor, ...]
+    ) -> list[tuple[int, ...] | None] | None:
+        """The shapes of results in which there are symbolic sizes, by the shape rule; None where nothing is computed of any."""
+        if not any(type(x) is int and x in self.sized for x in recorded) and not any(map(has_sizes, attributes.values())):
+            return None
+        sizes, plain_operands = self.recorder.sizes, [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]
+        try:
+            found = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], attributes)
+        except Exception as error:
+            if is_foreign(error):
+                raise
+            sizes.give_up(f"the shape rule of {op.name} raises {type(error).__name__}: {error}")
+            return None
+        shapes: list[tuple[int, ...] | None] = []
+        for aval, out in zip(found, outputs, strict=True):
+            if tuple(map(without_symbols, aval.shape)) != out._array.shape:
+                sizes.give_up(f"the shape of {op.name} depends on data")
+                return None
+            shapes.append(aval.shape if has_sizes(aval.shape) else None)
+        if "reshapes" in op.traits and type(recorded[0]) is int:  # its rule leaves that to NumPy
+            equal(product(self.avals[recorded[0]].shape), product(found[0].shape))  # type: ignore[union-attr]
+        return shapes
+
+    def _place_sizes(self, op: Op, recorded: tuple[Operand, ...], values: tuple[int, ...], node: Any) -> None:
+        """A node of the tape says symbolic shapes where a recorded backward pass asks for them."""
+        if type(node) is not OpNode or node.op is not op or len(node.needs) != len(recorded):
+            return
+        node.out_meta = self._shape_of_value(values[0]), node.out_meta[1]
+        if node.meta is not None:
+            node.meta = tuple(
+                [
+                    (self._shape_of_value(x), m[1]) if m is not None and type(x) is int else m
+                    for x, m in zip(recorded, node.meta, strict=True)
+                ]
+            )
+
+    def _shape_of_value(self, value: int) -> tuple[int, ...]:
+        return self.avals[value].shape  # type: ignore[union-attr]
+
+    def symbolic_strides(self, value: int, depth: int = 0) -> tuple[int, ...]:
+        """The strides of a value, in elements, as they follow from symbolic sizes: of memory that it fills, and of views of such."""
+        array = self.defined[value]._array
+        strides = tuple([s // array.itemsize for s in array.strides])
+        sizes, shape = self.recorder.sizes, self._shape_of_value(value)
+        order, found = memory_order(array.shape, strides), None
+        if order is not None:
+            steps, step = list(strides), 1
+            for d in reversed(order):
+                if array.shape[d] != 1:
+                    steps[d] = step
+                step = step * shape[d]
+            found = tuple(steps)
+        elif value not in self.inputs:
+            node = next((node for node in self.nodes if value in node.outputs), None)
+            if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
+                base = node.operands[0]
+                layout = strided_view(
+                    node, Strided(base, 0, self.symbolic_strides(base)), self._shape_of_value(base), shape
+                )
+                found = None if layout is None else layout.strides
+        if found is None or any(
+            without_symbols(a) != b for a, b, n in zip(found, strides, array.shape, strict=True) if n != 1
+        ):
+            sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
+            return strides
+        return tuple([b if n == 1 else a for a, b, n in zip(found, strides, array.shape, strict=True)])
 
     def note(self, event: str, *details: Any) -> None:
         self.notes += 1
@@ -239,7 +325,7 @@ class RecordingInterpreter(StateRecorder):
         node: Any = outputs[0]._node
         saved = getattr(node, "inputs", ())
         if len(saved) == len(operands):
-            node.inputs = tuple(x if is_symbolic(x) else y for x, y in zip(operands, saved, strict=True))
+            node.inputs = tuple(x if type(x) in _NUMBERS_OF_RECORDINGS else y for x, y in zip(operands, saved, strict=True))
             self._patched.append((node, "inputs", saved))
 
     def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
@@ -308,7 +394,8 @@ class RecordingInterpreter(StateRecorder):
         same = FROM_NUMPY[tensor._array.dtype] is dtype
         own = wrap(tensor._array.astype(dtype.numpy))
         op, attributes = (REGISTRY["clone"], ()) if same else (REGISTRY["cast"], (("dtype", dtype),))
-        self.nodes.append(Node(op, (operand,), attributes, (self._define(own),), user_line()))
+        shape = self._shape_of_value(operand) if operand in self.sized else None
+        self.nodes.append(Node(op, (operand,), attributes, (self._define(own, shape=shape),), user_line()))
         return own
 
     def take_list(self, tensor: Tensor) -> Any:
@@ -341,11 +428,16 @@ class RecordingInterpreter(StateRecorder):
         recorder, tensor = self.recorder, generator.state()
         value = None if recorder.stopped else self.value_of(tensor)
         attributes = {k: _attribute(v) for k, v in attributes.items()}
+        env = recorder.sizes.env
         recorder.native_depth += 1
         try:
             state.top = state.base
-            result = state.base.draw(generator, op, attributes, count)
+            if env is not None:
+                env.pause()
+            result = state.base.draw(generator, op, attributes, without_symbols(count))
         finally:
+            if env is not None:
+                env.resume()
             state.top = self
             recorder.native_depth -= 1
         if recorder.stopped or value is None:

@@ -60,6 +60,7 @@ from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.settling import WINDOW, Settling
 from tracejit.compiled.side_trace import Trace
+from tracejit.compiled.symbolic_paths import SymbolicPaths
 from tracejit.config import backend_named, config
 from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.compiler import installed
@@ -170,6 +171,7 @@ class CompiledFunction(_Partial[P, R]):
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
         self._family = Family()
+        self._symbolic = SymbolicPaths()
         self._fullgraph = False  # whether a recording that came to nothing is an error
         self._backend: str | None = None  # of its programs; None: the configuration's
         self._patience = _Patience()
@@ -439,6 +441,9 @@ class CompiledFunction(_Partial[P, R]):
             if self._settling.charge(cost) and tried:
                 self._close_account()
             return UNSERVED
+        if exited is None and sizes not in self._by_sizes and self._make_instance(args, kwargs, tried, sizes):
+            stats.unserved -= 1
+            return self.serve(args, kwargs)
         ticket = Ticket()
         try:
             if not _recording.take(ticket) or self._arriving is not None:
@@ -448,17 +453,34 @@ class CompiledFunction(_Partial[P, R]):
             if reason is not None:
                 self._refuse(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED
+            dynamic = self._symbolic.dimensions(args, kwargs)
             try:
-                recording, result = record(self.__wrapped__, args, kwargs)
+                recording, result = record(self.__wrapped__, args, kwargs, dynamic=dynamic)
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
                 if not self._fullgraph:
                     self._pause(self._settling.raised())
                 raise
+            recording = self._symbolic.noted(recording, sizes, dynamic, self._entries)
             self._install(recording, tried, exited, number, sizes)
         finally:
             ticket.over = True
         return result
+
+    def _make_instance(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], sizes: Shapes) -> bool:
+        """Put a path for a call of new sizes in place, if a recording of others says what it does.  Whether there is one now."""
+        ticket = Ticket()
+        try:
+            if not _recording.take(ticket) or self._arriving is not None:
+                return False
+            recording = self._symbolic.instance(sizes, args, kwargs)
+            if recording is None:
+                return False
+            self.stats.instances += 1
+            self._install(recording, tried, None, 0, sizes)
+            return sizes in self._by_sizes
+        finally:
+            ticket.over = True
 
     def _may_record(self, exited: Entry | None, number: int, sizes: Shapes) -> bool:
         """Whether the call of these sizes that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
@@ -699,6 +721,7 @@ class CompiledFunction(_Partial[P, R]):
         self._reasons = {}
         self._partings.clear()
         self._family = Family()
+        self._symbolic = SymbolicPaths()
         self._settling.clear()
         self.stats.reset()
 

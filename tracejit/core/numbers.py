@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracejit.core.symbolic import SYMBOLIC, active, without_symbols
+
 __all__ = ["PLAIN", "RecordedNumber", "plain_number", "settled"]
 
 PLAIN: Final = frozenset((bool, int, float))
@@ -24,10 +26,13 @@ class RecordedNumber:
 
 
 def plain_number(x: Any) -> bool | int | float | None:
-    """The bool, int or float that `x` stands for; None if it is no real number.  Neither a method nor `__class__` of `x` is asked."""
+    """The bool, int or float that `x` stands for; None if it is no real number.  Neither a method nor `__class__` of `x` is asked.
+    Numbers computed of symbolic sizes stay what they are while notes are taken of them."""
     kind = type(x)
     if kind in PLAIN:
         return x  # type: ignore[no-any-return]
+    if kind in SYMBOLIC:
+        return x if active(x) else without_symbols(x)  # type: ignore[no-any-return]
     if issubclass(kind, np.generic):
         code = x.dtype.kind
         return bool(x) if code == "b" else int(x) if code in "iu" else float(x) if code == "f" else None

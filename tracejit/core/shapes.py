@@ -1,15 +1,18 @@
 """The Dim API: the only door through which shape rules, vjps and attributes compare and combine sizes.
 
-Sizes are exact integers today.  Every question about them is asked here (`equal`, `product`, `quotient`, `broadcast`), so
-that a symbolic size can later answer the question and record the fact that the answer relied on.
+Every question about sizes is asked here (`equal`, `product`, `quotient`, `broadcast`).  Sizes are integers, and where a recording stands
+for more sizes than its own they are symbolic ones (symbolic.py), which answer in the same way and note what the answer relied on.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import RecordedNumber, settled
+from tracejit.core.symbolic import SymInt
+from tracejit.core.symbolic import is_symbolic as has_symbols
 
 __all__ = [
     "Dim",
@@ -24,6 +27,7 @@ __all__ = [
     "normalise_dims",
     "product",
     "quotient",
+    "slice_of",
 ]
 
 Dim = int
@@ -139,8 +143,8 @@ def integer(operation: str, argument: str, value: Any) -> int:
     if type(value) is int:
         return value
     number = settled(value)
-    if type(number) is int:
-        return number
+    if type(number) is int or type(number) is SymInt:
+        return number  # type: ignore[no-any-return]
     if isinstance(number, bool | float) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{operation}(): {argument} must be an integer, got {value!r} of type {value.__class__.__name__}")
     return value.__index__()  # type: ignore[no-any-return]
@@ -151,6 +155,22 @@ def position(operation: str, value: Any) -> int:
     if isinstance(value, RecordedNumber) and value.__class__ is int:
         return value
     return integer(operation, "index", value)
+
+
+def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
+    """(start, stop, step) of a slice of a dimension: what `slice.indices` says, of symbolic sizes as well."""
+    if not has_symbols((size, key)):
+        return key.indices(size)
+    step = 1 if key.step is None else operator.index(key.step)
+    if step < 1:
+        return key.indices(size)  # for its error, and for who refuses it
+    ends = []
+    for end, default in ((key.start, 0), (key.stop, size)):
+        end = default if end is None else integer("slice", "bound", end)
+        if end < 0:
+            end = max(end + size, 0)
+        ends.append(min(end, size))
+    return ends[0], ends[1], step
 
 
 def normalise_dim(operation: str, dim: int, ndim: int) -> int:

@@ -20,13 +20,13 @@ class _Settling(Protocol):
 
 class Stats:
     """calls: all calls.  compiled_calls: served by a program.  eager_calls: ran as Python (recordings included).  traces: recordings
-    made.  programs_compiled: forward programs.  machine_calls: calls into machine code, forward and backward, early leaves included.
+    made.  instances: paths for other sizes that came of them without a recording.  programs_compiled: forward programs.  machine_calls: calls into machine code, forward and backward, early leaves included.
     guard_misses: calls that no entry's guards fitted.  exits: programs left at a guard inside.  bridges: exits that another entry
     took over.  early_calls: those of the eager ones that ran while a program was compiled in the background."""
 
     FIELDS = (
         "calls", "compiled_calls", "eager_calls", "traces", "programs_compiled", "machine_calls", "guard_misses", "exits", "bridges",
-        "early_calls",
+        "early_calls", "instances",
     )  # fmt: skip
 
     def __init__(self, settling: _Settling | None = None) -> None:
@@ -39,7 +39,7 @@ class Stats:
         self.executables: list[Any] = []
         self._retired = dict.fromkeys(("compiled_calls", "programs_compiled", "machine_calls", "exits"), 0)
         self.unserved = self.early_calls = 0
-        self.traces = 0
+        self.traces = self.instances = 0
         self.guard_misses = 0
         self.bridges = 0
 

@@ -21,6 +21,7 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
+from tracejit.core.symbolic import shape_of
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -111,7 +112,7 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes of the dimensions."""
-        return _new_tuple(Size, self._array.shape)
+        return _new_tuple(Size, self._array.shape if not shape_of or (known := shape_of[0](self)) is None else known)
 
     @property
     def dtype(self) -> DType:
@@ -120,6 +121,8 @@ class Tensor:
 
     @property
     def _aval(self) -> Aval:
+        if shape_of and (known := shape_of[0](self)) is not None:
+            return Aval(known, FROM_NUMPY[self._array.dtype])
         return aval_of(self._array.shape, FROM_NUMPY[self._array.dtype])
 
     @property
@@ -218,7 +221,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self._array.nbytes
+        return self._aval.nbytes if shape_of else self._array.nbytes
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
@@ -230,7 +233,7 @@ class Tensor:
 
     def numel(self) -> int:
         """The number of elements."""
-        return self._array.size
+        return self._aval.size if shape_of else self._array.size
 
     nelement = numel
 
@@ -354,7 +357,7 @@ class Tensor:
     def __len__(self) -> int:
         if self._array.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
-        return self._array.shape[0]
+        return int(self.shape[0]) if shape_of else self._array.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._array.ndim == 0:

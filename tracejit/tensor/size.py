@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core.symbolic import SYMBOLIC
+
 __all__ = ["Size"]
 
 _new_tuple = tuple.__new__
@@ -20,6 +22,8 @@ def _size_of(sizes: tuple[int, ...]) -> Size:
 def _size(item: tuple[int, Any]) -> int:
     """The integer at a position of a size."""
     position, size = item
+    if type(size) in SYMBOLIC and isinstance(size, int):
+        return size
     if isinstance(size, bool | float | np.bool_ | np.floating) or not hasattr(type(size), "__index__"):
         raise TypeError(
             f"Size(): expected an iterable of integers, but item {position} is {size!r} of type {size.__class__.__name__}"
@@ -44,7 +48,7 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         item = _item_of(self, key)
-        return item if item.__class__ is int else _size_of(item)
+        return _size_of(item) if isinstance(item, tuple) else item
 
     def __add__(self, other: Any) -> Any:
         return _size_of(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented

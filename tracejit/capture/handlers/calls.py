@@ -325,6 +325,7 @@ class CallHandlers(Handlers):
     def _for_library(self, value: Any) -> Any:
         """An argument: a symbolic number as it is, but for one that stands for an array."""
         recorder = self.recorder
+        value = recorder.sizes.for_library(value)
         return value if is_symbolic(value) and not recorder.arrays.is_array(value) else recorder.contents.settled(value)
 
     @staticmethod

@@ -135,6 +135,7 @@ class ContainerHandlers(Handlers):
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""
+        key = self.recorder.sizes.for_library(key)
         if is_symbolic(key):
             return concrete(key) if is_late(key) and (is_answer(key) or type(plain(key)) is not int) else key
         if type(key) is tuple and any(map(is_symbolic, key)):
@@ -405,7 +406,7 @@ class ContainerHandlers(Handlers):
         """Do something in C that may run the standard library's own Python."""
         self.recorder.native_depth += 1
         try:
-            return action()
+            return self.recorder.sizes.admitted(action())
         finally:
             self.recorder.native_depth -= 1
 
@@ -421,6 +422,8 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if is_a(value, Tensor):
             recorder.inspect(value)
+            if recorder.sizes.are_noted and value._array.ndim:
+                return self.native(lambda: value.shape[0])
             return len(value)
         if recorder.arrays.is_array(value) and not recorder.is_outside(value):
             return len(plain(value))

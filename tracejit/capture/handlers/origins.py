@@ -20,6 +20,7 @@ import numpy as np
 
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber, completed
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
+from tracejit.core.symbolic import SYMBOLIC
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Expr, Name
 from tracejit.tensor import Tensor
@@ -31,7 +32,7 @@ CONTAINER_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 _STATELESS = frozenset(
     {
-        *PRIMITIVE_TYPES, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, range, CodeType, DType, decimal.Decimal,
+        *PRIMITIVE_TYPES, *SYMBOLIC, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, range, CodeType, DType, decimal.Decimal,
         datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
     }
 )  # fmt: skip

@@ -53,6 +53,7 @@ from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
 from tracejit.capture.handlers.printing import PrintingHandlers
 from tracejit.capture.handlers.readings import ReadingHandlers
 from tracejit.capture.handlers.sequences import SequenceHandlers
+from tracejit.capture.handlers.sizes import SizeHandlers
 from tracejit.capture.handlers.standard_calls import StandardCallHandlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, released, settle_closure
 from tracejit.capture.handlers.texts import TextHandlers
@@ -117,6 +118,7 @@ class Recorder(Origins):
             tuple[type, str], tuple[Any, Expr]
         ] = {}  # functions and the like in classes, and their expressions
         self._variables = 0
+        self.sizes = SizeHandlers(self)
         self.in_program = InProgramHandlers(self)
         self.leaving = LeavingHandlers(self)
         self.texts = TextHandlers(self)
@@ -145,6 +147,7 @@ class Recorder(Origins):
         """Give up: the run goes on eagerly, and the recording has a reason."""
         if not self.stopped:
             self.stopped = True
+            self.sizes.end()
             self.reason = reasons.make(code, detail, user_line())
             self.settle_made()
 
@@ -236,13 +239,19 @@ class Recorder(Origins):
     def define_number(self, expression: Expr, value: int | float, *, check_type: bool) -> SymbolicNumber:
         variable = self._variables_of.get(expression)
         if variable is None:
-            variable = self._variables_of[expression] = self.define(expression)
+            symbol = self.sizes.computed(expression)
+            variable = self._variables_of[expression] = self.define(expression if symbol is None else Constant(symbol))
+            if symbol is not None:
+                self.sizes.define(variable, symbol)
+                check_type = False
         if check_type:
             self.miss_if(variable.type().is_not(Name(type(value).__name__)))
         return SymbolicNumber(self, variable, value)  # an object of its own: the program may ask whether it is another one
 
     def guard_outcome(self, condition: Expr, outcome: bool) -> None:
         self.sequences.note_guard(condition)
+        if self.sizes.decides(condition, outcome):
+            return
         if self.first_time("guard", missing := Not(condition) if outcome else condition):
             self.prologue.append(Miss(missing))
             self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
@@ -250,6 +259,8 @@ class Recorder(Origins):
     def guard_number(self, number: SymbolicNumber) -> None:
         if number._late is not None:
             self.leaving.guard_late(number)
+            return
+        if self.sizes.settles(number):
             return
         value = number._value
         if self.first_time("number", number._name):

@@ -18,6 +18,7 @@ import numpy as np
 
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber
+from tracejit.core.symbolic import SYMBOLIC, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def plain(value: Any) -> Any:
         return value._value
     if type(value) is MethodOf:
         return getattr(value.owner._value, value.name)
+    if type(value) in SYMBOLIC:
+        return without_symbols(value)
     return int(value) if type(value) is ObjectIdentity else value
 
 

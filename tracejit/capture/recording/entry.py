@@ -20,6 +20,7 @@ from tracejit.capture.recording.rewinding import rewinding
 from tracejit.capture.recording.structure import Structure
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
+from tracejit.core.symbolic import ShapeEnv
 from tracejit.cpython.separation import separate
 from tracejit.cpython.words import same
 from tracejit.ir.graph import Graph, Literal, Operand
@@ -192,6 +193,7 @@ class Recording:
     names of those that are weak references, and stand for what these refer to.
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
+    env: of the symbolic sizes in all of this, if there are any (sized.py).
     facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program."""
 
     reason: Reason | None
@@ -210,6 +212,7 @@ class Recording:
     generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
     locks: bool = False
     facts: tuple[Fact, ...] = field(default=(), repr=False)
+    env: ShapeEnv | None = field(default=None, repr=False, compare=False)
     outside: tuple[Reason, ...] = field(default=(), repr=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:

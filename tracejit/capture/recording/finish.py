@@ -32,7 +32,7 @@ from tracejit.capture.recording.entry import (
     WrittenInput,
     distinct_guards,
 )
-from tracejit.capture.recording.facts import Fact, shown
+from tracejit.capture.recording.facts import Fact, SizeText, shown
 from tracejit.capture.recording.late_checks import Views, check_arrays, check_calls, check_outside_arrays
 from tracejit.capture.recording.recipes import Recipes
 from tracejit.capture.recording.rewinding import reference
@@ -118,6 +118,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     )
     return Recording(
         reason=None,
+        env=recorder.sizes.env,
         graph=graph,
         tensor_inputs=_tensor_inputs(recorder, interpreter, inputs, variables),
         scalar_inputs=tuple(ScalarInput(value, name) for name, value in interpreter.scalars.items()),
@@ -153,7 +154,8 @@ def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
         if source.argument is arguments and (source.used or source.inspected):
             name, array = recorder.facts.name(source.tensor), source.tensor._array
             facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
-            facts += [(f"shape[{d}]", str(size)) for d, size in enumerate(array.shape)]
+            shape = recorder.sizes.inputs.get(id(source.tensor), array.shape)
+            facts += [(f"shape[{d}]", SizeText(size)) for d, size in enumerate(shape)]
             facts += [("stride()", str(_strides(array))), ("requires_grad", str(source.requires_grad))]
             facts.append(("is_leaf", str(source.is_leaf)))
             found += [
@@ -267,7 +269,7 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
             conditions.append(node.is_not(None) if source.is_leaf else node.is_same(None))
     if not source.used:  # the program checks its own inputs
         memory = x.get("_array")
-        conditions.append(memory.get("shape").differs(array.shape))
+        conditions.append(memory.get("shape").differs(recorder.sizes.inputs.get(id(source.tensor), array.shape)))
         conditions.append(memory.get("dtype").is_not(recorder.constant(array.dtype)))
         conditions.append(memory.get("strides").differs(array.strides))
     return conditions
@@ -276,6 +278,15 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
 # -- inputs
 def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     return tuple(s // array.itemsize for s in array.strides)
+
+
+def _layout(
+    interpreter: RecordingInterpreter, value: int, array: np.ndarray[Any, Any]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape, and strides in elements."""
+    if interpreter.recorder.sizes.env is None:
+        return array.shape, _strides(array)
+    return interpreter.avals[value].shape, interpreter.symbolic_strides(value)  # type: ignore[union-attr]
 
 
 def _tensor_inputs(
@@ -287,8 +298,8 @@ def _tensor_inputs(
         source = recorder.tensors[id(tensor)]
         array = tensor._array
         dtype = FROM_NUMPY[array.dtype]
-        strides, marked = _strides(array), marks(tensor)
-        made.append(TensorInput(value, variable, array.shape, dtype, strides, source.requires_grad, source.is_leaf, marked))
+        shape, strides = _layout(interpreter, value, array)
+        made.append(TensorInput(value, variable, shape, dtype, strides, source.requires_grad, source.is_leaf, marks(tensor)))
     return tuple(made)
 
 
@@ -452,4 +463,5 @@ def _output(
     consumed = _consumed(recorder, interpreter, tensor, inputs)
     value, array = interpreter.values[id(tensor)], tensor._array
     dtype = FROM_NUMPY[array.dtype]
-    return TensorOutput(value, array.shape, dtype, _strides(array), tensor.requires_grad, tensor.is_leaf, alias, consumed)
+    shape, strides = _layout(interpreter, value, array)
+    return TensorOutput(value, shape, dtype, strides, tensor.requires_grad, tensor.is_leaf, alias, consumed)

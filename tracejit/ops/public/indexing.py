@@ -14,7 +14,8 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber, plain_number, settled
-from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
+from tracejit.core.shapes import broadcast_shapes, normalise_dim, product, slice_of
+from tracejit.core.symbolic import active
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
@@ -66,7 +67,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
         if isinstance(k, slice):
             size = x.shape[dim]
             if k != _ALL:
-                start, stop, step = k.indices(size)
+                start, stop, step = slice_of(k, size)
                 if step < 1:
                     raise ValueError(f"slice step must be positive, got {k.step}; use flip() for a reversed copy")
                 x = views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, start), step=step)
@@ -108,7 +109,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 def _position(k: Any) -> int:
     """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
-    if type(k) is int or (isinstance(k, RecordedNumber) and k.__class__ is int):
+    if type(k) is int or active(k) or (isinstance(k, RecordedNumber) and k.__class__ is int):
         return k  # type: ignore[no-any-return]
     try:
         return k.__index__()  # type: ignore[no-any-return]
@@ -390,7 +391,7 @@ def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, 
     at = normalise_dim("slice_scatter", dim, input.ndim)
     if step < 1:
         raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
-    begin, stop, step = slice(start, end, step).indices(input.shape[at])
+    begin, stop, step = slice_of(slice(start, end, step), input.shape[at])
     return put_back(views.slice_scatter, input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
 
 

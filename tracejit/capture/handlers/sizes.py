@@ -1,0 +1,192 @@
+"""Sizes that may be other ones in later calls: the symbolic shapes of a recording (core/symbolic.py).
+
+The library computes with `SymInt`s: shapes of tensors say them (`shape_of`), attributes and literals of the graph hold them.  The program
+gets a `SymbolicNumber` for each, since an int would reach C code unnoticed; it is defined in the prologue as a constant, which the recording
+has for each size anew.  Comparisons of such numbers are relations of the environment instead of guards: a path for one size need not ask.
+
+Without an environment, as in the first recording of a function, all of this does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.symbols import SymbolicNumber, is_symbolic
+from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, shape_of, without_symbols
+from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
+from tracejit.tensor import Tensor
+from tracejit.tensor.size import Size
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
+__all__ = ["SizeHandlers"]
+
+Dimension = tuple[int, int]
+"""A dimension of a tensor among the arguments: the tensor's number, and its own."""
+
+
+class SizeHandlers(Handlers):
+    """Between SymInts, which the library has, and SymbolicNumbers, which the program has."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.env: ShapeEnv | None = None
+        self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
+        self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
+
+    # -- from start to end
+    def begin(self, tensors: list[Tensor], names: list[str], dimensions: Collection[Dimension]) -> None:
+        """These dimensions of the arguments are variables from now on."""
+        env = self.env = ShapeEnv()
+        for k, tensor in enumerate(tensors):
+            shape = list(tensor._array.shape)
+            for d in range(len(shape)):
+                if (k, d) in dimensions:
+                    shape[d] = env.size(shape[d], f"{names[k]}.shape[{d}]")
+            if not SYMBOLIC.isdisjoint(map(type, shape)):
+                self.inputs[id(tensor)] = tuple(shape)
+        env.__enter__()
+        shape_of.append(self._shape)
+
+    def give_up(self, problem: str) -> None:
+        """What this recording is for one size cannot be told for others."""
+        if self.env is not None:
+            self.env.problem = self.env.problem or problem
+
+    def end(self) -> None:
+        """Notes are taken no more."""
+        if self.env is not None:
+            self.env.__exit__()
+            shape_of.clear()
+
+    @property
+    def are_noted(self) -> bool:
+        """Whether there is an environment that takes notes."""
+        return self.env is not None and self.env.is_noting
+
+    def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+        return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None  # type: ignore[no-any-return]
+
+    # -- to the program
+    def admitted(self, value: Any) -> Any:
+        """What the library has answered, as the program gets it."""
+        if not self.are_noted:
+            return value
+        kind = type(value)
+        if kind in SYMBOLIC:
+            return self._number(value)
+        if kind is Size:
+            if SYMBOLIC.isdisjoint(map(type, value)):
+                return value
+            made = self.recorder.made(tuple.__new__(Size, map(without_symbols, value)))
+            for k, size in enumerate(value):
+                if type(size) in SYMBOLIC:
+                    self.recorder.effects.remember((id(made), k), self._number(size))
+            return made
+        if kind is tuple:
+            parts = tuple(map(self.admitted, value))
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else self.recorder.made(parts)
+        if kind is list:
+            for k, part in enumerate(value):
+                if (other := self.admitted(part)) is not part:
+                    value[k] = other
+        return value
+
+    def _number(self, symbol: Any) -> SymbolicNumber:
+        recorder = self.recorder
+        name = recorder.define(Constant(symbol))
+        self._symbols[name] = symbol
+        return SymbolicNumber(recorder, name, without_symbols(symbol))
+
+    # -- from the program
+    def symbol(self, value: Any) -> SymInt | SymFloat | None:
+        """What a number of the program's was computed of, if it was of sizes alone."""
+        return self._symbols.get(value._name) if is_symbolic(value) and value._late is None and self.are_noted else None
+
+    def for_library(self, value: Any) -> Any:
+        """An argument, with numbers in the place of those that stand for them in what the program has made."""
+        if not self._symbols or not self.are_noted:
+            return value
+        kind = type(value)
+        if kind is SymbolicNumber:
+            symbol = self.symbol(value)
+            return value if symbol is None else symbol
+        if kind is Size and id(value) in self.recorder.effects.numbered:
+            stored = self.recorder.effects.stored
+            return tuple.__new__(Size, [self.for_library(stored.get((id(value), k), v)) for k, v in enumerate(value)])
+        if kind is slice:
+            parts = (value.start, value.stop, value.step)
+            found = tuple(map(self.for_library, parts))
+            return value if _same(found, parts) else slice(*found)
+        if kind in (tuple, list) and not self.recorder.is_outside(value):
+            found = tuple(map(self.for_library, value))
+            return value if _same(found, value) else self.recorder.made(kind(found))
+        return value
+
+    # -- what the program computes
+    def computed(self, expression: Expr) -> Any:
+        """The symbolic number that an expression of the prologue comes to, if all that it is computed of are sizes."""
+        if not self._symbols or not self.are_noted:
+            return None
+        assert self.env is not None
+        if type(expression) is Arithmetic and expression.symbol in _ARITHMETIC:
+            operands = self._known(expression.left), self._known(expression.right)
+            name = expression.symbol
+        elif type(expression) is Unary and expression.symbol == "-":
+            operands, name = (self._known(expression.value),), "-x"
+        else:
+            return None
+        if SYMBOLIC.isdisjoint(map(type, operands)) or any(x is _UNKNOWN for x in operands):
+            return None
+        found = self.env.compute(name, *operands)
+        return found if type(found) in SYMBOLIC else None
+
+    def _known(self, expression: Expr) -> Any:
+        if type(expression) is Constant:
+            return expression.value if type(expression.value) in (bool, int, float) else _UNKNOWN
+        return self._symbols.get(expression, _UNKNOWN) if type(expression) is Name else _UNKNOWN
+
+    def define(self, variable: Name, symbol: Any) -> None:
+        """A variable of the prologue stands for a symbolic number."""
+        self._symbols[variable] = symbol
+
+    def decides(self, condition: Expr, outcome: bool) -> bool:
+        """Whether a guard that `condition` has this outcome is one on sizes alone; then it is a relation of the environment."""
+        if not self._symbols or not self.are_noted:
+            return False
+        assert self.env is not None
+        if type(condition) is Compare:
+            left, right = self._known(condition.left), self._known(condition.right)
+            if left is _UNKNOWN or right is _UNKNOWN or SYMBOLIC.isdisjoint(map(type, (left, right))):
+                return False
+            symbol = "==" if condition.symbol == "!=" else condition.symbol
+            found = self.env.compare(symbol, left, right) is not (condition.symbol == "!=")
+        elif (number := self._known(condition)) is not _UNKNOWN and type(number) in SYMBOLIC:
+            found = not self.env.compare("==", number, 0)
+        else:
+            return False
+        assert found is outcome, f"{condition} was {outcome} and is {found}"
+        return True
+
+    def settles(self, number: SymbolicNumber) -> bool:
+        """Whether a number whose value is asked for is computed of sizes alone; then the environment holds it."""
+        symbol = self.symbol(number)
+        if symbol is None:
+            return False
+        symbol.env.settle(symbol)
+        return True
+
+
+class _Unknown:
+    """No number of sizes."""
+
+
+_UNKNOWN = _Unknown()
+_ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+
+
+def _same(some: Any, others: Any) -> bool:
+    return all(a is b for a, b in zip(some, others, strict=True))

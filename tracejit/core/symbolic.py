@@ -1,0 +1,378 @@
+"""Symbolic sizes: integers that remember how they were computed from the sizes of arguments.
+
+A `SymInt` is an int of this run with an expression over variables, one for each dimension of an argument that may have another size next
+time.  Arithmetic gives another one (`SymFloat` for quotients); a comparison gives a plain bool and notes the relation in the `ShapeEnv`;
+whatever else asks for the number itself notes that the expression has this value.  So what was computed under an environment holds for all
+values of the variables for which its relations hold: an environment is a trace of what was done with sizes, with its guards, as PyTorch's
+of the same name is (torch.fx.experimental.symbolic_shapes).
+
+They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`.  What evaluates arrays may do so.  Whoever
+decides something by such means would not be noticed; therefore what an environment says is compared with what another size really gave
+before it is relied on (capture/recording/sized.py).
+
+Notes are taken while the environment is entered, in its thread, and not in `paused` parts of that; elsewhere a SymInt is a plain int in all
+it does.  Nothing is known here of tensors, but that there may be somebody who knows their symbolic shapes (`shape_of`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+__all__ = ["SYMBOLIC", "ShapeEnv", "SymFloat", "SymInt", "active", "is_symbolic", "shape_of", "without_symbols"]
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+_UNARY: dict[str, Callable[[Any], Any]] = {"-x": operator.neg, "abs": abs}
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY}
+_SMALLEST: Final = 2
+"""Sizes of 0 and 1 are no variables."""
+_plain_int = int.__int__
+_plain_float = float.__float__
+
+shape_of: list[Callable[[Any], Any]] = []
+"""While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
+
+
+Polynomial = tuple[tuple[tuple[int, ...], int], ...]
+"""Sorted (monomial, coefficient) pairs; a monomial is the sorted numbers of its factors."""
+
+
+class ShapeEnv:
+    """What was computed of symbolic sizes, and what was found out about them.
+
+    An expression is its number here: `expressions[i]` is ("size", k) for variable k, ("constant", type, bits, value), ("polynomial", p) for
+    sums and products of integers, which are kept in one form, or another operation of the numbers of its operands.  relations: (comparison,
+    number, number, outcome); those that hold for all sizes from 2 on are none.  names: of the variables, for a reader.  problem: why none of
+    this holds for other sizes."""
+
+    def __init__(self) -> None:
+        self.expressions: list[tuple[Any, ...]] = []
+        self.relations: dict[tuple[str, int, int, bool], None] = {}
+        self.names: list[str] = []
+        self.problem = ""
+        self.variables = 0
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._thread: int | None = None
+        self._paused = 0
+
+    # -- where notes are taken
+    def __enter__(self) -> ShapeEnv:
+        self._thread = threading.get_ident()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._thread = None
+
+    @property
+    def is_noting(self) -> bool:
+        """Whether what is done now is noted."""
+        return not self._paused and self._thread == threading.get_ident()
+
+    def pause(self) -> None:
+        """Until `resume`, as often as it is called, nothing is noted: arrays are being evaluated."""
+        self._paused += 1
+
+    def resume(self) -> None:
+        self._paused -= 1
+
+    # -- numbers
+    def size(self, hint: int, name: str = "") -> SymInt:
+        """A new variable, of this value in this run.  Sizes of 0 and 1 are none: they broadcast, and are left out."""
+        number = self._number(("size", self.variables))
+        self.variables += 1
+        self.names.append(name)
+        return _integer(hint, self, number)
+
+    def _number(self, expression: tuple[Any, ...]) -> int:
+        known = self._numbers.get(expression)
+        if known is None:
+            known = self._numbers[expression] = len(self.expressions)
+            self.expressions.append(expression)
+        return known
+
+    def number_of(self, value: Any) -> int:
+        """The expression of an operand: of a symbolic number of this environment, or of a plain one, by its type and bits."""
+        if isinstance(value, (SymInt, SymFloat)) and value.env is self:
+            return value.number
+        plain = without_symbols(value)
+        return self._number(("constant", type(plain).__name__, plain.hex() if isinstance(plain, float) else plain, plain))
+
+    def compute(self, name: str, *operands: Any) -> Any:
+        result = _FUNCTIONS[name](*map(without_symbols, operands))
+        if type(result) is int:
+            sum_or_product = self._combined(name, *operands)
+            if sum_or_product is None:
+                return _integer(result, self, self._number((name, *map(self.number_of, operands))))
+            if not sum_or_product or sum_or_product[-1][0] == ():
+                if len(sum_or_product) <= 1:
+                    return result
+            return _integer(result, self, self._of_polynomial(sum_or_product))
+        if type(result) is float:
+            return _float(result, self, self._number((name, *map(self.number_of, operands))))
+        for operand in operands:
+            self.settle(operand)
+        return result
+
+    def compare(self, name: str, left: Any, right: Any) -> bool:
+        outcome = _COMPARISONS[name](without_symbols(left), without_symbols(right))
+        difference = self._combined("-", left, right)
+        if difference is None or not self._is_certain(name, difference):
+            self.relations[name, self.number_of(left), self.number_of(right), outcome] = None
+        return outcome
+
+    # -- sums and products of integers
+    def _polynomial(self, value: Any) -> Polynomial | None:
+        if type(value) is SymInt and value.env is self:
+            expression = self.expressions[value.number]
+            return expression[1] if expression[0] == "polynomial" else (((value.number,), 1),)  # type: ignore[no-any-return]
+        if not isinstance(value, int):
+            return None
+        number = int(without_symbols(value))
+        return (((), number),) if number else ()
+
+    def _combined(self, name: str, *operands: Any) -> Polynomial | None:
+        """A sum, difference, product or negation as a polynomial; None for anything else."""
+        known = [self._polynomial(operand) for operand in operands]
+        if name not in ("+", "-", "*", "-x") or None in known:
+            return None
+        first: Polynomial = known[0] or ()
+        second: Polynomial = (known[1] or ()) if len(known) > 1 else ()
+        total: dict[tuple[int, ...], int] = {}
+        if name == "*":
+            for a, x in first:
+                for b, y in second:
+                    factors = tuple(sorted((*a, *b)))
+                    total[factors] = total.get(factors, 0) + x * y
+        else:
+            for factors, x in first:
+                total[factors] = -x if name == "-x" else x
+            for factors, x in second:
+                total[factors] = total.get(factors, 0) + (x if name == "+" else -x)
+        return tuple(sorted([(factors, x) for factors, x in total.items() if x], reverse=True))
+
+    def _of_polynomial(self, polynomial: Polynomial) -> int:
+        (factors, coefficient), *more = polynomial
+        if not more and coefficient == 1 and len(factors) == 1:
+            return factors[0]
+        return self._number(("polynomial", polynomial))
+
+    def _is_certain(self, name: str, difference: Polynomial) -> bool:
+        """Whether a comparison comes out the same for all sizes: where the difference of its operands is a constant, or of one sign."""
+        if all(not factors for factors, _ in difference):
+            return True
+        if any(self.expressions[i][0] != "size" for factors, _ in difference for i in factors):
+            return False
+        signs = {x > 0 for factors, x in difference if factors}
+        if len(signs) > 1:
+            return False
+        sign = 1 if signs.pop() else -1
+        least = sum(sign * x * _SMALLEST ** len(factors) for factors, x in difference)  # of what grows with every size
+        return least > 0 or (least == 0 and name == ("<" if sign > 0 else ">")) or (least == 0 and name == (">=" if sign > 0 else "<="))
+
+    def settle(self, value: Any) -> Any:
+        """The plain number, which it has to be in all that this environment stands for."""
+        if isinstance(value, (SymInt, SymFloat)):
+            self.compare("==", value, without_symbols(value))
+        return without_symbols(value)
+
+    # -- other sizes
+    def values(self, sizes: Sequence[int]) -> list[Any]:
+        """The value of each expression for these sizes, as Python computes it."""
+        values: list[Any] = []
+        for name, *operands in self.expressions:
+            if name == "size":
+                values.append(sizes[operands[0]])
+            elif name == "constant":
+                values.append(operands[-1])
+            elif name == "polynomial":
+                values.append(sum([x * math.prod([values[i] for i in factors]) for factors, x in operands[0]]))
+            else:
+                values.append(_FUNCTIONS[name](*[values[i] for i in operands]))
+        return values
+
+    def evaluated(self, sizes: Sequence[int]) -> list[Any] | None:
+        """`values`; None where a relation does not hold, or something cannot be computed."""
+        try:
+            values = self.values(sizes)
+        except (ArithmeticError, ValueError):
+            return None
+        for name, a, b, outcome in self.relations:
+            if _COMPARISONS[name](values[a], values[b]) is not outcome:
+                return None
+        return values
+
+    # -- for a reader
+    def text(self, number: int) -> str:
+        """An expression as Python."""
+        name, *operands = self.expressions[number]
+        if name == "size":
+            return self.names[operands[0]]
+        if name == "constant":
+            return repr(operands[-1])
+        if name == "polynomial":
+            terms = [
+                "*".join([*([] if abs(x) == 1 and factors else [str(abs(x))]), *map(self.text, factors)])
+                for factors, x in operands[0]
+            ]
+            signs = ["-" if x < 0 else "+" for _, x in operands[0]]
+            text = "".join(f" {sign} {term}" for sign, term in zip(signs, terms, strict=True))
+            return "(" + text.removeprefix(" + ").strip() + ")"
+        parts = [self.text(i) for i in operands]
+        if name in _UNARY:
+            return f"-{parts[0]}" if name == "-x" else f"abs({parts[0]})"
+        return "(" + f" {name} ".join(parts) + ")"
+
+    def guards(self) -> list[str]:
+        """What has to hold of the sizes."""
+        opposite = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+        return [
+            f"{self.text(a)} {name if outcome else opposite[name]} {self.text(b)}" for name, a, b, outcome in self.relations
+        ]
+
+
+def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    plain = _BINARY[name]
+
+    def method(self: Any, other: Any) -> Any:
+        if type(other) not in _NUMBERS:
+            own = without_symbols(self)
+            return NotImplemented if isinstance(other, int | float) else plain(other, own) if swapped else plain(own, other)
+        left, right = (other, self) if swapped else (self, other)
+        if not self.env.is_noting:
+            return plain(without_symbols(left), without_symbols(right))
+        return self.env.compute(name, left, right)
+
+    return method
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    plain = _UNARY[name]
+
+    def method(self: Any) -> Any:
+        return self.env.compute(name, self) if self.env.is_noting else plain(without_symbols(self))
+
+    return method
+
+
+def _comparison(name: str, negated: bool = False) -> Callable[[Any, Any], Any]:
+    plain = _COMPARISONS[name]
+
+    def method(self: Any, other: Any) -> Any:
+        if type(other) not in _NUMBERS:
+            return NotImplemented
+        if self.env.is_noting:
+            return self.env.compare(name, self, other) is not negated
+        return plain(without_symbols(self), without_symbols(other)) is not negated
+
+    return method
+
+
+def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that needs the number itself."""
+
+    def method(self: Any, *arguments: Any) -> Any:
+        own = self.env.settle(self) if self.env.is_noting else without_symbols(self)
+        return function(own, *map(without_symbols, arguments))
+
+    return method
+
+
+class SymInt(int):
+    """An integer computed of sizes; `number` is its expression in `env`."""
+
+    env: ShapeEnv
+    number: int
+
+
+class SymFloat(float):
+    """A float computed of sizes."""
+
+    env: ShapeEnv
+    number: int
+
+
+SYMBOLIC: Final = frozenset((SymInt, SymFloat))
+_NUMBERS: Final = frozenset((bool, int, float, SymInt, SymFloat))
+
+for _cls in (SymInt, SymFloat):
+    for _name, _symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("floordiv", "//"), ("mod", "%")):
+        setattr(_cls, f"__{_name}__", _binary(_symbol))
+        setattr(_cls, f"__r{_name}__", _binary(_symbol, True))
+    for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
+        setattr(_cls, f"__{_name}__", _comparison(_symbol))
+    _base: Any = _cls.__bases__[0]
+    for _name, _method in {
+        "__eq__": _comparison("=="),
+        "__ne__": _comparison("==", True),
+        "__hash__": lambda self: hash(without_symbols(self)),
+        "__neg__": _unary("-x"),
+        "__abs__": _unary("abs"),
+        "__pos__": lambda self: self,
+        "__pow__": _binary("**"),
+        "__rpow__": _binary("**", True),
+        "__bool__": lambda self: self != 0,
+        "__repr__": _asking(repr),
+        "__str__": _asking(str),
+        "__reduce_ex__": _asking(lambda own, protocol: own.__reduce_ex__(protocol)),
+    }.items():
+        setattr(_cls, _name, _method)
+    for _name in (
+        "divmod", "rdivmod", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round", "trunc",
+        "floor", "ceil", "int", "float", "index", "format", "getnewargs",
+    ):  # fmt: skip
+        if hasattr(_base, f"__{_name}__"):
+            setattr(_cls, f"__{_name}__", _asking(getattr(_base, f"__{_name}__")))
+    for _name in ("bit_length", "bit_count", "conjugate", "to_bytes", "is_integer", "as_integer_ratio", "hex"):
+        if hasattr(_base, _name):
+            setattr(_cls, _name, _asking(getattr(_base, _name)))
+
+
+def _integer(value: int, env: ShapeEnv, number: int) -> SymInt:
+    made = int.__new__(SymInt, value)
+    made.env, made.number = env, number
+    return made
+
+
+def _float(value: float, env: ShapeEnv, number: int) -> SymFloat:
+    made = float.__new__(SymFloat, value)
+    made.env, made.number = env, number
+    return made
+
+
+def without_symbols(value: Any) -> Any:
+    """The plain number of a symbolic one, without a note; anything else as it is."""
+    kind = type(value)
+    return _plain_int(value) if kind is SymInt else _plain_float(value) if kind is SymFloat else value
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether there is a symbolic number in a value, or among the elements of tuples, lists and slices."""
+    kind = type(value)
+    if kind in SYMBOLIC:
+        return True
+    if kind is slice:
+        return any(type(part) in SYMBOLIC for part in (value.start, value.stop, value.step))
+    return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
+
+
+def active(value: Any) -> bool:
+    """Whether this is a symbolic number of which notes are being taken."""
+    return type(value) in SYMBOLIC and value.env.is_noting
