@@ -60,7 +60,7 @@ from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.settling import WINDOW, Settling
 from tracejit.compiled.side_trace import Trace
-from tracejit.compiled.symbolic_paths import SymbolicPaths
+from tracejit.compiled.symbolic_paths import SymbolicPath, SymbolicPaths
 from tracejit.config import backend_named, config
 from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.compiler import installed
@@ -461,8 +461,8 @@ class CompiledFunction(_Partial[P, R]):
                 if not self._fullgraph:
                     self._pause(self._settling.raised())
                 raise
-            recording = self._symbolic.noted(recording, sizes, dynamic, self._entries)
-            self._install(recording, tried, exited, number, sizes)
+            recording, symbolic = self._symbolic.noted(recording, sizes, dynamic, self._entries)
+            self._install(recording, tried, exited, number, sizes, symbolic)
         finally:
             ticket.over = True
         return result
@@ -473,11 +473,11 @@ class CompiledFunction(_Partial[P, R]):
         try:
             if not _recording.take(ticket) or self._arriving is not None:
                 return False
-            recording = self._symbolic.instance(sizes, args, kwargs)
-            if recording is None:
+            known = self._symbolic.instance(sizes, args, kwargs)
+            if known is None:
                 return False
             self.stats.instances += 1
-            self._install(recording, tried, None, 0, sizes)
+            self._install(known[0], tried, None, 0, sizes, known[1])
             return sizes in self._by_sizes
         finally:
             ticket.over = True
@@ -560,14 +560,23 @@ class CompiledFunction(_Partial[P, R]):
         self._put_in_front(self._front if self._front in kept else None)
         return len(kept) < len(before)
 
-    def _install(self, recording: Recording, tried: tuple[Entry, ...], exited: Entry | None, number: int, sizes: Shapes) -> None:
+    def _install(
+        self,
+        recording: Recording,
+        tried: tuple[Entry, ...],
+        exited: Entry | None,
+        number: int,
+        sizes: Shapes,
+        symbolic: SymbolicPath | None,
+    ) -> None:
+        """symbolic: what the recording is an instance of."""
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
         if self._fullgraph and recording.outside:
             self._refuse(recording.outside[0])
         entries, backend = self._entries, self._backend or config.backend
-        work = begun(lambda: self._made(recording, entries, backend), self._patience())
+        work = begun(lambda: self._made(recording, entries, backend, sizes, symbolic), self._patience())
         arriving = _Arriving(work, recording, tried, exited, number, sizes)
         if work.behind:
             self._arriving = arriving
@@ -636,13 +645,21 @@ class CompiledFunction(_Partial[P, R]):
         if self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
-    def _made(self, recording: Recording, entries: tuple[Entry, ...], backend: str) -> tuple[Entry, bool]:
+    def _made(
+        self, recording: Recording, entries: tuple[Entry, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
+    ) -> tuple[Entry, bool]:
         """The entry among `entries` that stands for a recording, or a new one; and whether it is new.  Raises UnsupportedProgram."""
         for entry in entries:
             if entry.stands_for(recording):
                 return entry, False
         log = DebugLog(self._name()) if config.debug else None
-        executable = Executable(self._name(), recording, backend, self._patience, log, self._family)
+        executable = None
+        if symbolic is not None and log is None and backend == "llvm":
+            executable = symbolic.executable(
+                recording, sizes, lambda general: Executable(self._name(), general, backend, self._patience, None, self._family)
+            )
+        if executable is None:
+            executable = Executable(self._name(), recording, backend, self._patience, log, self._family)
         return Entry(recording, executable, log, self._promote), True
 
     def _refuse(self, reason: Reason, lasting: bool = True) -> None:

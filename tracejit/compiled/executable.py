@@ -30,6 +30,7 @@ from tracejit.core.aside import Work, begun, done_aside
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
+from tracejit.core.symbolic import Substitution
 from tracejit.ir.graph import Graph, Node
 from tracejit.llvm.family import Family, Member
 from tracejit.passes.backward import active_values, places
@@ -83,6 +84,13 @@ class Watcher(Protocol):
         """A program is about to run on these arrays."""
 
 
+class Origin(Protocol):
+    """Who has made an Executable of one for symbolic sizes (compiled/symbolic_paths.py)."""
+
+    def backward(self, present: Mask, mask: Mask) -> Program | None:
+        """The backward program for its sizes; None where it has to be made for them alone."""
+
+
 # The graph of a backward program, and the positions of its inputs that are read from the slab.
 _Backward = tuple[Graph, tuple[int, ...]]
 
@@ -132,6 +140,7 @@ class Executable:
         # Their place on the tape is among the nodes of the program, where others have one, or depend on them.
         linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
         joined = bool(self._changed) or any(map(_goes_on, self.outputs))
+        self._origin: Origin | None = None
         self._placed = linked if joined or (linked and self._depend(linked)) else ()
         self.pure = self._prepare(self._placed, observe)
         self.partition: Partition | None = None
@@ -178,6 +187,21 @@ class Executable:
             self._leaves = tuple([made[v] for v in leaves])
             self._edges = (*[facts.value for facts in self.inputs], *leaves)
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
+
+    def at(self, recording: Recording, numbers: Substitution, origin: Origin) -> Executable:
+        """The programs of `recording`, which is this one's for other sizes: of symbolic sizes that `numbers` gives values.  origin: what has
+        this one, and makes backward programs of it."""
+        made: Executable = object.__new__(Executable)
+        made.__dict__.update(self.__dict__)
+        made.recording, made.inputs, made._origin = recording, recording.tensor_inputs, origin
+        made.outputs = tuple([recording.outputs[i] for i in self._computed])
+        made._layouts = {facts.value: facts.strides for facts in made.inputs}
+        made.pure, made.partition, made.in_slab = numbers.of(self.pure), numbers.of(self.partition), numbers.of(self.in_slab)
+        made.graph, made.program = numbers.of(self.graph), numbers.of(self.program)
+        made.counter, made.exits_taken, made.calls, made.interpreted_for = [0, 0, 0, 0], {}, {}, {}
+        made._backward, made._arriving, made._tape = {}, {}, None
+        made._visits, made._leading = {}, {}
+        return made
 
     def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
         """The pure graph with the computed outputs, then those of the recording's that are `linked`, then inputs with a new place."""
@@ -455,7 +479,7 @@ class Executable:
     ) -> Sequence[Any]:
         split = self.partition
         assert split is not None
-        program, picks = self._backward_program(present, wanted)
+        program, picks = self.backward_program(present, wanted)
         given = [*[arrays[i] for i in picks], *cotangents]
         if split.reads(present, self._mask(wanted))[0]:
             given.append(slab)
@@ -479,7 +503,7 @@ class Executable:
         present = tuple([i == key for i in range(len(self._differentiable))]) if isinstance(key, int) else key
         visit = self.visit(present, None)
         passes_on = to_leaves and any(facts.requires_grad and not facts.is_leaf for facts in self.inputs)
-        program, picks = (None, ()) if passes_on or visit.overwritten else self._backward_program(present, None)
+        program, picks = (None, ()) if passes_on or visit.overwritten else self.backward_program(present, None)
         if program is not None and program is not self._backward.get((present, self._mask(None)), (None,))[0]:
             return backward_call.never  # until it is compiled
         self.calls[key] = backward_call.never
@@ -502,7 +526,7 @@ class Executable:
             )
         return self.calls[key]
 
-    def _backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
+    def backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
         """The program, and the positions of the inputs that it is given; while it is compiled in the background, the interpreter."""
         return self._made_backward(present, self._mask(wanted))
 
@@ -512,10 +536,9 @@ class Executable:
             return known
         arriving = self._arriving.get((present, mask))
         if arriving is None or arriving.work.is_lost:
-            deadline = time.monotonic() + self._patience()
-            backward = done_aside(lambda: self._backward_graph(present, mask))  # without it nothing could be run
-            work = begun(lambda: self._built_backward(backward, present, mask), deadline - time.monotonic())
+            work = begun(lambda: self._built_backward(present, mask), self._patience())
             if work.behind:
+                backward = done_aside(lambda: self._backward_graph(present, mask))  # without it nothing could be run
                 interpreted = self._with_operands(backward, present, mask, "interpret")
                 self._arriving[present, mask] = arriving = _Arriving(work, interpreted)
         else:
@@ -533,7 +556,7 @@ class Executable:
         count = len(self._differentiable)
         masks = {self._differentiable, *[tuple([i == k for i in range(count)]) for k in range(count) if self._differentiable[k]]}
         for present in masks if self.partition is not None else ():
-            self._backward_program(present, None)
+            self.backward_program(present, None)
         for (present, mask), arriving in list(self._arriving.items()):
             arriving.work.wait_until(math.inf)
             self._made_backward(present, mask)
@@ -547,18 +570,24 @@ class Executable:
         observe = None if self._watcher is None else partial(self._watcher.after_pass, _backward_role(present))
         return optimise(graph, observe=observe, has_loops=self.in_slab.has_stacks), residuals
 
-    def _built_backward(self, backward: _Backward, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
-        program, picks = self._with_operands(backward, present, mask, self.backend)
+    def _built_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+        program = None if self._origin is None else self._origin.backward(present, mask)
+        if program is not None:
+            return program, self._direct(present, mask)
+        program, picks = self._with_operands(self._backward_graph(present, mask), present, mask, self.backend)
         if self._watcher is not None:
             self._watcher.built(_backward_role(present), program)
         return program, picks
 
     def _with_operands(self, backward: _Backward, present: Mask, mask: Mask, backend: str) -> tuple[Any, tuple[int, ...]]:
-        (graph, residuals), split = backward, self.partition
-        assert split is not None
-        direct = split.reads(present, mask)[1]
+        graph, residuals = backward
         program = build(graph, self._layouts, slab_inputs=residuals, backend=backend, raises=True, member=self._member)
-        return program, tuple([self._positions[v] for v in direct if v in self._positions])
+        return program, self._direct(present, mask)
+
+    def _direct(self, present: Mask, mask: Mask) -> tuple[int, ...]:
+        """The positions of the inputs that a backward program is given."""
+        assert self.partition is not None
+        return tuple([self._positions[v] for v in self.partition.reads(present, mask)[1] if v in self._positions])
 
     @property
     def awaits_backward(self) -> bool:

@@ -1,28 +1,41 @@
-"""The recordings of a function that stand for more sizes of its arguments than their own.
+"""The recordings of a function that stand for more sizes of its arguments than their own, and the programs made of them.
 
 The second different size of a dimension makes it symbolic: what is recorded then is recorded with symbolic sizes
 (capture/recording/sized.py).  Where that says of a size that was recorded before, or is recorded later, what was really done, it is
 trusted: the paths for sizes that follow are instances of it, and no Python of the function runs for them.
+
+Programs are made once for a region of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as on any
+other; an environment of their own notes what they asked of sizes, and so for which sizes they would have come to the same: the same text
+of machine code, with other numbers in its table.  A size outside all regions begins a new one.  Results are therefore those of a program
+of the exact size, bit for bit (tests/test_symbolic_paths.py compares the tables).
 
 It must not know of entries more than for which sizes they were recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.sized import SymbolicRecording
 from tracejit.capture.session import tensors_among
+from tracejit.compiled.executable import Executable
+from tracejit.core.locks import Ticket, Turn
+from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.cpython.size_table import Shapes
+from tracejit.runtime.program import Program
 from tracejit.tensor.marks import marks
 
-__all__ = ["SymbolicPaths"]
+__all__ = ["SymbolicPath", "SymbolicPaths"]
 
 _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
 _ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
+_REGIONS: Final = 8
+_NARROW: Final = 3  # regions that have served no size but their first; then no more are made
 _FITS: Final = object()
+_making = Turn()
 
 
 class Sized(Protocol):
@@ -32,11 +45,96 @@ class Sized(Protocol):
     sizes: Shapes
 
 
+class Region:
+    """The programs of a symbolic recording, and for which sizes they are those that would be made for these alone."""
+
+    def __init__(self, path: SymbolicPath, shapes: Shapes, make: Callable[[Recording], Executable]) -> None:
+        """make: programs of a recording.  Raises what that raises."""
+        self.env = ShapeEnv()
+        self.instances = 0
+        self._clean: set[int] = set()
+        self._backward: dict[tuple[Mask, Mask], Program | None] = {}
+        with self.env:
+            self._executable = make(path.recording.in_terms_of(self.env, shapes))
+
+    @property
+    def is_machine_code(self) -> bool:
+        """Whether the program is one call of machine code, whose numbers are in its table."""
+        return isinstance(self._executable.program, Program)
+
+    def _numbers(self, sizes: list[int]) -> Substitution | None:
+        values = self.env.evaluated(sizes)
+        return None if values is None else Substitution(self.env, values, self._clean)
+
+    def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
+        """The programs of the recording for these sizes; None where they are not in the region."""
+        numbers = self._numbers(sizes)
+        if numbers is None:
+            return None
+        self.instances += 1
+        return self._executable.at(recording, numbers, _Origin(self, sizes))
+
+    def backward(self, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
+        """A backward program for these sizes; None where what it takes to make it once for all leads out of the region."""
+        key = (present, mask)
+        if key not in self._backward:
+            ticket = Ticket()
+            try:
+                if not _making.take(ticket):
+                    return None
+                with self.env:
+                    program, _ = self._executable.backward_program(present, mask)
+                self._backward[key] = program if isinstance(program, Program) else None
+            finally:
+                ticket.over = True
+        numbers = self._numbers(sizes)
+        return None if numbers is None else numbers.of(self._backward[key])  # type: ignore[no-any-return]
+
+
+class _Origin:
+    """The region that an executable is an instance of, and its sizes."""
+
+    __slots__ = ("_region", "_sizes")
+
+    def __init__(self, region: Region, sizes: list[int]) -> None:
+        self._region = region
+        self._sizes = sizes
+
+    def backward(self, present: Mask, mask: Mask) -> Program | None:
+        return self._region.backward(present, mask, self._sizes)
+
+
+class SymbolicPath:
+    """A symbolic recording, and the regions of its programs."""
+
+    def __init__(self, recording: SymbolicRecording) -> None:
+        self.recording = recording
+        self.regions: tuple[Region, ...] = ()
+
+    def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
+        """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
+        sizes = self.recording.sizes(shapes)
+        for region in self.regions:
+            if (found := region.at(plain, sizes)) is not None:
+                return found
+        if len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
+            return None
+        ticket = Ticket()
+        try:
+            if not _making.take(ticket):
+                return None
+            region = Region(self, shapes, make)
+        finally:
+            ticket.over = True
+        self.regions = (*self.regions, region)
+        return region.at(plain, sizes) if region.is_machine_code else None
+
+
 class SymbolicPaths:
     """What a function has met of sizes, and the symbolic recordings that came of it."""
 
     def __init__(self) -> None:
-        self.recordings: tuple[SymbolicRecording, ...] = ()
+        self.paths: tuple[SymbolicPath, ...] = ()
         self._first: dict[tuple[int, ...], Shapes] = {}  # ranks of the arguments -> the shapes that came first
         self._varying: dict[tuple[int, ...], set[tuple[int, int]]] = {}
         self._unconfirmed = 0
@@ -57,21 +155,24 @@ class SymbolicPaths:
 
     def noted(
         self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[Sized]
-    ) -> Recording:
-        """A recording was made, with these dimensions symbolic.  Returns it with its own sizes alone."""
-        made = None
-        if recording.reason is None and recording.env is not None:
-            made = SymbolicRecording(recording, shapes, dynamic)
-            recording = made.plain
-        if recording.reason is None:
-            for known in self.recordings:
-                self._confirm(known, recording, shapes)
-        if made is not None and not made.problem and not any(known.at(shapes) is not None for known in self.recordings if known.is_trusted):
+    ) -> tuple[Recording, SymbolicPath | None]:
+        """A recording was made, with these dimensions symbolic.  Returns it with its own sizes alone, and what it is of for others, too."""
+        if recording.reason is not None:
+            return recording, None
+        made = None if recording.env is None else SymbolicRecording(recording, shapes, dynamic)
+        plain = recording if made is None else made.plain
+        for path in self.paths:
+            self._confirm(path.recording, plain, shapes)
+        if made is None or made.problem:
+            return plain, None
+        known = next((path for path in self.paths if path.recording.is_trusted and path.recording.explains(plain, shapes)), None)
+        if known is None:
             self._unconfirmed += 1
-            for path in paths:
-                self._confirm(made, path.recording, path.sizes)
-            self.recordings = (made, *self.recordings)[:_MOST]
-        return recording
+            for other in paths:
+                self._confirm(made, other.recording, other.sizes)
+            known = SymbolicPath(made)
+            self.paths = (known, *self.paths)[:_MOST]
+        return plain, known
 
     def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
         """Whether a symbolic recording says what was recorded for other sizes than its own."""
@@ -79,11 +180,12 @@ class SymbolicPaths:
             symbolic.is_trusted = True
             self._unconfirmed = 0
 
-    def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
-        """What a call of these sizes would be recorded as, if one of the symbolic recordings tells."""
-        for known in self.recordings:
-            if known.is_trusted and (recording := known.at(shapes)) is not None and _serves(recording, args, kwargs):
-                return recording
+    def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
+        """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is."""
+        for path in self.paths:
+            symbolic = path.recording
+            if symbolic.is_trusted and (recording := symbolic.at(shapes)) is not None and _serves(recording, args, kwargs):
+                return recording, path
         return None
 
 

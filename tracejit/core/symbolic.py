@@ -16,13 +16,31 @@ it does.  Nothing is known here of tensors, but that there may be somebody who k
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["SYMBOLIC", "ShapeEnv", "SymFloat", "SymInt", "active", "is_symbolic", "shape_of", "without_symbols"]
+__all__ = [
+    "SYMBOLIC",
+    "ShapeEnv",
+    "Substitution",
+    "SymFloat",
+    "SymInt",
+    "active",
+    "called",
+    "cached",
+    "is_symbolic",
+    "shape_of",
+    "text_of",
+    "without_symbols",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -117,6 +135,8 @@ class ShapeEnv:
 
     def compute(self, name: str, *operands: Any) -> Any:
         result = _FUNCTIONS[name](*map(without_symbols, operands))
+        if name == "abs" and type(result) is int:
+            return operands[0] if self.compare(">=", operands[0], 0) else self.compute("-x", operands[0])
         if type(result) is int:
             sum_or_product = self._combined(name, *operands)
             if sum_or_product is None:
@@ -193,6 +213,13 @@ class ShapeEnv:
             self.compare("==", value, without_symbols(value))
         return without_symbols(value)
 
+    def call(self, function: Callable[..., Sequence[int]], operands: Sequence[Any]) -> list[Any]:
+        """The integers that `function`, which is pure, gives of the operands: their expression is the call itself, so nothing is noted of
+        how it comes to them."""
+        results = function(*map(without_symbols, operands))
+        call = self._number(("call", function, tuple(map(self.number_of, operands))))
+        return [_integer(result, self, self._number(("item", call, k))) for k, result in enumerate(results)]
+
     # -- other sizes
     def values(self, sizes: Sequence[int]) -> list[Any]:
         """The value of each expression for these sizes, as Python computes it."""
@@ -202,6 +229,10 @@ class ShapeEnv:
                 values.append(sizes[operands[0]])
             elif name == "constant":
                 values.append(operands[-1])
+            elif name == "call":
+                values.append(operands[0](*[values[i] for i in operands[1]]))
+            elif name == "item":
+                values.append(values[operands[0]][operands[1]])
             elif name == "polynomial":
                 values.append(sum([x * math.prod([values[i] for i in factors]) for factors, x in operands[0]]))
             else:
@@ -235,6 +266,10 @@ class ShapeEnv:
             signs = ["-" if x < 0 else "+" for _, x in operands[0]]
             text = "".join(f" {sign} {term}" for sign, term in zip(signs, terms, strict=True))
             return "(" + text.removeprefix(" + ").strip() + ")"
+        if name == "call":
+            return f"{type(operands[0]).__name__}({', '.join(map(self.text, operands[1]))})"
+        if name == "item":
+            return f"{self.text(operands[0])}[{operands[1]}]"
         parts = [self.text(i) for i in operands]
         if name in _UNARY:
             return f"-{parts[0]}" if name == "-x" else f"abs({parts[0]})"
@@ -376,3 +411,99 @@ def is_symbolic(value: Any) -> bool:
 def active(value: Any) -> bool:
     """Whether this is a symbolic number of which notes are being taken."""
     return type(value) in SYMBOLIC and value.env.is_noting
+
+
+def called(function: Callable[..., Sequence[int]], *operands: Any) -> list[Any]:
+    """`list(function(*operands))` of integers; where some are symbolic, symbolic ones whose expression is this call.  The function is
+    pure, and equal to another one that does the same."""
+    first = next((x for x in operands if active(x)), None)
+    return list(function(*operands)) if first is None else first.env.call(function, operands)
+
+
+def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A cache of a pure function of numbers and tuples: calls with symbolic ones neither ask it nor are kept in it."""
+
+    def wrap(function: Callable[P, R]) -> Callable[P, R]:
+        known = functools.lru_cache(maxsize)(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(*args, **kwargs) if is_symbolic(args) else known(*args, **kwargs)  # type: ignore[arg-type]
+
+        return call
+
+    return wrap
+
+
+class Substitution:
+    """Other values in the places of the symbolic numbers of an environment, in whatever holds some: tuples, lists, dictionaries, frozen
+    dataclasses, and what has a method `substituted(of)`.  What holds none stays the same object.
+
+    clean: ids of objects that are known to hold none; who gives one keeps them alive, and gives it again for what else is to be put there."""
+
+    def __init__(self, env: ShapeEnv, values: Sequence[Any], clean: set[int] | None = None) -> None:
+        self.env = env
+        self.values = values
+        self._clean = set[int]() if clean is None else clean
+        self._known: dict[int, tuple[Any, Any]] = {}  # objects that several others share, and what stands for them
+
+    def of(self, value: Any) -> Any:
+        """`value` with the other numbers."""
+        kind = type(value)
+        if kind in SYMBOLIC:
+            return self.values[value.number] if value.env is self.env else value
+        if kind in _LEAVES or id(value) in self._clean:
+            return value
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[1]
+        made = self._made(value, kind)
+        if made is value:
+            self._clean.add(id(value))
+        else:
+            self._known[id(value)] = value, made
+        return made
+
+    def _made(self, value: Any, kind: type) -> Any:
+        if kind is tuple or kind is list:
+            parts = [self.of(part) for part in value]
+            return value if all(map(operator.is_, parts, value)) else kind(parts)
+        if isinstance(value, Mapping):
+            items = [self.of(item) for item in value.values()]
+            return value if all(map(operator.is_, items, value.values())) else dict(zip(value, items, strict=True))
+        substituted = getattr(kind, "substituted", None)
+        if substituted is not None:
+            return substituted(value, self.of)
+        parameters = getattr(kind, "__dataclass_params__", None)
+        if parameters is None or not parameters.frozen:
+            return value
+        changed = self.fields(value, [field.name for field in dataclasses.fields(value)])
+        return dataclasses.replace(value, **changed) if changed else value
+
+    def fields(self, value: Any, names: Iterable[str]) -> dict[str, Any]:
+        """Of the fields of this name those that become other ones."""
+        found = [(name, before, self.of(before)) for name in names for before in (getattr(value, name),)]
+        return {name: after for name, before, after in found if after is not before}
+
+
+_LEAVES: Final = frozenset((int, float, bool, str, bytes, type(None)))
+
+
+class SymText(str):
+    """A text for a reader in which there are symbolic numbers: the text of this run, which has another one for other sizes."""
+
+    parts: tuple[Any, ...]
+
+    def substituted(self, of: Callable[[Any], Any]) -> str:
+        """The same of other numbers."""
+        return text_of(*map(of, self.parts))
+
+
+def text_of(*parts: Any) -> str:
+    """Texts and numbers, one after the other."""
+    text = "".join([str(without_symbols(part)) for part in parts])
+    if SYMBOLIC.isdisjoint(map(type, parts)):
+        return text
+    made = SymText(text)
+    made.parts = parts
+    return made

@@ -12,12 +12,13 @@ Guards are nodes too: `guard(value, expected)` has no output; it must hold befor
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind, Op
+from tracejit.core.symbolic import SYMBOLIC, SymFloat, SymInt
 
 __all__ = ["Body", "Graph", "Literal", "Node", "Operand", "operand_aval"]
 
@@ -30,6 +31,8 @@ class Literal:
 
     def _key(self) -> tuple[str, str]:
         v = self.value
+        if type(v) in SYMBOLIC:  # computed of symbolic sizes: equal if that is the same
+            return type(v).__name__, f"{id(v.env)} {v.number}"  # type: ignore[union-attr]
         return type(v).__name__, v.hex() if isinstance(v, float) else repr(v)
 
     def __eq__(self, other: object) -> bool:
@@ -120,6 +123,11 @@ class Body:
     def __hash__(self) -> int:
         return self._hash
 
+    def substituted(self, of: Callable[[Any], Any]) -> Body:
+        """The same with other numbers in the places of symbolic ones."""
+        graph = of(self.graph)
+        return self if graph is self.graph else Body(graph)
+
 
 def _same_array(a: Any, b: Any) -> bool:
     return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
@@ -135,3 +143,4 @@ def operand_aval(operand: Operand, avals: Mapping[int, Aval | ScalarAval]) -> Av
 
 
 _SCALAR_AVALS = {kind: ScalarAval(kind) for kind in (bool, int, float)}
+_SCALAR_AVALS |= {SymInt: _SCALAR_AVALS[int], SymFloat: _SCALAR_AVALS[float]}

@@ -16,7 +16,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ from tracejit.core import dtypes
 from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
+from tracejit.core.symbolic import SymInt, without_symbols
+from tracejit.core.symbolic import is_symbolic as has_symbols
 from tracejit.cpython import frame_check
 from tracejit.llvm import blas, machine_code, object_cache, operations, thread_pool
 from tracejit.llvm.family import Kin
@@ -64,7 +66,7 @@ PART: Final = 200  # steps in a function: LLVM takes more than proportionally lo
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledProgram:
     """Machine code of a program, which `run` keeps alive; `seconds` is what compiling took (0 when found), `data` how many numbers of the
-    steps are data (family.py)."""
+    steps are data (family.py).  words: of `template`, where some of them are computed of symbolic sizes (core/symbolic.py)."""
 
     run: Callable[[int, int], int]
     template: np.ndarray[Any, Any]
@@ -72,6 +74,12 @@ class CompiledProgram:
     text: str
     seconds: float
     data: int
+    words: tuple[int | float, ...] = ()
+
+    def substituted(self, of: Callable[[Any], Any]) -> CompiledProgram:
+        """The same for other sizes."""
+        words = of(self.words)
+        return self if words is self.words else replace(self, template=_template(words), words=())
 
 
 @cache
@@ -124,6 +132,7 @@ class _ProgramWriter:
         self.data = data
         self.numbers: list[int] = []  # sizes, strides and offsets of the steps, in the order of the text
         self.offsets: set[int] = set()  # positions among them
+        self.symbols = 0  # how many are computed of symbolic sizes, and come from the table for that
         self.code = Code()
         self.declarations: dict[str, str] = {}
         self.libm: set[tuple[str, DType, int]] = set()
@@ -133,7 +142,7 @@ class _ProgramWriter:
         self.words: dict[int, str] = {}
         self.pointers: dict[tuple[int, int | str], str] = {}
         self.uses_blas = False
-        self.table = frame_check.expected_words(spec)  # the words behind the slots
+        self.table: list[int | float] = list(frame_check.expected_words(spec))  # the words behind the slots
         self.uses_pool = False
 
     def text(self) -> str:
@@ -219,10 +228,14 @@ class _ProgramWriter:
             return self._word(value.index)
         number = len(self.numbers)
         self.numbers.append(value)
-        decides = value in (0, 1) and number not in self.offsets  # a product with one row is another function of the BLAS
-        return str(value) if decides or number not in self.data else self._datum(value)
+        symbolic = type(value) is SymInt
+        if not (symbolic or number in self.data):
+            return str(value)
+        decides = number not in self.offsets and value in (0, 1)  # a product with one row is another function of the BLAS
+        self.symbols += symbolic and not decides
+        return str(value) if decides else self._datum(value)
 
-    def _datum(self, value: int) -> str:
+    def _datum(self, value: int | float) -> str:
         """An int64 in the table behind the slots."""
         at = self.code.op(f"getelementptr i64, ptr %frame, i64 {self.spec.slots + len(self.table)}")
         self.table.append(value)
@@ -242,8 +255,7 @@ class _ProgramWriter:
     def _scalar(self, parameter: Scalar, value: bool | int | float | NumberSlot) -> str:
         if isinstance(value, NumberSlot):
             return self._cast(self._word(value.index), value.dtype, parameter)
-        bits = np.float64(value).view(np.int64) if isinstance(value, float) else value
-        return self._cast(self._datum(int(bits)), dtypes.float64 if isinstance(value, float) else dtypes.int64, parameter)
+        return self._cast(self._datum(value), dtypes.float64 if isinstance(value, float) else dtypes.int64, parameter)
 
     def _cast(self, text: str, dtype: DType, parameter: Scalar) -> str:
         """The number in a word as the nest wants it."""
@@ -511,7 +523,7 @@ def compile_program(spec: ProgramSpec, target: Target | None = None, kin: Kin | 
     data = frozenset[int]()
     writer = _ProgramWriter(spec, target, data)
     text = writer.text()
-    if kin is not None and (data := kin.data(text, writer.numbers, writer.offsets)):
+    if kin is not None and not has_symbols(writer.table) and (data := kin.data(text, writer.numbers, writer.offsets)):
         writer = _ProgramWriter(spec, target, data)
         text = writer.text()
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
@@ -519,5 +531,12 @@ def compile_program(spec: ProgramSpec, target: Target | None = None, kin: Kin | 
     run, compiled = done_aside(lambda: _found_or_compiled(key, text, writer))
     if compiled:
         seconds = time.perf_counter() - started
-    template = np.array([0] * spec.slots + writer.table, dtype=np.int64)
-    return CompiledProgram(run, template, key, text, seconds, len(data))
+    words = (*[0] * spec.slots, *writer.table)
+    kept = words if has_symbols(words) else ()
+    return CompiledProgram(run, _template(words), key, text, seconds, len(data) + writer.symbols, kept)
+
+
+def _template(words: Sequence[int | float]) -> np.ndarray[Any, Any]:
+    """The words as 64 bits each: integers, and floats as they are."""
+    numbers = list(map(without_symbols, words))
+    return np.array([np.float64(n).view(np.int64) if isinstance(n, float) else int(n) for n in numbers], dtype=np.int64)

@@ -6,11 +6,11 @@ The numbers come from the scalar lowering itself, so no table of primitives is n
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from functools import lru_cache
 from typing import Any, Final
 
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind, Op
+from tracejit.core.symbolic import cached
 from tracejit.ir.graph import Literal, Node
 from tracejit.loops.expressions import Expr, Var, builder
 from tracejit.loops.weights import total_weight
@@ -44,7 +44,7 @@ def operation_cost(values: Values, node: Node) -> int:
     return _lowered_cost(node.op, kinds, node.attributes, dtype)
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def _lowered_cost(
     op: Op, kinds: tuple[Literal | DType | None, ...], attributes: tuple[tuple[str, Any], ...], dtype: DType
 ) -> int:

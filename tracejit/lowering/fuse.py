@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
+from tracejit.core.symbolic import cached
 from tracejit.ir.graph import Node
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
 from tracejit.lowering.costs import operation_cost
@@ -244,7 +244,7 @@ def _output_positions(at: Positions, dims: tuple[int, ...], keepdim: bool) -> Po
     return tuple(p for d, p in enumerate(at) if d not in dims)
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
     """Ways to lay the dimensions of `shape` over the axes in order, each over a run of them; dimensions of size 1 stay at 0."""
     dims = [d for d, s in enumerate(shape) if s != 1]

@@ -9,9 +9,11 @@ raise did not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+from tracejit.core.symbolic import is_symbolic as has_symbols
 
 __all__ = ["NOTHING_LIVE", "Inherited", "Live", "Place", "live"]
 
@@ -52,6 +54,18 @@ class Live:
         return frozenset([other for other, own in self.steps.items() if own < step])
 
 
+@dataclass(frozen=True, slots=True)
+class SymbolicLive(Live):
+    """That of a program with symbolic sizes: which memory is written to again is asked of each size.  memory: arguments of `live`."""
+
+    memory: tuple[Any, ...] = ()
+
+    def substituted(self, of: Callable[[Any], Any]) -> Live:
+        """What is there with other sizes."""
+        written, homes, sizes = of(self.memory)
+        return live(self.steps, written, homes, sizes)
+
+
 NOTHING_LIVE: Final = Live()
 
 
@@ -65,6 +79,8 @@ def live(
     value that has memory of its own the step that makes it, the start and the end of that.  homes: the values that lie in it, and where."""
     if len(sizes) * len(written) > _MOST:
         return NOTHING_LIVE
+    if any(map(has_symbols, sizes.values())):
+        return SymbolicLive(steps, (), (written, homes, sizes))
     found = []
     for root, (made, start, end) in sizes.items():
         lost = next((k for k in range(made + 1, len(written)) if any(a < end and start < b for a, b in written[k])), len(written))

@@ -21,6 +21,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import uint8
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
+from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.loops.language import Nest
@@ -618,18 +619,19 @@ class _Lowering:
     def _describe_run(self, units: Sequence[_Unit]) -> str:
         """The same for calls of one nest."""
         moved = [self._moved(u) for u in units]
-        return f"{units[0].label}, {len(units)} times: reads {sum(r for r, _ in moved)} bytes, writes {sum(w for _, w in moved)}"
+        read, written = sum(r for r, _ in moved), sum(w for _, w in moved)
+        return text_of(f"{units[0].label}, {len(units)} times: reads ", read, " bytes, writes ", written)
 
     def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
         """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
         read, written = self._moved(u)
-        head = f"{u.label}: reads {read} bytes, writes {written}"
+        head = f"{u.label}: reads ", read, " bytes, writes ", written
         cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
         if not any(cuts):
-            return [head]
+            return [text_of(*head)]
         places = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
         return [
-            f"{place} the chunks" if c is None else f"{head}, in {c.count} chunks" for c, place in zip(cuts, places, strict=True)
+            f"{place} the chunks" if c is None else text_of(*head, ", in ", c.count, " chunks") for c, place in zip(cuts, places, strict=True)
         ]
 
 

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Final
 
 from tracejit.core.aval import Aval
+from tracejit.core.symbolic import called
 
 __all__ = ["ALIGNMENT", "Request", "aligned", "plan", "slab_offsets"]
 
@@ -37,24 +38,36 @@ def aligned(nbytes: int) -> int:
 
 
 def plan(requests: Iterable[Request]) -> tuple[dict[Hashable, int], int]:
-    """(offset of every key, size of the arena)."""
-    offsets: dict[Hashable, int] = {}
-    placed: list[tuple[int, int, Request]] = []
-    total = 0
-    for r in sorted(requests, key=lambda r: (-r.nbytes, r.first)):
-        size = aligned(r.nbytes)
-        offset = 0
-        for start, stop, other in placed:  # in order of start
-            if other.last < r.first or r.last < other.first:
-                continue
-            if offset + size <= start:
-                break
-            offset = max(offset, stop)
-        offsets[r.key] = offset
-        if size:
-            insort(placed, (offset, offset + size, r), key=itemgetter(0))
-        total = max(total, offset + size)
-    return offsets, total
+    """(offset of every key, size of the arena).  Of symbolic sizes it is planned anew for each."""
+    requests = list(requests)
+    *offsets, total = called(_Plan(tuple([(r.first, r.last) for r in requests])), *[r.nbytes for r in requests])
+    return {r.key: offset for r, offset in zip(requests, offsets, strict=True)}, total
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A plan of requests with these lifetimes: a function of their sizes."""
+
+    lives: tuple[tuple[int, int], ...]
+
+    def __call__(self, *sizes: int) -> list[int]:
+        """The offset of each, then the size of the arena."""
+        lives, offsets, total = self.lives, [0] * len(sizes), 0
+        placed: list[tuple[int, int, int]] = []
+        for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], lives[k][0])):
+            first, last = lives[k]
+            size, offset = aligned(sizes[k]), 0
+            for start, stop, other in placed:  # in order of start
+                if lives[other][1] < first or last < lives[other][0]:
+                    continue
+                if offset + size <= start:
+                    break
+                offset = max(offset, stop)
+            offsets[k] = offset
+            if size:
+                insort(placed, (offset, offset + size, k), key=itemgetter(0))
+            total = max(total, offset + size)
+        return [*offsets, total]
 
 
 def slab_offsets(avals: Sequence[Aval]) -> tuple[tuple[int, ...], int]:

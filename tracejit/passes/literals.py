@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tracejit.core.aval import ScalarAval
 from tracejit.core.op import Kind
+from tracejit.core.symbolic import SYMBOLIC
 from tracejit.ir.graph import Graph, Literal, Operand
 
 __all__ = ["as_inputs", "literals", "skeleton"]
@@ -37,8 +38,14 @@ def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
         for k, node in enumerate(graph.nodes)
         if node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits
         for i, x in enumerate(node.operands)
-        if isinstance(x, Literal) and (type(x.value) is float or (type(x.value) is int and x.value.bit_length() < 64))
+        if isinstance(x, Literal) and _may_be_input(x.value)
     }
+
+
+def _may_be_input(number: int | float) -> bool:
+    if type(number) in SYMBOLIC:
+        return True
+    return type(number) is float or (type(number) is int and number.bit_length() < 64)
 
 
 def as_inputs(graph: Graph, chosen: Collection[tuple[int, int]]) -> tuple[Graph, dict[int, int | float]]:
@@ -47,6 +54,6 @@ def as_inputs(graph: Graph, chosen: Collection[tuple[int, int]]) -> tuple[Graph,
     for k, i in chosen:
         x, fresh = nodes[k].operands[i], max(avals, default=0) + 1
         assert isinstance(x, Literal), x
-        avals[fresh], values[fresh] = ScalarAval(type(x.value)), x.value
+        avals[fresh], values[fresh] = ScalarAval(float if isinstance(x.value, float) else int), x.value
         nodes[k] = replace(nodes[k], operands=(*nodes[k].operands[:i], fresh, *nodes[k].operands[i + 1 :]))
     return replace(graph, inputs=(*graph.inputs, *values), avals=avals, nodes=tuple(nodes)), values

@@ -12,10 +12,11 @@ enters a node that saved the input, or a view of it.  Everything else is kept.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.builder import rebuild
@@ -82,6 +83,10 @@ class Partition:
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
     _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
     _going_on: dict[frozenset[int], bool] = field(default_factory=dict, repr=False)
+
+    def substituted(self, of: Callable[[Any], Any]) -> Partition:
+        """That of the graph with other sizes in the places of symbolic ones: which values are kept, and which nodes passes enter, is known."""
+        return replace(self, graph=of(self.graph), forward=of(self.forward), _made={})
 
     def targets(self, wanted: Mask) -> list[int]:
         """The ids of wanted values."""

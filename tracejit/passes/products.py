@@ -50,7 +50,8 @@ def gemm_layout(shape: Shape, strides: Shape) -> Matrix | None:
 
 def is_tiny(shape_a: Shape, shape_b: Shape) -> bool:
     """Whether a product of matrices of these shapes, or a batch of them, is a nest."""
-    return 0 < max(*shape_a[-2:], shape_b[-1]) <= TINY
+    sizes = (*shape_a[-2:], shape_b[-1])
+    return all(size <= TINY for size in sizes) and any(size > 0 for size in sizes)
 
 
 def products(graph: Graph) -> Graph:

@@ -109,6 +109,12 @@ class Node(tuple[Any, ...]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(repr(getattr(self, name)) for name in self.__match_args__)})"
 
+    def substituted(self, of: Callable[[Any], Any]) -> Node:
+        """The same with other numbers in the places of symbolic ones (core/symbolic.py)."""
+        fields = self[1:] if type(self) is not Constant else self[1:2]
+        parts = [of(part) for part in fields]
+        return self if all(map(operator.is_, parts, fields)) else type(self)(*parts)
+
     __str__ = __repr__
 
 

@@ -27,11 +27,12 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.symbolic import SYMBOLIC
 from tracejit.cpython.arrays import unknown_layout
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
-from tracejit.llvm.driver import MISMATCH, compile_program
+from tracejit.llvm.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.llvm.family import Kin, Member
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
@@ -54,20 +55,27 @@ class Program(LoweredProgram):
     """Machine code of a graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes;
     `inline` makes a run part of another function of replay."""
 
-    __slots__ = ("_code", "_compiled", "machine_calls", "run", "seconds")
+    __slots__ = ("_arena", "_code", "_compiled", "machine_calls", "run", "seconds")
 
-    def __init__(
-        self, lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, arena: Arena | None = None
-    ) -> None:
-        lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
+    def __init__(self, lowered: Lowered, compiled: CompiledProgram, arena: Arena) -> None:
         self.lowered = lowered
         self.machine_calls = 1
-        self._compiled = compile_program(lowered.spec, kin=kin)
+        self._compiled, self._arena = compiled, arena
         self.seconds = self._compiled.seconds
         constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
-        new_frame = partial(Frame, self._compiled.template, arena or Arena(), lowered.arena_slot, lowered.arena_bytes, constants)
+        new_frame = partial(Frame, self._compiled.template, arena, lowered.arena_slot, lowered.arena_bytes, constants)
         self._code = _Code(self._compiled.run, new_frame, lowered)
         self.run: Runner = self._run_function()
+
+    @classmethod
+    def made(cls, lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, arena: Arena | None = None) -> Program:
+        """The program of a lowered graph, compiled."""
+        lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
+        return cls(lowered, compile_program(lowered.spec, kin=kin), arena or Arena())
+
+    def substituted(self, of: Callable[[Any], Any]) -> Program:
+        """The program for other sizes, of one with symbolic sizes (core/symbolic.py): the same machine code with other data."""
+        return Program(of(self.lowered), of(self._compiled), self._arena)
 
     def inline(
         self,
@@ -165,7 +173,7 @@ def build(
     arena = None if member is None else member.family.arena
 
     def made(lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> Program | RenderedProgram:
-        return Program(lowered, resident, kin, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+        return Program.made(lowered, resident, kin, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
         return made(lowered, kin=None if member is None else member.kin((like, next(segments))))
@@ -174,8 +182,9 @@ def build(
     general, numbers = graph, dict[int, int | float]()
     if kin is not None:
         found = literals(graph)
-        varying = kin.literals(tuple(found.values()))
-        general, numbers = as_inputs(graph, [place for k, place in enumerate(found) if k in varying])
+        symbolic = [place for place, number in found.items() if type(number) in SYMBOLIC]
+        varying = () if symbolic else kin.literals(tuple(found.values()))
+        general, numbers = as_inputs(graph, symbolic or [place for k, place in enumerate(found) if k in varying])
     try:
         lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
     except NeedsHost:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-from tracejit.core.symbolic import without_symbols
 from tracejit.replay.ir import Name
 
-__all__ = ["Fact", "Facts", "SizeText", "parameters", "shown"]
+__all__ = ["Fact", "Facts", "parameters", "shown"]
 
 _LONGEST: Final = 60
 
@@ -28,17 +27,6 @@ class Fact:
     name: str
     where: str
     value: str
-
-
-class SizeText(str):
-    """What a fact says of a size that may be another one: the text of `of`."""
-
-    of: Any
-
-    def __new__(cls, of: Any) -> SizeText:
-        self = super().__new__(cls, str(without_symbols(of)))
-        self.of = of
-        return self
 
 
 def shown(value: Any) -> str:

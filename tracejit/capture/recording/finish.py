@@ -32,7 +32,7 @@ from tracejit.capture.recording.entry import (
     WrittenInput,
     distinct_guards,
 )
-from tracejit.capture.recording.facts import Fact, SizeText, shown
+from tracejit.capture.recording.facts import Fact, shown
 from tracejit.capture.recording.late_checks import Views, check_arrays, check_calls, check_outside_arrays
 from tracejit.capture.recording.recipes import Recipes
 from tracejit.capture.recording.rewinding import reference
@@ -42,6 +42,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
 from tracejit.tensor import Tensor
@@ -155,7 +156,7 @@ def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
             name, array = recorder.facts.name(source.tensor), source.tensor._array
             facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
             shape = recorder.sizes.inputs.get(id(source.tensor), array.shape)
-            facts += [(f"shape[{d}]", SizeText(size)) for d, size in enumerate(shape)]
+            facts += [(f"shape[{d}]", text_of(size)) for d, size in enumerate(shape)]
             facts += [("stride()", str(_strides(array))), ("requires_grad", str(source.requires_grad))]
             facts.append(("is_leaf", str(source.is_leaf)))
             found += [
