@@ -356,8 +356,8 @@ def _recorded(
             run.pop()
             session.unhook()
             session.let_go()
-            recording = finish(session, interpreter, result, modes)
             session.sizes.end()
+            recording = finish(session, interpreter, result, modes)
             call_hook.forget()
         return recording, released(result, session.is_outside)
     except BaseException:

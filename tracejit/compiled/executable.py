@@ -87,8 +87,8 @@ class Watcher(Protocol):
 class Origin(Protocol):
     """Who has made an Executable of one for symbolic sizes (compiled/symbolic_paths.py)."""
 
-    def backward(self, present: Mask, mask: Mask) -> Program | None:
-        """The backward program for its sizes; None where it has to be made for them alone."""
+    def backward(self, instance: Executable, present: Mask, mask: Mask) -> Program | None:
+        """The backward program of an instance; None where it has to be made for its sizes alone."""
 
 
 # The graph of a backward program, and the positions of its inputs that are read from the slab.
@@ -202,6 +202,17 @@ class Executable:
         made._backward, made._arriving, made._tape = {}, {}, None
         made._visits, made._leading = {}, {}
         return made
+
+    def is_as_made(self, recording: Recording) -> bool:
+        """Whether these programs, made of symbolic sizes, are what is made of the recording for its own sizes."""
+        direct = Executable(self.name, recording, "interpret", self._patience)
+        return (
+            direct.pure.equals(self.pure)
+            and direct.graph.equals(self.graph)
+            and direct.in_slab == self.in_slab
+            and isinstance(self.program, Program)
+            and self.program.is_as_lowered()
+        )
 
     def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
         """The pure graph with the computed outputs, then those of the recording's that are `linked`, then inputs with a new place."""
@@ -538,7 +549,7 @@ class Executable:
         if arriving is None or arriving.work.is_lost:
             work = begun(lambda: self._built_backward(present, mask), self._patience())
             if work.behind:
-                backward = done_aside(lambda: self._backward_graph(present, mask))  # without it nothing could be run
+                backward = done_aside(lambda: self.backward_graph(present, mask))  # without it nothing could be run
                 interpreted = self._with_operands(backward, present, mask, "interpret")
                 self._arriving[present, mask] = arriving = _Arriving(work, interpreted)
         else:
@@ -561,7 +572,8 @@ class Executable:
             arriving.work.wait_until(math.inf)
             self._made_backward(present, mask)
 
-    def _backward_graph(self, present: Mask, mask: Mask) -> _Backward:
+    def backward_graph(self, present: Mask, mask: Mask) -> tuple[Graph, tuple[int, ...]]:
+        """The graph of a backward program, and which of its inputs it finds in the slab."""
         split = self.partition
         assert split is not None
         graph, residuals = split.backward(present, mask), split.reads(present, mask)[0]
@@ -571,10 +583,10 @@ class Executable:
         return optimise(graph, observe=observe, has_loops=self.in_slab.has_stacks), residuals
 
     def _built_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
-        program = None if self._origin is None else self._origin.backward(present, mask)
+        program = None if self._origin is None else self._origin.backward(self, present, mask)
         if program is not None:
             return program, self._direct(present, mask)
-        program, picks = self._with_operands(self._backward_graph(present, mask), present, mask, self.backend)
+        program, picks = self._with_operands(self.backward_graph(present, mask), present, mask, self.backend)
         if self._watcher is not None:
             self._watcher.built(_backward_role(present), program)
         return program, picks

@@ -22,9 +22,11 @@ from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.sized import SymbolicRecording
 from tracejit.capture.session import tensors_among
 from tracejit.compiled.executable import Executable
+from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
 from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.cpython.size_table import Shapes
+from tracejit.ir.graph import Graph
 from tracejit.runtime.program import Program
 from tracejit.tensor.marks import marks
 
@@ -52,8 +54,11 @@ class Region:
         """make: programs of a recording.  Raises what that raises."""
         self.env = ShapeEnv()
         self.instances = 0
+        self.is_refuted = False  # something that was made of it was not what would have been made for these sizes alone
+        self._own = path.recording.sizes(shapes)
+        self._confirmed: set[Any] = set()  # what was compared with that for other sizes than its own
         self._clean: set[int] = set()
-        self._backward: dict[tuple[Mask, Mask], Program | None] = {}
+        self._backward: dict[tuple[Mask, Mask], tuple[Graph, Program | None]] = {}
         with self.env:
             self._executable = make(path.recording.in_terms_of(self.env, shapes))
 
@@ -68,14 +73,17 @@ class Region:
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
         """The programs of the recording for these sizes; None where they are not in the region."""
-        numbers = self._numbers(sizes)
+        numbers = None if self.is_refuted else self._numbers(sizes)
         if numbers is None:
             return None
+        made = self._executable.at(recording, numbers, _Origin(self, sizes))
+        if not self._is_right("forward", sizes, lambda: made.is_as_made(recording)):
+            return None
         self.instances += 1
-        return self._executable.at(recording, numbers, _Origin(self, sizes))
+        return made
 
-    def backward(self, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
-        """A backward program for these sizes; None where what it takes to make it once for all leads out of the region."""
+    def backward(self, instance: Executable, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
+        """A backward program of an instance for these sizes; None where what it takes to make it once for all leads out of the region."""
         key = (present, mask)
         if key not in self._backward:
             ticket = Ticket()
@@ -84,11 +92,33 @@ class Region:
                     return None
                 with self.env:
                     program, _ = self._executable.backward_program(present, mask)
-                self._backward[key] = program if isinstance(program, Program) else None
+                    graph, _ = self._executable.backward_graph(present, mask)
+                self._backward[key] = graph, program if isinstance(program, Program) else None
             finally:
                 ticket.over = True
-        numbers = self._numbers(sizes)
-        return None if numbers is None else numbers.of(self._backward[key])  # type: ignore[no-any-return]
+        graph, symbolic = self._backward[key]
+        numbers = None if self.is_refuted or symbolic is None else self._numbers(sizes)
+        if numbers is None:
+            return None
+        made: Program = numbers.of(symbolic)
+
+        def is_as_made() -> bool:
+            return instance.backward_graph(present, mask)[0].equals(numbers.of(graph)) and made.is_as_lowered()
+
+        return made if self._is_right(key, sizes, is_as_made) else None
+
+    def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
+        """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, so it
+        is compared, until it was once for other sizes throughout: then no number stands there that should be another one."""
+        if sizes == self._own or (what in self._confirmed and not config.verify):
+            return True
+        if not is_as_made():
+            self.is_refuted = True
+            return False
+        pinned = self.env.pinned()
+        if all(a != b for k, (a, b) in enumerate(zip(sizes, self._own, strict=True)) if k not in pinned):
+            self._confirmed.add(what)
+        return True
 
 
 class _Origin:
@@ -100,8 +130,8 @@ class _Origin:
         self._region = region
         self._sizes = sizes
 
-    def backward(self, present: Mask, mask: Mask) -> Program | None:
-        return self._region.backward(present, mask, self._sizes)
+    def backward(self, instance: Executable, present: Mask, mask: Mask) -> Program | None:
+        return self._region.backward(instance, present, mask, self._sizes)
 
 
 class SymbolicPath:
@@ -117,6 +147,8 @@ class SymbolicPath:
         for region in self.regions:
             if (found := region.at(plain, sizes)) is not None:
                 return found
+        if not all(region.is_machine_code for region in self.regions):
+            return None  # host steps
         if len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
             return None
         ticket = Ticket()
@@ -163,7 +195,7 @@ class SymbolicPaths:
         plain = recording if made is None else made.plain
         for path in self.paths:
             self._confirm(path.recording, plain, shapes)
-        if made is None or made.problem:
+        if made is None or not made.is_general:
             return plain, None
         known = next((path for path in self.paths if path.recording.is_trusted and path.recording.explains(plain, shapes)), None)
         if known is None:

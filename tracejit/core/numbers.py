@@ -12,10 +12,12 @@ import numpy as np
 
 from tracejit.core.symbolic import SYMBOLIC, active, without_symbols
 
-__all__ = ["PLAIN", "RecordedNumber", "plain_number", "settled"]
+__all__ = ["NUMBERS", "PLAIN", "RecordedNumber", "plain_number", "settled"]
 
 PLAIN: Final = frozenset((bool, int, float))
 """The types of numbers behind the door."""
+NUMBERS: Final = PLAIN | SYMBOLIC
+"""The same, and of those that are computed of symbolic sizes."""
 
 
 class RecordedNumber:

@@ -33,7 +33,7 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, float32, from_numpy_dtype
 from tracejit.core.interpreter import Abstract, state
-from tracejit.core.numbers import PLAIN
+from tracejit.core.numbers import NUMBERS
 
 __all__ = ["REGISTRY", "Effect", "Kind", "Op", "Promotion", "VjpContext"]
 
@@ -200,7 +200,7 @@ class Op:
                 if x.dtype is not _F32 and self.computes and (reduced := self.reduced(operands)) is not None:
                     return self.in_float32(operands, attributes, reduced)
                 return self.evaluate(*operands, **attributes)
-            if type(x) not in PLAIN and x is not None:
+            if type(x) not in NUMBERS and x is not None:
                 return (x.interpreter if isinstance(x, Abstract) else state.top).bind(self, operands, attributes)
         raise TypeError(f"{self.name}: none of {operands} says of what kind the result is; use beside()")
 

@@ -21,6 +21,7 @@ __all__ = [
     "contiguous",
     "equal",
     "equal_runs",
+    "float_product",
     "integer",
     "memory_order",
     "normalise_dim",
@@ -99,6 +100,11 @@ def product(sizes: Iterable[Dim]) -> Dim:
     for s in sizes:
         n *= s
     return n
+
+
+def float_product(sizes: Iterable[Dim]) -> float:
+    """The product of sizes as a float: what a mean divides by."""
+    return product(sizes) * 1.0  # in this order: a float would convert a symbolic size without its notice
 
 
 def quotient(a: Dim, b: Dim) -> Dim:

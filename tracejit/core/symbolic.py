@@ -60,6 +60,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY}
+_trace=None
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
 _plain_int = int.__int__
@@ -137,6 +138,8 @@ class ShapeEnv:
         result = _FUNCTIONS[name](*map(without_symbols, operands))
         if name == "abs" and type(result) is int:
             return operands[0] if self.compare(">=", operands[0], 0) else self.compute("-x", operands[0])
+        if name in ("//", "%") and (divided := self._divided(name, *operands)) is not None:
+            return divided
         if type(result) is int:
             sum_or_product = self._combined(name, *operands)
             if sum_or_product is None:
@@ -156,6 +159,13 @@ class ShapeEnv:
         difference = self._combined("-", left, right)
         if difference is None or not self._is_certain(name, difference):
             self.relations[name, self.number_of(left), self.number_of(right), outcome] = None
+            if _trace is not None and ((name == "==" and outcome) or len(self.relations)==300):
+                import sys
+                f=sys._getframe(1); st=[]
+                while f is not None and len(st)<6:
+                    if "symbolic.py" not in f.f_code.co_filename: st.append((f.f_code.co_filename, f.f_lineno))
+                    f=f.f_back
+                _trace.append((self.guards()[-1],st))
         return outcome
 
     # -- sums and products of integers
@@ -188,6 +198,29 @@ class ShapeEnv:
                 total[factors] = total.get(factors, 0) + (x if name == "+" else -x)
         return tuple(sorted([(factors, x) for factors, x in total.items() if x], reverse=True))
 
+    def _divided(self, name: str, left: Any, right: Any) -> Any:
+        """A quotient or remainder that comes out the same way for all sizes: of a multiple of the divisor, or of a number that is less than
+        any size.  None for others."""
+        whole, divisor = self._polynomial(left), self._polynomial(right)
+        if whole is None or divisor is None or len(divisor) != 1 or any(self.expressions[i][0] != "size" for i in divisor[0][0]):
+            return None
+        factors, coefficient = divisor[0]
+        if not whole or (whole[0][0] == () and 0 < whole[0][1] < _SMALLEST and factors and coefficient > 0):
+            return left if name == "%" else 0
+        quotient = []
+        for own, x in whole:
+            rest = list(own)
+            if x % coefficient or any(own.count(i) < factors.count(i) for i in factors):
+                return None
+            for i in factors:
+                rest.remove(i)
+            quotient.append((tuple(rest), x // coefficient))
+        if name == "%":
+            return 0
+        result = without_symbols(left) // without_symbols(right)
+        made = tuple(sorted(quotient, reverse=True))
+        return result if made[0][0] == () else _integer(result, self, self._of_polynomial(made))
+
     def _of_polynomial(self, polynomial: Polynomial) -> int:
         (factors, coefficient), *more = polynomial
         if not more and coefficient == 1 and len(factors) == 1:
@@ -213,12 +246,16 @@ class ShapeEnv:
             self.compare("==", value, without_symbols(value))
         return without_symbols(value)
 
-    def call(self, function: Callable[..., Sequence[int]], operands: Sequence[Any]) -> list[Any]:
-        """The integers that `function`, which is pure, gives of the operands: their expression is the call itself, so nothing is noted of
+    def call(self, function: Callable[..., Sequence[Any]], operands: Sequence[Any]) -> list[Any]:
+        """The numbers that `function`, which is pure, gives of the operands: their expression is the call itself, so nothing is noted of
         how it comes to them."""
         results = function(*map(without_symbols, operands))
         call = self._number(("call", function, tuple(map(self.number_of, operands))))
-        return [_integer(result, self, self._number(("item", call, k))) for k, result in enumerate(results)]
+        items = [(result, self._number(("item", call, k))) for k, result in enumerate(results)]
+        for x, k in items:
+            if type(x) not in (int, float):  # a truth value decides
+                self.relations["==", k, self.number_of(x), True] = None
+        return [_float(x, self, k) if type(x) is float else _integer(x, self, k) if type(x) is int else x for x, k in items]
 
     # -- other sizes
     def values(self, sizes: Sequence[int]) -> list[Any]:
@@ -249,6 +286,15 @@ class ShapeEnv:
             if _COMPARISONS[name](values[a], values[b]) is not outcome:
                 return None
         return values
+
+    def pinned(self) -> frozenset[int]:
+        """The variables that have one size in all that this stands for."""
+        found = set()
+        for name, a, b, outcome in self.relations:
+            kinds = self.expressions[a][0], self.expressions[b][0]
+            if name == "==" and outcome and set(kinds) == {"size", "constant"}:
+                found.add(self.expressions[a if kinds[0] == "size" else b][1])
+        return frozenset(found)
 
     # -- for a reader
     def text(self, number: int) -> str:
@@ -287,9 +333,11 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
     plain = _BINARY[name]
 
     def method(self: Any, other: Any) -> Any:
+        if type(other) in _SEQUENCES:
+            own = self.env.settle(self) if self.env.is_noting else without_symbols(self)
+            return plain(other, own) if swapped else plain(own, other)
         if type(other) not in _NUMBERS:
-            own = without_symbols(self)
-            return NotImplemented if isinstance(other, int | float) else plain(other, own) if swapped else plain(own, other)
+            return NotImplemented
         left, right = (other, self) if swapped else (self, other)
         if not self.env.is_noting:
             return plain(without_symbols(left), without_symbols(right))
@@ -345,6 +393,7 @@ class SymFloat(float):
 
 
 SYMBOLIC: Final = frozenset((SymInt, SymFloat))
+_SEQUENCES: Final = frozenset((tuple, list, str, bytes))
 _NUMBERS: Final = frozenset((bool, int, float, SymInt, SymFloat))
 
 for _cls in (SymInt, SymFloat):
@@ -413,8 +462,8 @@ def active(value: Any) -> bool:
     return type(value) in SYMBOLIC and value.env.is_noting
 
 
-def called(function: Callable[..., Sequence[int]], *operands: Any) -> list[Any]:
-    """`list(function(*operands))` of integers; where some are symbolic, symbolic ones whose expression is this call.  The function is
+def called(function: Callable[..., Sequence[Any]], *operands: Any) -> list[Any]:
+    """`list(function(*operands))` of numbers; where some are symbolic, symbolic ones whose expression is this call.  The function is
     pure, and equal to another one that does the same."""
     first = next((x for x in operands if active(x)), None)
     return list(function(*operands)) if first is None else first.env.call(function, operands)

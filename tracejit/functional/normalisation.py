@@ -10,7 +10,7 @@ from tracejit.core.dtypes import EPSILON
 from tracejit.core.op import Promotion
 from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
+from tracejit.core.shapes import broadcast_shapes, float_product, normalise_dim, product
 from tracejit.functional.support import same_dtype, trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.normalisation import batch_norm as normalised_batch
@@ -33,7 +33,7 @@ def _moments(x: Any, dims: tuple[int, ...]) -> tuple[Any, Any, Any]:
 
     The variance is that around a constant, less the square of the mean's distance from it (0): so its gradient does not pass through the
     mean, where it would cancel, and the gradient of the mean need not wait for it.  Right to any order of derivatives."""
-    count = float(product(x.shape[d] for d in dims))
+    count = float_product(x.shape[d] for d in dims)
     mean = primitives.sum_(x, dims=dims, keepdim=True) / count
     constant = detach(mean)
     around, distance = x - constant, mean - constant
@@ -62,7 +62,7 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
     dims = trailing_dims("rms_norm", input, normalized_shape, weight, None)
     if eps is None:
         eps = EPSILON[input.dtype]
-    square = primitives.sum_(input * input, dims=dims, keepdim=True) / float(product(input.shape[d] for d in dims))
+    square = primitives.sum_(input * input, dims=dims, keepdim=True) / float_product(input.shape[d] for d in dims)
     out = _affine(input * rsqrt(square + eps), weight, None)
     return out if out.dtype is input.dtype else cast(out, dtype=input.dtype)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import integer, product
+from tracejit.core.shapes import float_product, integer, product
 from tracejit.ops import reduce as primitives
 
 __all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "same_dtype", "sum_of_all", "trailing_dims"]
@@ -25,8 +25,8 @@ def sum_of_all(x: Any) -> Any:
 
 def mean_of_all(x: Any) -> Any:
     """The mean of all elements; NaN for none."""
-    count = product(x.shape)
-    return sum_of_all(x) / float(count) if count else sum_of_all(x) * float("nan")
+    count = float_product(x.shape)
+    return sum_of_all(x) / count if count else sum_of_all(x) * float("nan")
 
 
 def reduced(name: str, loss: Any, reduction: str) -> Any:

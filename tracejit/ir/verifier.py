@@ -83,7 +83,7 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
             if operand not in defined:
                 where = "later" if operand in graph.avals else "nowhere"
                 _fail(graph, position, node, f"operand {i} is v{operand}, which is defined {where}; expected an earlier value")
-        elif operand is not None and not (isinstance(operand, Literal) and type(operand.value) in (bool, int, float)):
+        elif operand is not None and not (isinstance(operand, Literal) and isinstance(operand.value, (bool, int, float))):
             _fail(
                 graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None"
             )

@@ -11,17 +11,21 @@ Knows steps and nests; not what they compute, and not how they are rendered.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
+from tracejit.core.dtypes import DType
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children
 from tracejit.loops.language import Axis, Exit, For, Index, Interleaved, Let, Nest, Reduce, Statement, Store
 from tracejit.lowering.divide import Piece, pieces
+from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, Step
 
-__all__ = ["Nests", "form", "gathered", "joined"]
+__all__ = ["Nests", "form", "gathered", "joined", "same_program"]
 
 U = TypeVar("U")
 
@@ -29,6 +33,26 @@ U = TypeVar("U")
 def form(nest: Nest) -> Hashable:
     """Equal for two nests if and only if one may be called in the place of the other."""
     return _Form(nest).tokens()
+
+
+def same_program(a: Lowered, b: Lowered) -> bool:
+    """Whether two lowered graphs are the same program, whatever objects it is made of."""
+    return _comparable(a) == _comparable(b)
+
+
+def _comparable(value: Any) -> Any:
+    """What is equal where the values do the same: nests by their form, arrays by their contents."""
+    if isinstance(value, Nest):
+        return form(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_comparable, value))
+    if isinstance(value, Mapping):
+        return {key: _comparable(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, (type, DType)):
+        return type(value), tuple([_comparable(getattr(value, field.name)) for field in fields(value)])
+    return value
 
 
 class _Form:

@@ -165,7 +165,7 @@ class _Nest(Elements):
                     if self.store_phase.get(n, phase) < phase and n in self.stored and cost >= CHEAP_LOAD:
                         self.keep.setdefault(n, self.store_phase[n])
                         continue
-                    if cost < EXPENSIVE and row in NEAR_ROWS:
+                    if cost < EXPENSIVE and NEAR_ROWS.start <= row < NEAR_ROWS.stop:
                         again = row_cost(self.values, n, lambda p: p in members and members[p].level == INNER, self.keep, row)
                         cost = EXPENSIVE if again >= LONG_CHAIN else cost
                     if cost >= EXPENSIVE:
@@ -291,7 +291,7 @@ class _Nest(Elements):
         combined = combination(node)
         wide = dtypes.float64 if combined.in_blocks(dtype) and not across_vector else dtype
         # Scratch is aligned: sums that are added to many times are faster there, although they are copied in the end.
-        often = product(self.axes[a] for a in m.reduced) >= MANY_ROWS and aval.size in NEAR_ROWS
+        often = product(self.axes[a] for a in m.reduced) >= MANY_ROWS and NEAR_ROWS.start <= aval.size < NEAR_ROWS.stop
         direct = number in self.stored and wide is dtype and not often
         buffer = self.parameters.buffer(out, 0, dtype) if direct else self.parameters.temporary(Scratch(wide, aval.size))
         self.accumulators[number] = (buffer, wide, direct)

@@ -11,7 +11,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.core.shapes import product
+from tracejit.core.shapes import float_product, product
 from tracejit.ops.declare import composite, custom, reduced_shape, reduction
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import clone, flip
@@ -83,7 +83,7 @@ def _mean_rule(x: Aval, dims: Dims, keepdim: bool) -> Aval:
 
 
 def _count(shape: Any, dims: Dims) -> float:
-    return float(product(shape[d] for d in dims))
+    return float_product(shape[d] for d in dims)
 
 
 @composite(

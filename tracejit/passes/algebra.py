@@ -10,7 +10,7 @@ output.  For graphs through which no gradient will be taken any more.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
+from tracejit.core.symbolic import called
 from tracejit.ir.builder import rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.passes.memory import OutputMemory
@@ -168,10 +169,24 @@ def _fold(scope: _Scope, node: Node) -> Node | None:
         if made is None or not isinstance(made.operands[0], Literal):
             return None
         values.append((made.operands[0].value, made.attrs["dtype"]))
-    with np.errstate(all="ignore"):
-        numbers = [value if dtype is None else np.full((), value, dtype.numpy) for value, dtype in values]
-        value = np.asarray(node.op.evaluate(*numbers, **node.attrs)).item()
-    return _full(scope, node, Literal(value)) if math.isfinite(value) else None
+    evaluate = _Evaluate(node.op, tuple([dtype for _, dtype in values]), node.attributes)
+    (value,) = called(evaluate, *[value for value, _ in values])
+    return _full(scope, node, Literal(value)) if -math.inf < value < math.inf else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluate:
+    """What an op gives of numbers: Python's own, or tensors of these dtypes that are full of them."""
+
+    op: Op
+    dtypes: tuple[DType | None, ...]
+    attributes: tuple[tuple[str, Hashable], ...]
+
+    def __call__(self, *numbers: Any) -> list[Any]:
+        """The number that the result is full of."""
+        given = [n if dtype is None else np.full((), n, dtype.numpy) for n, dtype in zip(numbers, self.dtypes, strict=True)]
+        with np.errstate(all="ignore"):
+            return [np.asarray(self.op.evaluate(*given, **dict(self.attributes))).item()]
 
 
 def _absorb(scope: _Scope, node: Node) -> Node | None:

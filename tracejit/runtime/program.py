@@ -34,6 +34,7 @@ from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.llvm.family import Kin, Member
+from tracejit.lowering.likeness import same_program
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered
@@ -51,14 +52,41 @@ BACKENDS = ("llvm", "numba", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """What a program is lowered from; see lowering/lower.py."""
+
+    graph: Graph
+    layouts: Mapping[int, tuple[int, ...]]
+    slab_inputs: tuple[int, ...]
+    slab_outputs: tuple[int, ...]
+    codes: Mapping[int, int] | None
+    numbers: Mapping[int, int | float]
+    inherited: tuple[Inherited, ...]
+
+    def lower(self) -> Lowered:
+        """The steps and the memory of the program.  Raises NeedsHost."""
+        return lower(
+            self.graph,
+            self.layouts,
+            self.slab_inputs,
+            self.slab_outputs,
+            self.codes,
+            numbers=self.numbers,
+            inherited=self.inherited,
+        )
+
+
 class Program(LoweredProgram):
     """Machine code of a graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes;
     `inline` makes a run part of another function of replay."""
 
-    __slots__ = ("_arena", "_code", "_compiled", "machine_calls", "run", "seconds")
+    __slots__ = ("_arena", "_code", "_compiled", "_source", "machine_calls", "run", "seconds")
 
-    def __init__(self, lowered: Lowered, compiled: CompiledProgram, arena: Arena) -> None:
+    def __init__(self, lowered: Lowered, compiled: CompiledProgram, arena: Arena, source: Source | None = None) -> None:
+        """source: what was lowered, where that has symbolic sizes."""
         self.lowered = lowered
+        self._source = source
         self.machine_calls = 1
         self._compiled, self._arena = compiled, arena
         self.seconds = self._compiled.seconds
@@ -68,14 +96,30 @@ class Program(LoweredProgram):
         self.run: Runner = self._run_function()
 
     @classmethod
-    def made(cls, lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, arena: Arena | None = None) -> Program:
+    def made(
+        cls,
+        lowered: Lowered,
+        resident: Sequence[int] = (),
+        kin: Kin | None = None,
+        arena: Arena | None = None,
+        source: Source | None = None,
+    ) -> Program:
         """The program of a lowered graph, compiled."""
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
-        return cls(lowered, compile_program(lowered.spec, kin=kin), arena or Arena())
+        compiled = compile_program(lowered.spec, kin=kin)
+        return cls(lowered, compiled, arena or Arena(), source if compiled.words else None)
 
     def substituted(self, of: Callable[[Any], Any]) -> Program:
         """The program for other sizes, of one with symbolic sizes (core/symbolic.py): the same machine code with other data."""
-        return Program(of(self.lowered), of(self._compiled), self._arena)
+        return Program(of(self.lowered), of(self._compiled), self._arena, of(self._source))
+
+    def is_as_lowered(self) -> bool:
+        """Whether what was made of symbolic sizes is what the graph is lowered to with the sizes that it has now."""
+        source = self._source
+        if source is None:
+            return True
+        found = source.lower()
+        return same_program(found, replace(self.lowered, spec=replace(self.lowered.spec, resident=found.spec.resident)))
 
     def inline(
         self,
@@ -172,8 +216,10 @@ def build(
     like, segments = skeleton(graph), itertools.count()
     arena = None if member is None else member.family.arena
 
-    def made(lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None) -> Program | RenderedProgram:
-        return Program.made(lowered, resident, kin, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+    def made(
+        lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, source: Source | None = None
+    ) -> Program | RenderedProgram:
+        return Program.made(lowered, resident, kin, arena, source) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
         return made(lowered, kin=None if member is None else member.kin((like, next(segments))))
@@ -185,15 +231,16 @@ def build(
         symbolic = [place for place, number in found.items() if type(number) in SYMBOLIC]
         varying = () if symbolic else kin.literals(tuple(found.values()))
         general, numbers = as_inputs(graph, symbolic or [place for k, place in enumerate(found) if k in varying])
+    source = Source(general, dict(layouts), tuple(slab_inputs), tuple(slab_outputs), codes, numbers, tuple(inherited))
     try:
-        lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
+        lowered = source.lower()
     except NeedsHost:
         if inherited:
             raise
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
     elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
-    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], kin)
+    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], kin, source)
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:

@@ -79,6 +79,10 @@ class OperatorHandlers(Handlers):
             text = recorder.texts.late_concatenation(left, right)
             if text is not None:
                 return text
+        if symbol in ("==", "!=") and is_a(left, tuple) and is_a(right, tuple):
+            same = recorder.sizes.same(left, right)
+            if same is not None:
+                return same is (symbol == "==")
         if in_place and is_a(left, np.ndarray) and recorder.arrays.is_written_to(left):
             return recorder.arrays.update_array(BINARY[symbol], compute, left, right)
         if recorder.arrays.is_of_arrays(left, right):

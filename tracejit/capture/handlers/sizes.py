@@ -74,10 +74,10 @@ class SizeHandlers(Handlers):
     def admitted(self, value: Any) -> Any:
         """What the library has answered, as the program gets it."""
         if not self.are_noted:
-            return value
+            return without_symbols(value)
         kind = type(value)
         if kind in SYMBOLIC:
-            return self._number(value)
+            return self._number(value) if value.env is self.env else without_symbols(value)
         if kind is Size:
             if SYMBOLIC.isdisjoint(map(type, value)):
                 return value
@@ -116,7 +116,8 @@ class SizeHandlers(Handlers):
             return value if symbol is None else symbol
         if kind is Size and id(value) in self.recorder.effects.numbered:
             stored = self.recorder.effects.stored
-            return tuple.__new__(Size, [self.for_library(stored.get((id(value), k), v)) for k, v in enumerate(value)])
+            sizes = [self.for_library(stored.get((id(value), k), v)) for k, v in enumerate(value)]
+            return self.recorder.made(tuple.__new__(Size, sizes))
         if kind is slice:
             parts = (value.start, value.stop, value.step)
             found = tuple(map(self.for_library, parts))
@@ -170,6 +171,18 @@ class SizeHandlers(Handlers):
             return False
         assert found is outcome, f"{condition} was {outcome} and is {found}"
         return True
+
+    def same(self, left: Any, right: Any) -> bool | None:
+        """Whether two shapes are the same; None for tuples that are none, or of which nothing is symbolic."""
+        if not self._symbols or not self.are_noted:
+            return None
+        left, right = self.for_library(left), self.for_library(right)
+        parts = (*left, *right)
+        if SYMBOLIC.isdisjoint(map(type, parts)) or not all(type(part) is int or type(part) in SYMBOLIC for part in parts):
+            return None
+        for shape in (left, right):
+            self.recorder.contents.read_content(shape)
+        return tuple(left) == tuple(right)
 
     def settles(self, number: SymbolicNumber) -> bool:
         """Whether a number whose value is asked for is computed of sizes alone; then the environment holds it."""

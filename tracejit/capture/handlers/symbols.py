@@ -238,6 +238,7 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
     compute = ARITHMETIC[symbol]
 
     def method(self: SymbolicNumber, other: Any) -> Any:
+        other = self._recorder.sizes.admitted(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
@@ -265,6 +266,7 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
     compute = COMPARISONS[symbol]
 
     def method(self: SymbolicNumber, other: Any) -> Any:
+        other = self._recorder.sizes.admitted(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
         result = compute(self._value, plain(other))

@@ -285,9 +285,11 @@ def _layout(
     interpreter: RecordingInterpreter, value: int, array: np.ndarray[Any, Any]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape, and strides in elements."""
-    if interpreter.recorder.sizes.env is None:
+    env = interpreter.recorder.sizes.env
+    if env is None:
         return array.shape, _strides(array)
-    return interpreter.avals[value].shape, interpreter.symbolic_strides(value)  # type: ignore[union-attr]
+    with env:
+        return interpreter.avals[value].shape, interpreter.symbolic_strides(value)  # type: ignore[union-attr]
 
 
 def _tensor_inputs(

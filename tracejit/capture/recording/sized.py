@@ -47,13 +47,19 @@ class SymbolicRecording:
         values = self.env.values(self._own)
         changed = Substitution(self.env, values, self._clean).fields(self._recording, _HOLDERS)
         self._holders = tuple(changed)
+        self._pinned = self.env.pinned()
         self.plain: Recording = replace(self._recording, **changed)
 
     def in_terms_of(self, env: ShapeEnv, shapes: Shapes) -> Recording:
         """The recording for these shapes, with symbolic sizes of an environment that is entered: it notes what is done with them from now
         on, and nothing of what the recording itself relies on."""
         sizes = [env.size(n, name) for n, name in zip(self.sizes(shapes), self.env.names, strict=True)]
-        return replace(self._recording, **Substitution(self.env, self.env.values(sizes)).fields(self._recording, self._holders))
+        values = self.env.values(sizes)
+        env.pause()  # putting them in their places is no question about them
+        try:
+            return replace(self._recording, **Substitution(self.env, values).fields(self._recording, self._holders))
+        finally:
+            env.resume()
 
     def sizes(self, shapes: Shapes) -> list[int]:
         """Those of the variables."""
@@ -66,8 +72,15 @@ class SymbolicRecording:
         return all(shapes[k][d] > 1 for k, d in self.dynamic)
 
     def differs(self, shapes: Shapes) -> bool:
-        """Whether these are shapes that it may stand for, and every variable has another size than when it was recorded."""
-        return self.fits(shapes) and all(a != b for a, b in zip(self.sizes(shapes), self._own, strict=True))
+        """Whether these are shapes that it may stand for, and every variable that may has another size than when it was recorded."""
+        sizes = zip(self.sizes(shapes), self._own, strict=True) if self.fits(shapes) else ()
+        moved = [a != b for k, (a, b) in enumerate(sizes) if k not in self._pinned]
+        return bool(moved) and all(moved)
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it may stand for other sizes than its own."""
+        return not self.problem and len(self._pinned) < len(self.dynamic)
 
     def at(self, shapes: Shapes) -> Recording | None:
         """The recording for arguments of these shapes; None where it is not known what these would lead to."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
-from tracejit.core.shapes import product
+from tracejit.core.shapes import float_product
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.composites.rows import dotted, summed
 from tracejit.ops.declare import composite
@@ -23,7 +23,7 @@ Dims = tuple[int, ...]
 
 def _moments(x: Any, dims: Dims) -> tuple[Any, Any, Any]:
     """(x - its mean, the mean, the biased variance) over `dims`, kept as dimensions of size 1; in two passes."""
-    count = float(product(x.shape[d] for d in dims))
+    count = float_product(x.shape[d] for d in dims)
     mean = sum_.of(x, dims=dims, keepdim=True) / count
     deviation = x - mean
     return deviation, mean, sum_.of(deviation * deviation, dims=dims, keepdim=True) / count
@@ -37,7 +37,7 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
 
 def _normalised(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple[Any, Any, Any]:
     """Few passes for NumPy: (normalised, mean, variance)."""
-    count = float(product(x.shape[d] for d in dims))
+    count = float_product(x.shape[d] for d in dims)
     mean = summed(x, dims) / count
     out = x - mean
     variance = dotted(out, out, dims) / count
@@ -56,7 +56,7 @@ def _normalised(x: Any, weight: Any, bias: Any, dims: Dims, eps: float) -> tuple
 def _gradients(c: Any, dims: Dims, weight: Any, g: Any, g_mean: Any, g_variance: Any) -> tuple[Any, Any, Any]:
     """(gradient of x, of the weights as they broadcast, of the addend as it broadcasts), given those of the three outputs."""
     x, (_, mean, variance) = c.inputs[0], c.outputs
-    count = float(product(x.shape[d] for d in dims))
+    count = float_product(x.shape[d] for d in dims)
     deviation = x - mean
     gx = g_weight = None
     if g is not None:
@@ -97,7 +97,7 @@ def _channel_gradients(c: Any, dims: Dims, weight: Any, g: Any) -> tuple[Any, An
         normal *= factor
         g_weight = dotted(normal, g, dims)
         if c.needs[0]:
-            count = float(product(x.shape[d] for d in dims))
+            count = float_product(x.shape[d] for d in dims)
             normal *= g_weight / count
             gx = np.subtract(g, normal, out=normal)
             gx -= g_bias / count

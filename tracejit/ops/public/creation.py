@@ -119,7 +119,8 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
         )
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(b, float) for b in (start, end, step)) else dtypes.int64
-    length = max(0, math.ceil((end - start) / step))
+    whole = all(isinstance(b, int) for b in (start, end, step))
+    length = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
     return _finish(creation.arange(start, step, length=length, dtype=dtype), requires_grad)
 
 

@@ -64,7 +64,7 @@ def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
     dims = normalise_dims("var", dim, input.ndim)
     deviation = input - mean(input, dims if dims or input.ndim == 0 else None, keepdim=True)
     n = product(input.shape[d] for d in dims)
-    divisor = float(max(0, n - correction))
+    divisor = max(0, n - correction) * 1.0
     total = primitives.sum_(deviation * deviation, dims=dims, keepdim=keepdim)
     return total / divisor
 
