@@ -29,10 +29,10 @@ from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
+from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.core.shapes import equal, memory_order, product
 from tracejit.core.symbolic import SYMBOLIC, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
-from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
@@ -251,7 +251,10 @@ class RecordingInterpreter(StateRecorder):
         """The shapes of results in which there are symbolic sizes, by the shape rule; None where nothing is computed of any."""
         if not any(type(x) is int and x in self.sized for x in recorded) and not any(map(has_sizes, attributes.values())):
             return None
-        sizes, plain_operands = self.recorder.sizes, [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]
+        sizes, plain_operands = (
+            self.recorder.sizes,
+            [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded],
+        )
         try:
             found = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], attributes)
         except Exception as error:
@@ -302,13 +305,9 @@ class RecordingInterpreter(StateRecorder):
             node = next((node for node in self.nodes if value in node.outputs), None)
             if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
                 base = node.operands[0]
-                layout = strided_view(
-                    node, Strided(base, 0, self.symbolic_strides(base)), self._shape_of_value(base), shape
-                )
+                layout = strided_view(node, Strided(base, 0, self.symbolic_strides(base)), self._shape_of_value(base), shape)
                 found = None if layout is None else layout.strides
-        if found is None or any(
-            without_symbols(a) != b for a, b, n in zip(found, strides, array.shape, strict=True) if n != 1
-        ):
+        if found is None or any(without_symbols(a) != b for a, b, n in zip(found, strides, array.shape, strict=True) if n != 1):
             sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
             return strides
         return tuple([b if n == 1 else a for a, b, n in zip(found, strides, array.shape, strict=True)])

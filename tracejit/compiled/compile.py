@@ -688,7 +688,10 @@ class CompiledFunction(_Partial[P, R]):
         """What happened to the calls of this function, in text: entries, programs, reasons."""
         self._look()
         parting, compiling = self._partings.foremost(), self._arriving is not None
-        return explain_function(self._name(), self.stats, self._entries, self._reasons, parting, self._is_full(), compiling)
+        symbolic = self._symbolic.describe()
+        return explain_function(
+            self._name(), self.stats, self._entries, self._reasons, parting, self._is_full(), compiling, symbolic
+        )
 
     def _look(self) -> None:
         """What was compiled in the background is put in place, for who asks about it."""
@@ -738,7 +741,7 @@ class CompiledFunction(_Partial[P, R]):
         self._reasons = {}
         self._partings.clear()
         self._family = Family()
-        self._symbolic = SymbolicPaths()
+        self._symbolic = SymbolicPaths(self._symbolic.dynamic)
         self._settling.clear()
         self.stats.reset()
 
@@ -821,7 +824,9 @@ def compile(
     fullgraph: a call that is not one program raises FullGraphError, with the reason and the line: one that cannot be replayed, or in which
     something is done beside the program (print), after it was made; one for which there is no room among the recorded paths, before.
     Operations are in the program wherever they are computed, and so are numbers that leave it (`.item()`), and stores.
-    dynamic, mode, options: accepted, as in PyTorch; they change nothing, for paths are made for the sizes that come.
+    dynamic: whether sizes of tensors among the arguments are symbolic: all from the first call on (True), none (False), or those of which
+    there was a second one (None).  It decides what is recorded again, never what a call gives.
+    mode, options: accepted, as in PyTorch; they change nothing.
     backend: "llvm", "numba", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
     disable: the function itself is returned.
     wait: calls wait for their programs, forward and backward, however long it takes.
@@ -839,7 +844,7 @@ def compile(
     if disable or isinstance(function, CompiledFunction):
         return function
     compiled = CompiledFunction(function)
-    compiled._fullgraph, compiled._backend = bool(fullgraph), chosen
+    compiled._fullgraph, compiled._backend, compiled._symbolic = bool(fullgraph), chosen, SymbolicPaths(dynamic)
     if wait:
         compiled._patience.reasons.append(compile)
     return compiled

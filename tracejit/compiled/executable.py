@@ -10,7 +10,6 @@ The forward and the backward programs are the only users of `passes` and `runtim
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -189,8 +188,8 @@ class Executable:
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
 
     def at(self, recording: Recording, numbers: Substitution, origin: Origin) -> Executable:
-        """The programs of `recording`, which is this one's for other sizes: of symbolic sizes that `numbers` gives values.  origin: what has
-        this one, and makes backward programs of it."""
+        """The programs of `recording`, which is this one's for other sizes: of symbolic sizes that `numbers` gives values.  origin: what
+        has this one, and makes backward programs of it."""
         made: Executable = object.__new__(Executable)
         made.__dict__.update(self.__dict__)
         made.recording, made.inputs, made._origin = recording, recording.tensor_inputs, origin

@@ -108,8 +108,8 @@ class Region:
         return made if self._is_right(key, sizes, is_as_made) else None
 
     def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
-        """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, so it
-        is compared, until it was once for other sizes throughout: then no number stands there that should be another one."""
+        """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, so
+        it is compared, until it was once for other sizes throughout: then no number stands there that should be another one."""
         if sizes == self._own or (what in self._confirmed and not config.verify):
             return True
         if not is_as_made():
@@ -165,8 +165,11 @@ class SymbolicPath:
 class SymbolicPaths:
     """What a function has met of sizes, and the symbolic recordings that came of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, dynamic: bool | None = None) -> None:
+        """dynamic: whether all sizes are symbolic at once, or none ever is; None: those of which there was a second one."""
+        self.dynamic = dynamic
         self.paths: tuple[SymbolicPath, ...] = ()
+        self._pinned: dict[str, None] = {}  # why sizes are none of these, for a reader
         self._first: dict[tuple[int, ...], Shapes] = {}  # ranks of the arguments -> the shapes that came first
         self._varying: dict[tuple[int, ...], set[tuple[int, int]]] = {}
         self._unconfirmed = 0
@@ -181,9 +184,10 @@ class SymbolicPaths:
             varying.update([(k, d) for d, (a, b) in enumerate(zip(first[k], shapes[k], strict=True)) if a != b])
             for d, dynamic in marks(tensor).items():
                 (varying.add if dynamic else varying.discard)((k, d))
-        if self._unconfirmed >= _ATTEMPTS:
+        if self._unconfirmed >= _ATTEMPTS or self.dynamic is False:
             return []
-        return sorted((k, d) for k, d in varying if shapes[k][d] > 1)
+        chosen = [(k, d) for k in range(len(shapes)) for d in range(ranks[k])] if self.dynamic else sorted(varying)
+        return [(k, d) for k, d in chosen if shapes[k][d] > 1 and marks(tensors[k]).get(d) is not False]
 
     def noted(
         self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[Sized]
@@ -195,6 +199,8 @@ class SymbolicPaths:
         plain = recording if made is None else made.plain
         for path in self.paths:
             self._confirm(path.recording, plain, shapes)
+        if made is not None:
+            self._pinned = dict.fromkeys([*self._pinned, *made.env.pins()][-_MOST:])
         if made is None or not made.is_general:
             return plain, None
         known = next((path for path in self.paths if path.recording.is_trusted and path.recording.explains(plain, shapes)), None)
@@ -211,6 +217,22 @@ class SymbolicPaths:
         if not symbolic.is_trusted and symbolic.differs(shapes) and symbolic.explains(recording, shapes):
             symbolic.is_trusted = True
             self._unconfirmed = 0
+
+    def describe(self) -> list[str]:
+        """A line for a reader about each symbolic recording."""
+        lines = []
+        for path in self.paths:
+            recording, env = path.recording, path.recording.env
+            names = ", ".join(name for k, name in enumerate(env.names) if k not in env.pinned())
+            guards = env.guards()
+            more = f" and {len(guards) - _MOST} more" if len(guards) > _MOST else ""
+            where = f", where {' and '.join(guards[:_MOST])}{more}" if guards else ""
+            count = sum(region.instances for region in path.regions)
+            state = f"{count} paths came of it" if recording.is_trusted else "which no other recording has confirmed yet"
+            lines.append(
+                f"a recording with symbolic sizes {names}{where}: {state}, machine code for {len(path.regions)} regions of sizes"
+            )
+        return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
 
     def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
         """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is."""

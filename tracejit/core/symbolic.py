@@ -6,9 +6,9 @@ whatever else asks for the number itself notes that the expression has this valu
 values of the variables for which its relations hold: an environment is a trace of what was done with sizes, with its guards, as PyTorch's
 of the same name is (torch.fx.experimental.symbolic_shapes).
 
-They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`.  What evaluates arrays may do so.  Whoever
-decides something by such means would not be noticed; therefore what an environment says is compared with what another size really gave
-before it is relied on (capture/recording/sized.py).
+They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`, a float on the left of an operator.
+What evaluates arrays may do so.  Whoever decides something by such means would not be noticed; therefore what an environment says is
+compared with what another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
 
 Notes are taken while the environment is entered, in its thread, and not in `paused` parts of that; elsewhere a SymInt is a plain int in all
 it does.  Nothing is known here of tensors, but that there may be somebody who knows their symbolic shapes (`shape_of`).
@@ -31,8 +31,8 @@ __all__ = [
     "SymFloat",
     "SymInt",
     "active",
-    "called",
     "cached",
+    "called",
     "is_symbolic",
     "shape_of",
     "text_of",
@@ -59,8 +59,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY}
-_trace=None
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
 _plain_int = int.__int__
@@ -79,12 +79,13 @@ class ShapeEnv:
 
     An expression is its number here: `expressions[i]` is ("size", k) for variable k, ("constant", type, bits, value), ("polynomial", p) for
     sums and products of integers, which are kept in one form, or another operation of the numbers of its operands.  relations: (comparison,
-    number, number, outcome); those that hold for all sizes from 2 on are none.  names: of the variables, for a reader.  problem: why none of
-    this holds for other sizes."""
+    number, number, outcome), with the place in the program where it was found (`locate`); those that hold for all sizes from 2 on are none.
+    names: of the variables, for a reader.  problem: why none of this holds for other sizes."""
 
     def __init__(self) -> None:
         self.expressions: list[tuple[Any, ...]] = []
-        self.relations: dict[tuple[str, int, int, bool], None] = {}
+        self.relations: dict[tuple[str, int, int, bool], str] = {}
+        self.locate: Callable[[], str] = str
         self.names: list[str] = []
         self.problem = ""
         self.variables = 0
@@ -144,9 +145,8 @@ class ShapeEnv:
             sum_or_product = self._combined(name, *operands)
             if sum_or_product is None:
                 return _integer(result, self, self._number((name, *map(self.number_of, operands))))
-            if not sum_or_product or sum_or_product[-1][0] == ():
-                if len(sum_or_product) <= 1:
-                    return result
+            if len(sum_or_product) <= 1 and not (sum_or_product and sum_or_product[0][0]):
+                return result
             return _integer(result, self, self._of_polynomial(sum_or_product))
         if type(result) is float:
             return _float(result, self, self._number((name, *map(self.number_of, operands))))
@@ -158,15 +158,13 @@ class ShapeEnv:
         outcome = _COMPARISONS[name](without_symbols(left), without_symbols(right))
         difference = self._combined("-", left, right)
         if difference is None or not self._is_certain(name, difference):
-            self.relations[name, self.number_of(left), self.number_of(right), outcome] = None
-            if _trace is not None and ((name == "==" and outcome) or len(self.relations)==300):
-                import sys
-                f=sys._getframe(1); st=[]
-                while f is not None and len(st)<6:
-                    if "symbolic.py" not in f.f_code.co_filename: st.append((f.f_code.co_filename, f.f_lineno))
-                    f=f.f_back
-                _trace.append((self.guards()[-1],st))
+            self._note(name, self.number_of(left), self.number_of(right), outcome)
         return outcome
+
+    def _note(self, name: str, left: int, right: int, outcome: bool) -> None:
+        relation = (name, left, right, outcome)
+        if relation not in self.relations:
+            self.relations[relation] = self.locate()
 
     # -- sums and products of integers
     def _polynomial(self, value: Any) -> Polynomial | None:
@@ -238,7 +236,11 @@ class ShapeEnv:
             return False
         sign = 1 if signs.pop() else -1
         least = sum(sign * x * _SMALLEST ** len(factors) for factors, x in difference)  # of what grows with every size
-        return least > 0 or (least == 0 and name == ("<" if sign > 0 else ">")) or (least == 0 and name == (">=" if sign > 0 else "<="))
+        return (
+            least > 0
+            or (least == 0 and name == ("<" if sign > 0 else ">"))
+            or (least == 0 and name == (">=" if sign > 0 else "<="))
+        )
 
     def settle(self, value: Any) -> Any:
         """The plain number, which it has to be in all that this environment stands for."""
@@ -254,7 +256,7 @@ class ShapeEnv:
         items = [(result, self._number(("item", call, k))) for k, result in enumerate(results)]
         for x, k in items:
             if type(x) not in (int, float):  # a truth value decides
-                self.relations["==", k, self.number_of(x), True] = None
+                self._note("==", k, self.number_of(x), True)
         return [_float(x, self, k) if type(x) is float else _integer(x, self, k) if type(x) is int else x for x, k in items]
 
     # -- other sizes
@@ -289,12 +291,13 @@ class ShapeEnv:
 
     def pinned(self) -> frozenset[int]:
         """The variables that have one size in all that this stands for."""
-        found = set()
-        for name, a, b, outcome in self.relations:
-            kinds = self.expressions[a][0], self.expressions[b][0]
-            if name == "==" and outcome and set(kinds) == {"size", "constant"}:
-                found.add(self.expressions[a if kinds[0] == "size" else b][1])
-        return frozenset(found)
+        return frozenset([k for relation in self.relations if (k := self._pinned_by(relation)) is not None])
+
+    def _pinned_by(self, relation: tuple[str, int, int, bool]) -> int | None:
+        """The variable that a relation says is one number."""
+        name, a, b, outcome = relation
+        found = {self.expressions[i][0]: self.expressions[i] for i in (a, b)}
+        return found["size"][1] if name == "==" and outcome and found.keys() == {"size", "constant"} else None
 
     # -- for a reader
     def text(self, number: int) -> str:
@@ -323,9 +326,17 @@ class ShapeEnv:
 
     def guards(self) -> list[str]:
         """What has to hold of the sizes."""
-        opposite = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+        return [self._said(*relation) for relation in self.relations]
+
+    def _said(self, name: str, left: int, right: int, outcome: bool) -> str:
+        return f"{self.text(left)} {name if outcome else _OPPOSITE[name]} {self.text(right)}"
+
+    def pins(self) -> list[str]:
+        """Why variables have one size in all that this stands for, and where that was found."""
         return [
-            f"{self.text(a)} {name if outcome else opposite[name]} {self.text(b)}" for name, a, b, outcome in self.relations
+            f"{self._said(*relation)}{f' at {place}' if place else ''}"
+            for relation, place in self.relations.items()
+            if self._pinned_by(relation) is not None
         ]
 
 
@@ -419,7 +430,8 @@ for _cls in (SymInt, SymFloat):
     }.items():
         setattr(_cls, _name, _method)
     for _name in (
-        "divmod", "rdivmod", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round", "trunc",
+        "divmod", "rdivmod", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round",
+        "trunc",
         "floor", "ceil", "int", "float", "index", "format", "getnewargs",
     ):  # fmt: skip
         if hasattr(_base, f"__{_name}__"):
@@ -488,7 +500,7 @@ class Substitution:
     """Other values in the places of the symbolic numbers of an environment, in whatever holds some: tuples, lists, dictionaries, frozen
     dataclasses, and what has a method `substituted(of)`.  What holds none stays the same object.
 
-    clean: ids of objects that are known to hold none; who gives one keeps them alive, and gives it again for what else is to be put there."""
+    clean: ids of objects that are known to hold none.  Who gives this keeps them alive, and gives it again for what else is put there."""
 
     def __init__(self, env: ShapeEnv, values: Sequence[Any], clean: set[int] | None = None) -> None:
         self.env = env

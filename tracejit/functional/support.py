@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import float_product, integer, product
+from tracejit.core.shapes import float_product, integer
 from tracejit.ops import reduce as primitives
 
 __all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "same_dtype", "sum_of_all", "trailing_dims"]

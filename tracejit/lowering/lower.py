@@ -631,7 +631,8 @@ class _Lowering:
             return [text_of(*head)]
         places = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
         return [
-            f"{place} the chunks" if c is None else text_of(*head, ", in ", c.count, " chunks") for c, place in zip(cuts, places, strict=True)
+            f"{place} the chunks" if c is None else text_of(*head, ", in ", c.count, " chunks")
+            for c, place in zip(cuts, places, strict=True)
         ]
 
 

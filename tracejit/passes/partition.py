@@ -85,7 +85,7 @@ class Partition:
     _going_on: dict[frozenset[int], bool] = field(default_factory=dict, repr=False)
 
     def substituted(self, of: Callable[[Any], Any]) -> Partition:
-        """That of the graph with other sizes in the places of symbolic ones: which values are kept, and which nodes passes enter, is known."""
+        """That of the graph with other sizes in the places of symbolic ones: what is kept, and which nodes passes enter, is known."""
         return replace(self, graph=of(self.graph), forward=of(self.forward), _made={})
 
     def targets(self, wanted: Mask) -> list[int]:

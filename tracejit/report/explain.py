@@ -29,9 +29,11 @@ def explain_function(
     parting: Parting | None,
     full: bool,
     compiling: bool,
+    symbolic: Sequence[str] = (),
 ) -> str:
     """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  full: whether
-    there are as many paths as there may be.  compiling: whether one more is compiled in the background."""
+    there are as many paths as there may be.  compiling: whether one more is compiled in the background.  symbolic: what there is to say of
+    symbolic sizes."""
     if not stats.calls:
         return f"{name}: not called yet"
     headline = _headline(stats, len(entries), reasons, parting, full)
@@ -42,6 +44,7 @@ def explain_function(
     lines = [f"{name}: {headline}", f"  {_counts(stats)}"]
     if parting is not None and parting.name not in headline:
         lines.append(f"  paths differ at {parting.name}{parting.place()}: {parting.some()}")
+    lines += [f"  {line}" for line in symbolic]
     for reason, count in reasons.items():
         lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")
     passes: list[str] = []
@@ -151,7 +154,8 @@ def _counts(stats: Any) -> str:
     """Calls and what became of them."""
     early = f", while a program was compiled in the background {stats.early_calls}" if stats.early_calls else ""
     eager = f"{stats.eager_calls} (recorded {stats.traces}, left alone because trying had not paid {stats.direct_calls}{early})"
-    machine = f"{stats.machine_calls} calls into machine code, {stats.programs_compiled} programs"
+    made = f", made of symbolic sizes {stats.instances}" if stats.instances else ""
+    machine = f"{stats.machine_calls} calls into machine code, {stats.programs_compiled} programs{made}"
     missed = f"{stats.guard_misses} guard misses, {stats.exits} exits, {stats.bridges} bridges"
     return f"calls {stats.calls}: compiled {stats.compiled_calls}, eager {eager}; {missed}; {machine}"
 

@@ -20,7 +20,8 @@ class _Settling(Protocol):
 
 class Stats:
     """calls: all calls.  compiled_calls: served by a program.  eager_calls: ran as Python (recordings included).  traces: recordings
-    made.  instances: paths for other sizes that came of them without a recording.  programs_compiled: forward programs.  machine_calls: calls into machine code, forward and backward, early leaves included.
+    made.  instances: paths for other sizes that came of them, without a recording.  programs_compiled: forward programs.
+    machine_calls: calls into machine code, forward and backward, early leaves included.
     guard_misses: calls that no entry's guards fitted.  exits: programs left at a guard inside.  bridges: exits that another entry
     took over.  early_calls: those of the eager ones that ran while a program was compiled in the background."""
 

@@ -219,7 +219,9 @@ def build(
     def made(
         lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, source: Source | None = None
     ) -> Program | RenderedProgram:
-        return Program.made(lowered, resident, kin, arena, source) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+        return (
+            Program.made(lowered, resident, kin, arena, source) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+        )
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
         return made(lowered, kin=None if member is None else member.kin((like, next(segments))))

@@ -20,8 +20,8 @@ import numpy as np
 
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber, completed
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
-from tracejit.core.symbolic import SYMBOLIC
 from tracejit.core.dtypes import DType
+from tracejit.core.symbolic import SYMBOLIC
 from tracejit.replay.ir import Expr, Name
 from tracejit.tensor import Tensor
 

@@ -1,8 +1,9 @@
 """Sizes that may be other ones in later calls: the symbolic shapes of a recording (core/symbolic.py).
 
-The library computes with `SymInt`s: shapes of tensors say them (`shape_of`), attributes and literals of the graph hold them.  The program
-gets a `SymbolicNumber` for each, since an int would reach C code unnoticed; it is defined in the prologue as a constant, which the recording
-has for each size anew.  Comparisons of such numbers are relations of the environment instead of guards: a path for one size need not ask.
+The library computes with `SymInt`s: shapes of tensors say them (`shape_of`), attributes and literals of the graph hold them.  The
+program gets a `SymbolicNumber` for each, since an int would reach C code unnoticed; it is defined in the prologue as a constant, which the
+recording has for each size anew.  Comparisons of such numbers are relations of the environment instead of guards: a path for one size
+need not ask.
 
 Without an environment, as in the first recording of a function, all of this does nothing.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, is_symbolic
+from tracejit.capture.places import user_line
 from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, shape_of, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
@@ -41,6 +43,7 @@ class SizeHandlers(Handlers):
     def begin(self, tensors: list[Tensor], names: list[str], dimensions: Collection[Dimension]) -> None:
         """These dimensions of the arguments are variables from now on."""
         env = self.env = ShapeEnv()
+        env.locate = user_line
         for k, tensor in enumerate(tensors):
             shape = list(tensor._array.shape)
             for d in range(len(shape)):
@@ -68,7 +71,7 @@ class SizeHandlers(Handlers):
         return self.env is not None and self.env.is_noting
 
     def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
-        return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None  # type: ignore[no-any-return]
+        return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None
 
     # -- to the program
     def admitted(self, value: Any) -> Any:
@@ -134,7 +137,7 @@ class SizeHandlers(Handlers):
             return None
         assert self.env is not None
         if type(expression) is Arithmetic and expression.symbol in _ARITHMETIC:
-            operands = self._known(expression.left), self._known(expression.right)
+            operands: tuple[Any, ...] = (self._known(expression.left), self._known(expression.right))
             name = expression.symbol
         elif type(expression) is Unary and expression.symbol == "-":
             operands, name = (self._known(expression.value),), "-x"

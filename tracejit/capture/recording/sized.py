@@ -24,7 +24,9 @@ __all__ = ["SymbolicRecording"]
 Shapes = tuple[tuple[int, ...], ...]
 
 
-_HOLDERS: Final = ("graph", "tensor_inputs", "scalar_inputs", "outputs", "written_inputs", "exits", "guards", "epilogue", "result", "structure", "facts")
+_HOLDERS: Final = (
+    "graph", "tensor_inputs", "scalar_inputs", "outputs", "written_inputs", "exits", "guards", "epilogue", "result", "structure", "facts",
+)  # fmt: skip
 """What of a recording may hold sizes: all but the objects that its names stand for."""
 
 
