@@ -27,6 +27,7 @@ from tracejit.core.locks import Ticket, Turn
 from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph
+from tracejit.lowering.lower import NeedsHost
 from tracejit.runtime.program import Program
 from tracejit.tensor.marks import marks
 
@@ -62,11 +63,6 @@ class Region:
         with self.env:
             self._executable = make(path.recording.in_terms_of(self.env, shapes))
 
-    @property
-    def is_machine_code(self) -> bool:
-        """Whether the program is one call of machine code, whose numbers are in its table."""
-        return isinstance(self._executable.program, Program)
-
     def _numbers(self, sizes: list[int]) -> Substitution | None:
         values = self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
@@ -91,9 +87,12 @@ class Region:
                 if not _making.take(ticket):
                     return None
                 with self.env:
-                    program, _ = self._executable.backward_program(present, mask)
                     graph, _ = self._executable.backward_graph(present, mask)
-                self._backward[key] = graph, program if isinstance(program, Program) else None
+                    try:
+                        program, _ = self._executable.backward_program(present, mask)
+                    except NeedsHost:
+                        program = None
+                self._backward[key] = graph, program
             finally:
                 ticket.over = True
         graph, symbolic = self._backward[key]
@@ -140,6 +139,7 @@ class SymbolicPath:
     def __init__(self, recording: SymbolicRecording) -> None:
         self.recording = recording
         self.regions: tuple[Region, ...] = ()
+        self.needs_host = False
 
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
@@ -147,19 +147,20 @@ class SymbolicPath:
         for region in self.regions:
             if (found := region.at(plain, sizes)) is not None:
                 return found
-        if not all(region.is_machine_code for region in self.regions):
-            return None  # host steps
-        if len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
+        if self.needs_host or len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
             return None
         ticket = Ticket()
         try:
             if not _making.take(ticket):
                 return None
             region = Region(self, shapes, make)
+        except NeedsHost:  # whose programs are several, with numbers of their own in each
+            self.needs_host = True
+            return None
         finally:
             ticket.over = True
         self.regions = (*self.regions, region)
-        return region.at(plain, sizes) if region.is_machine_code else None
+        return region.at(plain, sizes)
 
 
 class SymbolicPaths:

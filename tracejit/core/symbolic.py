@@ -421,6 +421,8 @@ for _cls in (SymInt, SymFloat):
         "__neg__": _unary("-x"),
         "__abs__": _unary("abs"),
         "__pos__": lambda self: self,
+        "__divmod__": lambda self, other: (self // other, self % other),
+        "__rdivmod__": lambda self, other: (other // self, other % self),
         "__pow__": _binary("**"),
         "__rpow__": _binary("**", True),
         "__bool__": lambda self: self != 0,
@@ -430,7 +432,7 @@ for _cls in (SymInt, SymFloat):
     }.items():
         setattr(_cls, _name, _method)
     for _name in (
-        "divmod", "rdivmod", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round",
+        "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round",
         "trunc",
         "floor", "ceil", "int", "float", "index", "format", "getnewargs",
     ):  # fmt: skip
@@ -538,8 +540,14 @@ class Substitution:
         parameters = getattr(kind, "__dataclass_params__", None)
         if parameters is None or not parameters.frozen:
             return value
-        changed = self.fields(value, [field.name for field in dataclasses.fields(value)])
-        return dataclasses.replace(value, **changed) if changed else value
+        names = [field.name for field in dataclasses.fields(value)]
+        changed = self.fields(value, names)
+        if not changed:
+            return value
+        made = object.__new__(kind)
+        for name in names:
+            object.__setattr__(made, name, changed[name] if name in changed else getattr(value, name))
+        return made
 
     def fields(self, value: Any, names: Iterable[str]) -> dict[str, Any]:
         """Of the fields of this name those that become other ones."""

@@ -28,6 +28,7 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.symbolic import SYMBOLIC
+from tracejit.core.symbolic import is_symbolic as has_symbols
 from tracejit.cpython.arrays import unknown_layout
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
@@ -200,7 +201,7 @@ def build(
     and no exit, as in a backward pass, which nobody runs again eagerly.  member: of the family of the function's other programs.
     codes, inherited: see lowering/lower.py; the memories come last among the arrays.  Only machine code can have any: ValueError otherwise.
 
-    Raises ValueError for an unknown backend."""
+    Raises ValueError for an unknown backend, NeedsHost for a graph with symbolic sizes that needs host steps."""
     if backend not in BACKENDS:
         raise ValueError(f"build(): unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if inherited and backend != "llvm":
@@ -237,8 +238,8 @@ def build(
     try:
         lowered = source.lower()
     except NeedsHost:
-        if inherited:
-            raise
+        if inherited or any(isinstance(aval, Aval) and has_symbols(aval.shape) for aval in graph.avals.values()):
+            raise  # who asks for symbolic sizes can do without
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
     elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
