@@ -104,10 +104,12 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, 
 class _Arriving:
     """A path that was recorded, and whose program is being made.
 
-    tried: the entries that did not serve its call, which left `exited` at exit `number`; sizes: of its arguments."""
+    is_instance: no call was recorded for it.  tried: the entries that did not serve its call, which left `exited` at exit `number`; sizes:
+    of its arguments."""
 
     work: Work[tuple[Entry, bool]]
     recording: Recording
+    is_instance: bool
     tried: tuple[Entry, ...]
     exited: Entry | None
     number: int
@@ -477,7 +479,7 @@ class CompiledFunction(_Partial[P, R]):
             if known is None:
                 return False
             self.stats.instances += 1
-            self._install(known[0], tried, None, 0, sizes, known[1])
+            self._install(known[0], tried, None, 0, sizes, known[1], is_instance=True)
             return sizes in self._by_sizes
         finally:
             ticket.over = True
@@ -568,8 +570,9 @@ class CompiledFunction(_Partial[P, R]):
         number: int,
         sizes: Shapes,
         symbolic: SymbolicPath | None,
+        is_instance: bool = False,
     ) -> None:
-        """symbolic: what the recording is an instance of."""
+        """symbolic: what the recording is of with symbolic sizes.  is_instance: it was made of that, and no call recorded."""
         if recording.reason is not None:
             self._refuse(recording.reason)
             return
@@ -577,7 +580,7 @@ class CompiledFunction(_Partial[P, R]):
             self._refuse(recording.outside[0])
         entries, backend = self._entries, self._backend or config.backend
         work = begun(lambda: self._made(recording, entries, backend, sizes, symbolic), self._patience())
-        arriving = _Arriving(work, recording, tried, exited, number, sizes)
+        arriving = _Arriving(work, recording, is_instance, tried, exited, number, sizes)
         if work.behind:
             self._arriving = arriving
             self._note(make("compiling", self._name()))
@@ -623,7 +626,8 @@ class CompiledFunction(_Partial[P, R]):
             else:
                 self._refuse(make("unstable_guards", self._name()))
             return
-        self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in self._entries])
+        if not arriving.is_instance:
+            self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in self._entries])
         stats = self.stats
         self._settling.recorded(entry)
         stats.executables = [*stats.executables, entry.executable]

@@ -538,9 +538,10 @@ class Executable:
 
     def backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
         """The program, and the positions of the inputs that it is given; while it is compiled in the background, the interpreter."""
-        return self._made_backward(present, self._mask(wanted))
+        return self.made_backward(present, self._mask(wanted))
 
-    def _made_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+    def made_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+        """The same for a mask of wanted inputs and leaves of the partition."""
         known = self._backward.get((present, mask))
         if known is not None:
             return known
@@ -569,7 +570,7 @@ class Executable:
             self.backward_program(present, None)
         for (present, mask), arriving in list(self._arriving.items()):
             arriving.work.wait_until(math.inf)
-            self._made_backward(present, mask)
+            self.made_backward(present, mask)
 
     def backward_graph(self, present: Mask, mask: Mask) -> tuple[Graph, tuple[int, ...]]:
         """The graph of a backward program, and which of its inputs it finds in the slab."""

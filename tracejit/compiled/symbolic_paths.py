@@ -89,7 +89,7 @@ class Region:
                 with self.env:
                     graph, _ = self._executable.backward_graph(present, mask)
                     try:
-                        program, _ = self._executable.backward_program(present, mask)
+                        program, _ = self._executable.made_backward(present, mask)
                     except NeedsHost:
                         program = None
                 self._backward[key] = graph, program
