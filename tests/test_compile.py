@@ -312,13 +312,14 @@ def test_sizes_in_random_order_are_each_served_by_the_path_that_was_recorded_for
     sizes = list(range(2, 42))
     for n in sizes:
         assert compiled(T.ones(n)).item() == 2 * n
-    assert compiled.stats.traces == len(sizes)
+    served = compiled.stats.compiled_calls
+    assert (compiled.stats.traces, compiled.stats.instances, served) == (2, len(sizes) - 2, len(sizes) - 2)
     monkeypatch.setattr(Entry, "serve", lambda entry, args, kwargs: asked.append(entry) or serve(entry, args, kwargs))
     for _ in range(5):
         dice.shuffle(sizes)
         for n in sizes:
             assert compiled(T.ones(n)).item() == 2 * n
-    assert compiled.stats.compiled_calls == 5 * len(sizes) and compiled.stats.traces == len(sizes)
+    assert compiled.stats.compiled_calls == served + 5 * len(sizes) and compiled.stats.programs_compiled == len(sizes)
     assert len(asked) <= 5 * len(sizes)  # beside the one in front none but that of the size
 
 
@@ -329,7 +330,7 @@ def test_hundreds_of_sizes_that_come_again_all_stay_compiled_and_each_asks_one_p
         dice.shuffle(sizes)
         for n in sizes:
             assert compiled(T.ones(n)).item() == 2 * n
-    assert compiled.stats.traces == len(sizes)
+    assert compiled.stats.programs_compiled == len(sizes) and compiled.stats.traces == 2
     monkeypatch.setattr(Entry, "serve", lambda entry, args, kwargs: asked.append(entry) or serve(entry, args, kwargs))
     before = compiled.stats.compiled_calls
     dice.shuffle(sizes)
@@ -342,12 +343,12 @@ def test_sizes_that_come_once_are_not_recorded_for_ever_and_keep_nobody_from_the
     compiled = T.compile(lambda x: (x * 2).sum())
     for n in range(1, 500):
         assert compiled(T.ones(n)).item() == 2 * n
-    traces = compiled.stats.traces
-    assert traces == 64 and "many_sizes" in [reason.code for reason in compiled.reasons]
+    paths = compiled.stats.programs_compiled
+    assert paths == 64 and "many_sizes" in [reason.code for reason in compiled.reasons]
     before = compiled.stats.compiled_calls
     for n in range(1, 65):
         assert compiled(T.ones(n)).item() == 2 * n
-    assert compiled.stats.compiled_calls == before + 64 and compiled.stats.traces == traces
+    assert compiled.stats.compiled_calls == before + 64 and compiled.stats.programs_compiled == paths
 
 
 def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_soon() -> None:
@@ -355,12 +356,12 @@ def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_s
         compiled, n = T.compile(lambda x: (x * 2).sum()), 0
         recorded = []
         for _ in range(3):
-            before = compiled.stats.traces
+            before = compiled.stats.programs_compiled
             for _ in range(400):
                 n += 1
                 for _ in range(6):
                     assert compiled(T.ones(n)).item() == 2 * n
-            recorded.append(compiled.stats.traces - before)
+            recorded.append(compiled.stats.programs_compiled - before)
     assert recorded[0] >= 80 and compiled._often >= 8 and recorded[2] == 0
 
 

@@ -51,12 +51,12 @@ def test_a_graph_with_literals_as_inputs_means_the_same(numbers: set[int]) -> No
 def test_a_program_has_fixed_numbers_as_data(value: float) -> None:
     graph = trace(lambda x: op("mul", op("add", x, value), 0.3), (f32(6),))
     general, values = as_inputs(graph, literals(graph))
-    program = Program(lower(general, {}, numbers=values))
+    program = Program.made(lower(general, {}, numbers=values))
     (x,) = arrays_for(graph)
     (found,) = program.run((x,), ())
     assert np.array_equal(found, interpret(graph, [x])[0])
     other, values = as_inputs(trace(lambda x: op("mul", op("add", x, value), 0.7), (f32(6),)), literals(graph))
-    assert Program(lower(other, {}, numbers=values)).llvm() == program.llvm()
+    assert Program.made(lower(other, {}, numbers=values)).llvm() == program.llvm()
 
 
 def test_graphs_of_other_sizes_have_a_skeleton_in_common() -> None:

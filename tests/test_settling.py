@@ -127,7 +127,7 @@ def test_paths_that_come_in_turn_are_found_at_the_second_try() -> None:
     for x in shapes * 5:
         compiled(x)
     assert sum(entry.executable.counter[2] for entry in compiled._entries) - missed <= 50
-    assert compiled.stats.traces == 10 and compiled.stats.bridges == 0
+    assert compiled.stats.programs_compiled == 10 and compiled.stats.bridges == 0
 
 
 @pytest.mark.parametrize("shapes", [6, 16, 61])

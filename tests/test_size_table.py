@@ -103,7 +103,7 @@ def test_calls_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
     f._paths[0] = refuse
     for n in (3, 4, 5, 5, 3):
         assert f(tj.ones(n)).tolist() == [2.0 + n] * n
-    assert sorted(entry.executable.counter[0] for entry in f.entries()) == [HOT + 2, HOT + 3, HOT + 3]
+    assert sorted(entry.executable.counter[0] for entry in f.entries()) == [HOT + 3] * 3  # of the third size the first call, too
     with pytest.raises(AssertionError, match="served by Python"):
         f(tj.ones(6))
 

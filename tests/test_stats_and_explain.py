@@ -35,6 +35,7 @@ def test_every_counter_counts_what_its_name_says() -> None:
         "exits": 2,
         "bridges": 1,
         "early_calls": 0,
+        "instances": 0,
     }
     assert function.stats.machine_calls >= 4 + 2
 
@@ -94,10 +95,24 @@ def test_explain_tells_how_often_a_path_was_left_where_and_for_which_other() -> 
 
 
 def test_explain_tells_in_which_sizes_paths_differ() -> None:
-    compiled = T.compile(lambda x: x * 2 + x.shape[0])
+    compiled = T.compile(lambda x: x * 2 + x.shape[0], dynamic=False)
     for n in (3, 3, 4, 5, 5, 4, 3, 3):
         compiled(T.ones(n))
     assert "\n  paths differ at x.shape[0]" in compiled.explain() and ": 3, 4, 5" in compiled.explain()
+
+
+def test_explain_tells_which_sizes_are_symbolic_and_where_the_program_asks_for_one() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        if x.shape[0] > 3:
+            x = x * len("a" * x.shape[1])
+        return x
+
+    compiled = T.compile(function)
+    for rows, columns in ((4, 2), (5, 3), (6, 3)):
+        compiled(T.ones(rows, columns))
+    said = compiled.explain()
+    assert "a recording with symbolic sizes x.shape[0], where x.shape[0] > 3" in said and "1 paths came of it" not in said
+    assert f"x.shape[1] == 3 at {__file__}:{function.__code__.co_firstlineno + 2}" in said
 
 
 def test_explain_and_source_include_backward_programs_once_they_exist() -> None:

@@ -30,7 +30,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.promotion import is_settled, promote, with_tensor
-from tracejit.core.shapes import equal, memory_order, product
+from tracejit.core.shapes import contiguous, equal, memory_order, product
 from tracejit.core.symbolic import SYMBOLIC, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
@@ -288,11 +288,13 @@ class RecordingInterpreter(StateRecorder):
     def _shape_of_value(self, value: int) -> tuple[int, ...]:
         return self.avals[value].shape  # type: ignore[union-attr]
 
-    def symbolic_strides(self, value: int, depth: int = 0) -> tuple[int, ...]:
+    def symbolic_strides(self, value: int) -> tuple[int, ...]:
         """The strides of a value, in elements, as they follow from symbolic sizes: of memory that it fills, and of views of such."""
         array = self.defined[value]._array
         strides = tuple([s // array.itemsize for s in array.strides])
         sizes, shape = self.recorder.sizes, self._shape_of_value(value)
+        if strides == contiguous(array.shape):  # also where no element sees them
+            return contiguous(shape)
         order, found = memory_order(array.shape, strides), None
         if order is not None:
             steps, step = list(strides), 1

@@ -181,10 +181,12 @@ class SymbolicPaths:
         shapes = tuple([x._array.shape for x in tensors])
         ranks = tuple(map(len, shapes))
         first, varying = self._first.setdefault(ranks, shapes), self._varying.setdefault(ranks, set())
+        marked = set()
         for k, tensor in enumerate(tensors):
             varying.update([(k, d) for d, (a, b) in enumerate(zip(first[k], shapes[k], strict=True)) if a != b])
-            for d, dynamic in marks(tensor).items():
-                (varying.add if dynamic else varying.discard)((k, d))
+            marked.update([shapes[k][d] for d, dynamic in marks(tensor).items() if dynamic])
+        if marked:  # what has the same size is most likely the same batch
+            varying.update([(k, d) for k, shape in enumerate(shapes) for d, n in enumerate(shape) if n in marked])
         if self._unconfirmed >= _ATTEMPTS or self.dynamic is False:
             return []
         chosen = [(k, d) for k in range(len(shapes)) for d in range(ranks[k])] if self.dynamic else sorted(varying)

@@ -226,21 +226,27 @@ class ShapeEnv:
         return self._number(("polynomial", polynomial))
 
     def _is_certain(self, name: str, difference: Polynomial) -> bool:
-        """Whether a comparison comes out the same for all sizes: where the difference of its operands is a constant, or of one sign."""
-        if all(not factors for factors, _ in difference):
-            return True
+        """Whether a comparison comes out the same for all sizes: where the difference of its operands is a constant, or of one sign, as it
+        is if the coefficients are when it is written in how much larger sizes are than the smallest."""
         if any(self.expressions[i][0] != "size" for factors, _ in difference for i in factors):
             return False
-        signs = {x > 0 for factors, x in difference if factors}
-        if len(signs) > 1:
+        total: dict[tuple[int, ...], int] = {}
+        for factors, x in difference:
+            parts: dict[tuple[int, ...], int] = {(): x}
+            for i in factors:
+                more = {(*own, i): y for own, y in parts.items()}
+                parts = {own: y * _SMALLEST for own, y in parts.items()}
+                for own, y in more.items():
+                    parts[own] = parts.get(own, 0) + y
+            for own, y in parts.items():
+                total[own] = total.get(own, 0) + y
+        least = total.pop((), 0)
+        signs = {y > 0 for y in total.values() if y}
+        if not signs:
+            return True
+        if len(signs) > 1 or (least and (least > 0) not in signs):
             return False
-        sign = 1 if signs.pop() else -1
-        least = sum(sign * x * _SMALLEST ** len(factors) for factors, x in difference)  # of what grows with every size
-        return (
-            least > 0
-            or (least == 0 and name == ("<" if sign > 0 else ">"))
-            or (least == 0 and name == (">=" if sign > 0 else "<="))
-        )
+        return least != 0 or name in (("<", ">=") if signs.pop() else (">", "<="))
 
     def settle(self, value: Any) -> Any:
         """The plain number, which it has to be in all that this environment stands for."""
@@ -428,7 +434,7 @@ for _cls in (SymInt, SymFloat):
         "__bool__": lambda self: self != 0,
         "__repr__": _asking(repr),
         "__str__": _asking(str),
-        "__reduce_ex__": _asking(lambda own, protocol: own.__reduce_ex__(protocol)),
+        "__reduce_ex__": _asking(lambda own, protocol: (type(own), (own,))),
     }.items():
         setattr(_cls, _name, _method)
     for _name in (

@@ -1,0 +1,201 @@
+"""Symbolic sizes: arithmetic that is remembered, relations that are noted, and what stands in their places for other sizes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import operator
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, memory_order, slice_of
+from tracejit.core.symbolic import (
+    SYMBOLIC,
+    ShapeEnv,
+    Substitution,
+    SymFloat,
+    SymInt,
+    cached,
+    called,
+    is_symbolic,
+    text_of,
+    without_symbols,
+)
+
+
+def environment(*hints: int) -> tuple[ShapeEnv, list[SymInt]]:
+    env = ShapeEnv()
+    return env, [env.size(hint, name) for hint, name in zip(hints, "nmk", strict=False)]
+
+
+def test_arithmetic_has_the_value_of_this_run_and_of_any_other() -> None:
+    env, (n, m) = environment(6, 4)
+    with env:
+        results = [n + m, n - m, 2 * n * m, n // m, n % m, n / m, -n, abs(m - n), n**2, 7 - n, divmod(n, 4)[1], n * 1.0 + 0.5]
+    assert results == [10, 2, 48, 1, 2, 1.5, -6, 2, 36, 1, 2, 6.5]
+    assert all(type(x) in SYMBOLIC for x in results)
+    values = env.values([10, 3])
+    assert [values[x.number] for x in results] == [13, 7, 60, 3, 1, 10 / 3, -10, 7, 100, -3, 2, 10.5]
+
+
+def test_sums_and_products_have_one_form() -> None:
+    env, (n, m) = environment(6, 4)
+    with env:
+        assert ((n * 2) * m).number == (m * n * 2).number and (n + m - n).number == m.number
+        assert (n * m - m * n, (n + 1) - n) == (0, 1) and type(n - n) is int
+        assert (n * 64) // 64 is not n and ((n * 64) // 64).number == n.number
+        assert (n * 64 % 64, 0 // n, 1 % n, n // 1) == (0, 0, 1, n)
+    assert not env.relations
+
+
+def test_comparisons_are_noted_unless_they_come_out_the_same_for_all_sizes_from_two_on() -> None:
+    env, (n, m) = environment(6, 4)
+    with env:
+        assert n != 0 and n != 1 and n >= 2 and n * m >= n and n * 4 != n and -n < 0 and n * 2 > 1 and not n < 1 and n == n
+        assert not env.relations
+        assert n > 5 and n != m and m <= n and n == 6 and max(n, m) is n
+    assert env.guards() == ["n > 5", "n != m", "m <= n", "n == 6", "m <= n"]
+    assert env.evaluated([6, 4]) is not None
+    assert env.evaluated([7, 4]) is None and env.evaluated([6, 6]) is None
+    assert env.pinned() == {0} and env.pins() == ["n == 6"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        int,
+        float,
+        str,
+        repr,
+        "{}".format,
+        operator.invert,
+        round,
+        math.floor,
+        lambda n: n << 1,
+        lambda n: n & 3,
+        lambda n: [0] * n,
+    ],
+)
+def test_who_asks_for_the_number_itself_gets_it_and_pins_the_size(ask: Callable[[Any], Any]) -> None:
+    env, (n,) = environment(6)
+    with env:
+        assert ask(n) == ask(6) and type(ask(n)) not in SYMBOLIC
+    assert env.pinned() == {0}
+
+
+def test_outside_its_environment_and_in_other_threads_it_is_a_plain_number() -> None:
+    env, (n,) = environment(6)
+    found: list[Any] = []
+    with env:
+        thread = threading.Thread(target=lambda: found.extend([n + 1, n > 5, f"{n}"]))
+        thread.start()
+        thread.join()
+        env.pause()
+        found += [n * 2, n == 6]
+        env.resume()
+    found += [n - 1, n < 3, str(n)]
+    assert found == [7, True, "6", 12, True, 5, False, "6"] and not any(type(x) in SYMBOLIC for x in found)
+    assert not env.relations
+    assert type(pickle.loads(pickle.dumps(n))) is int and type(copy.deepcopy([n])[0]) is int
+    assert np.zeros((n, 2)).shape == (6, 2)
+
+
+def test_quotients_that_are_not_whole_and_division_by_a_size_of_zero_hold_for_no_such_size() -> None:
+    env, (n,) = environment(6)
+    with env:
+        assert 12 // (n - 2) == 3
+    assert env.evaluated([2]) is None and env.evaluated([6]) is not None
+
+
+def test_called_functions_are_asked_again_and_their_truth_values_are_noted() -> None:
+    env, (n,) = environment(6)
+    with env:
+        low, high, even = called(lambda n: [n - 1, n + 1, n % 2 == 0], n)
+    assert (low, high, even) == (5, 7, True) and type(low) is SymInt and even is True
+    values = env.evaluated([8])
+    assert values is not None and (values[low.number], values[high.number]) == (7, 9)
+    assert env.evaluated([7]) is None
+    assert called(lambda n: [n * 2], 4) == [8]
+
+
+def test_a_cache_is_not_asked_with_symbolic_sizes() -> None:
+    calls: list[Any] = []
+
+    @cached(maxsize=8)
+    def twice(shape: tuple[int, ...]) -> int:
+        calls.append(shape)
+        return shape[0] * 2
+
+    env, (n,) = environment(6)
+    assert twice((6, 1)) == twice((6, 1)) == 12 and len(calls) == 1
+    with env:
+        assert type(twice((n, 1))) is SymInt and len(calls) == 2
+    assert type(twice((6, 1))) is int and not env.relations
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: Any
+    right: Any
+
+
+def test_substitution_reaches_what_holds_sizes_and_leaves_the_rest_as_it_is() -> None:
+    env, (n, m) = environment(6, 4)
+    with env:
+        held = Pair((n, [m, "text"]), {"half": n // 2, "share": 1 / n, "none": None})
+        text = text_of("reads ", n * 4, " bytes")
+    other = Pair((1, [2]), {"a": 3})
+    values, clean = env.values([10, 5]), set[int]()
+    substitution = Substitution(env, values, clean)
+    assert substitution.of(held) == Pair((10, [5, "text"]), {"half": 5, "share": 0.1, "none": None})
+    assert substitution.of(other) is other and id(other) in clean
+    assert (text, substitution.of(text)) == ("reads 24 bytes", "reads 40 bytes")
+    foreign, _ = environment(6)
+    assert Substitution(foreign, []).of(n) is n
+    assert without_symbols(1 / n) == 1 / 6 and is_symbolic((1, [slice(n)])) and not is_symbolic((1, "n"))
+
+
+def computed(sizes: tuple[Any, ...]) -> list[Any]:
+    """What the Dim API says of some shapes, and what follows from it."""
+    n, m, k = sizes
+    results: list[Any] = [
+        contiguous((n, m, k)),
+        memory_order((n, m), (1, n)),
+        slice_of(slice(1, m), n),
+        slice_of(slice(-k, None, 2), n),
+    ]
+    for shapes in (((n, m), (1, m)), ((n, 1), (k, n, m))):
+        results.append(broadcast_shapes("add", *shapes))
+    results += [equal_runs((n, m * k), (n * m, k)), max(n, m), sorted((n, m, k)), n // 3 if n > m else m % 3, n * m == k * k]
+    return results
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(*[st.integers(2, 40)] * 3), st.tuples(*[st.integers(2, 40)] * 3))
+def test_what_was_computed_holds_for_all_sizes_that_satisfy_the_relations(first: tuple[int, ...], then: tuple[int, ...]) -> None:
+    env = ShapeEnv()
+    sizes = tuple([env.size(n, f"s{k}") for k, n in enumerate(first)])
+    with env:
+        found = computed(sizes)
+    assert env.evaluated(list(first)) is not None
+    assert Substitution(env, env.values(list(first))).of(found) == computed(first)
+    values = env.evaluated(list(then))
+    if values is not None:
+        assert Substitution(env, values).of(found) == computed(then)
+
+
+def test_symbolic_floats_are_floats() -> None:
+    env, (n,) = environment(8)
+    with env:
+        share = 1 / n
+        assert type(share) is SymFloat and share < 0.2 and share * 8 == 1.0
+    assert env.evaluated([16]) is None  # 16 * (1 / 8) is another number
+    assert env.evaluated([8]) is not None and math.isclose(env.values([4])[share.number], 0.25)

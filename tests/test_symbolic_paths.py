@@ -1,0 +1,354 @@
+"""Sizes that follow the second one need no recording: their paths are instances, and do what the function does for these sizes.
+
+The library verifies itself in tests, so each instance here is also compared with what would have been made for its sizes alone.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracejit as T
+from tracejit import nn, optim
+from tracejit.config import override
+from tracejit.llvm import driver
+from tracejit.lowering import memory
+from tracejit.nn import functional as F
+
+SIZES = (5, 7, 9, 12, 33, 64, 9, 5)
+W = T.linspace(-1, 1, 12).reshape(4, 3)
+CONV = nn.Conv1d(4, 2, 3, padding=1)
+ATTEND = nn.MultiheadAttention(4, 2, batch_first=True)
+
+
+def rows(n: int) -> tuple[T.Tensor]:
+    return (T.tensor(np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32)),)
+
+
+def by_unpacking(x: T.Tensor) -> T.Tensor:
+    b, t = x.shape
+    return x.reshape(b * t)[: b * 2].sum() / b
+
+
+def by_branch(x: T.Tensor) -> T.Tensor:
+    return x.sum(0) if x.size(0) % 2 else x[: x.shape[0] // 2].sum(0)
+
+
+def with_gradient(x: T.Tensor) -> T.Tensor:
+    x = x.clone().requires_grad_()
+    ((x @ W).tanh() ** 2).mean().backward()
+    return x.grad.sum(0)  # type: ignore[union-attr]
+
+
+def filled(x: T.Tensor) -> T.Tensor:
+    out = T.zeros(x.shape[0], 2)
+    out[:, 0] = x[:, 1]
+    out[-1, 1] = 3.0
+    return out
+
+
+def causal(x: T.Tensor) -> T.Tensor:
+    n = x.shape[0]
+    return (x @ x.T).masked_fill(T.ones(n, n).tril() == 0, -1e9).softmax(-1)
+
+
+PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
+    "mean": lambda x: x.mean(),
+    "variance": lambda x: x.var(0) + x.std(),
+    "product": lambda x: (x @ W).relu().sum(0),
+    "softmax": lambda x: F.softmax(x @ W, dim=0),
+    "unpacking": by_unpacking,
+    "new tensors": lambda x: T.zeros(x.shape) + T.ones(x.size(0), 4) + T.ones_like(x) + x,
+    "range of a size": lambda x: (T.arange(x.shape[0]).float()[:, None] * x).sum(0),
+    "joined": lambda x: T.cat([x, x * 2], 0).cumsum(0)[-1],
+    "length": lambda x: x.sum() / len(x),
+    "last row": lambda x: x[-1] + x[x.shape[0] - 1],
+    "half": lambda x: x[: x.shape[0] // 2].sum(0),
+    "turned": lambda x: x.flip(0)[1:],
+    "causal": causal,
+    "a shape and more": lambda x: x.reshape(*x.shape[:-1], 2, 2).sum((1, 2)),
+    "view of a size": lambda x: x.view(x.size()).t().contiguous(),
+    "repeated": lambda x: x.repeat(2, 1).roll(1, 0),
+    "padded": lambda x: F.pad(x, (0, 0, 1, 1)),
+    "normalised": lambda x: F.layer_norm(x, (4,)) + F.normalize(x, dim=0),
+    "batch statistics": lambda x: F.batch_norm(x, T.zeros(4), T.ones(4), training=True),
+    "convolution": lambda x: CONV(x.t()[None]),
+    "attention": lambda x: ATTEND(x[None], x[None], x[None], need_weights=False)[0],
+    "losses": lambda x: F.mse_loss(x, x * 2) + F.cross_entropy(x, T.zeros(x.shape[0], dtype=T.int64)),
+    "distances": lambda x: (x[:, None] - x[None]).norm(dim=-1).sum(),
+    "einsum": lambda x: T.einsum("ij,kj->ik", x, x),
+    "chosen": lambda x: x[T.arange(x.shape[0]), T.zeros(x.shape[0], dtype=T.int64)],
+    "numbers": lambda x: (x.shape[0] * 2.5, x.numel(), x.shape[1]),
+    "shapes": lambda x: (x.shape, tuple(x.size())),
+    "gradient": with_gradient,
+    "filled": filled,
+    "branch": by_branch,
+    "comparison of shapes": lambda x: (x if x.shape == (6, 4) else x * 2).sum(0),
+    "host": lambda x: x.sort(0)[0] + 1,
+}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, T.Tensor):
+        array = value.detach().numpy()
+        return array.tobytes(), array.shape, array.strides, value.dtype, value.requires_grad
+    return tuple(map(plain, value)) if isinstance(value, (tuple, list)) else (type(value), value)
+
+
+def exact(function: Callable[..., Any], *given: Any) -> Any:
+    """What a function gives that is compiled for these arguments alone."""
+    compiled = T.compile(function, dynamic=False)
+    compiled(*given)
+    return compiled(*given)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_instances_give_what_a_path_that_was_recorded_for_the_size_gives(name: str) -> None:
+    function = PROGRAMS[name]
+    compiled = T.compile(function)
+    for n in SIZES:
+        given, result = rows(n), compiled(*rows(n))
+        assert plain(result) == plain(exact(function, *given)) or n == SIZES[0] or compiled.stats.compiled_calls == 0, n
+        for found, expected in zip(leaves(result), leaves(function(*given)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+    assert compiled.stats.instances >= 2 and not compiled.reasons, compiled.explain()
+    assert compiled.stats.traces <= 4
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [value.detach().numpy() if isinstance(value, T.Tensor) else value]
+
+
+def classifier() -> tuple[Callable[..., Any], list[T.Tensor]]:
+    T.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
+    optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    def step(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, [*model.parameters(), *model.buffers()]
+
+
+def test_a_training_step_with_batches_of_any_size_is_recorded_twice_and_trains_as_eager_does() -> None:
+    sizes = (16, 24, 40, 17, 9, 33, 24, 16, 63, 11)
+    results = []
+    for wrap in (lambda function: function, T.compile):
+        step, state = classifier()
+        run = wrap(step)
+        losses = [run(*rows(n), T.arange(n) % 3).item() for n in sizes]
+        results.append((losses, [s.detach().numpy().copy() for s in state]))
+    assert run.stats.traces == 2 and run.stats.instances == len(set(sizes)) - 2
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4)
+    for a, b in zip(results[0][1], results[1][1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_after_the_call_come_of_programs_that_are_instances_too() -> None:
+    w = T.linspace(-1, 1, 4).requires_grad_()
+    compiled = T.compile(lambda x: ((x * w).tanh().exp() + x).mean())
+    counts = []
+    for n in (20, 31, 26, 40, 37):
+        for _ in range(2):
+            x = rows(n)[0].requires_grad_()
+            w.grad = None
+            before = driver.compilations()
+            compiled(x).backward()
+            counts.append(driver.compilations() - before)
+            y = rows(n)[0].requires_grad_()
+            ((y * w.detach()).tanh().exp() + y).mean().backward()
+            assert x.grad is not None and y.grad is not None and w.grad is not None
+            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-5, atol=1e-7)
+    assert compiled.stats.traces == 2 and sum(counts[4:]) == 0
+
+
+def test_python_that_asks_for_the_number_itself_is_recorded_for_each_size() -> None:
+    asked: list[str] = []
+
+    def function(x: T.Tensor) -> T.Tensor:
+        asked.append("%d" % x.shape[0])  # noqa: UP031
+        return x * len([0] * x.shape[0]) + math.sqrt(x.shape[0])
+
+    compiled = T.compile(function)
+    for n in (5, 7, 9, 11, 9):
+        np.testing.assert_allclose(compiled(*rows(n)).numpy(), (rows(n)[0] * n + math.sqrt(n)).numpy(), rtol=1e-6)
+    assert compiled.stats.instances == 0 and asked == ["5", "7", "9", "11", "9"]
+    assert "a size is not symbolic, since the program asks which it is: x.shape[0] ==" in compiled.explain()
+
+
+def test_loops_over_one_size_leave_the_others_symbolic() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        total = T.zeros(x.shape[1])
+        for row in x:
+            total = total * 0.5 + row
+        return total
+
+    compiled = T.compile(function)
+    for n, m in ((3, 5), (3, 7), (3, 9), (3, 11), (3, 9)):
+        x = T.tensor(np.random.default_rng(n).normal(size=(n, m)))
+        np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-12)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 2)
+
+
+def test_sizes_of_zero_and_one_and_equal_ones_are_recorded_where_they_mean_something_else() -> None:
+    compiled = T.compile(lambda x, y: x * y)
+    cases = [(5, 5), (7, 7), (9, 9), (9, 1), (1, 9), (0, 0), (1, 1), (8, 8), (0, 1)]
+    for n, m in cases:
+        x, y = T.arange(n) * 1.5, T.arange(m) + 0.5
+        assert compiled(x, y).tolist() == (x * y).tolist()
+    with pytest.raises(RuntimeError, match="cannot be broadcast"):
+        compiled(T.ones(6), T.ones(4))
+    assert compiled(T.ones(6), T.ones(6)).tolist() == [1.0] * 6
+
+
+def test_errors_of_shapes_are_eagers_errors() -> None:
+    compiled = T.compile(lambda x: x.reshape(-1, 8).sum(0))
+    for n in (8, 16, 24, 40):
+        assert compiled(T.ones(n)).tolist() == [n / 8] * 8
+    for n in (12, 7):
+        with pytest.raises(RuntimeError, match="invalid for a tensor of"):
+            compiled(T.ones(n))
+    assert compiled(T.ones(48)).tolist() == [6.0] * 8 and compiled.stats.instances >= 3
+
+
+def test_layouts_are_those_of_the_call() -> None:
+    compiled = T.compile(lambda x: x * 2 + x.sum(0))
+    for n in (5, 7, 9, 11):
+        base = T.tensor(np.random.default_rng(n).normal(size=(8, 2 * n)))
+        for x in (base[:4, :n].contiguous(), base[:4, ::2], base.t()[:n, :4], base[:4, :1].expand(4, n)):
+            result = compiled(x)
+            assert np.array_equal(result.numpy(), (x * 2 + x.sum(0)).numpy()) and result.stride() == (x * 2 + x.sum(0)).stride()
+
+
+def test_what_else_a_call_relies_on_is_guarded_in_instances() -> None:
+    state = {"scale": 2.0, "on": True}
+    compiled = T.compile(lambda x, k=1: x * state["scale"] + (k if state["on"] else -k))
+    for n in (5, 7, 9, 11):
+        assert compiled(T.ones(n)).tolist() == [3.0] * n
+    assert compiled.stats.instances == 2
+    state["scale"] = 4.0
+    for n in (5, 9, 13, 11):
+        assert compiled(T.ones(n)).tolist() == [5.0] * n
+    state["on"] = False
+    for n in (5, 9, 15, 17, 19):
+        assert compiled(T.ones(n), k=3).tolist() == [1.0] * n
+
+
+def test_effects_of_a_call_are_those_of_its_sizes() -> None:
+    seen: list[Any] = []
+
+    def function(x: T.Tensor) -> T.Tensor:
+        seen.append(x.shape[0])
+        seen.append(x.shape)
+        return x + 1
+
+    compiled = T.compile(function)
+    for n in (5, 7, 9, 11):
+        compiled(T.ones(n, 2))
+    assert seen == [5, (5, 2), 7, (7, 2), 9, (9, 2), 11, (11, 2)] and all(type(s) in (int, T.Size) for s in seen)
+    assert all(type(d) is int for s in seen if isinstance(s, tuple) for d in s)
+
+
+@pytest.mark.parametrize("dynamic", [True, False, None])
+def test_dynamic_says_which_sizes_are_symbolic(dynamic: bool | None) -> None:
+    compiled = T.compile(lambda x: (x * 2).sum(), dynamic=dynamic)
+    for n in (5, 7, 9, 11):
+        assert compiled(T.ones(n)).item() == 2 * n
+    assert (compiled.stats.traces, compiled.stats.instances) == ((4, 0) if dynamic is False else (2, 2))
+
+
+def test_a_marked_size_is_symbolic_at_once_and_a_static_one_never() -> None:
+    for mark, expected in ((T.mark_dynamic, (2, 2)), (T.mark_static, (4, 0))):
+        compiled = T.compile(lambda x: (x * 3).sum())
+        for n in (5, 7, 9, 11):
+            x = T.ones(n)
+            mark(x, 0)
+            assert compiled(x).item() == 3 * n
+        assert (compiled.stats.traces, compiled.stats.instances) == expected
+
+
+def test_a_recording_that_another_one_contradicts_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C code that takes the number out of a symbolic size says nothing of it."""
+    from tracejit.ops.public import creation
+
+    monkeypatch.setattr(creation, "shape_of", lambda name, sizes: tuple(map(int.__int__, sizes)), raising=False)
+    compiled = T.compile(lambda x: x.reshape(T.zeros(int.__int__(x.shape[0])).shape[0], 2).sum(0) if x.ndim > 1 else x)
+    for n in (5, 7, 9, 11):
+        assert compiled(T.ones(n, 2)).tolist() == [n, n]
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_programs_in_which_a_number_has_lost_its_size_are_found_and_not_used(
+    verify: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "aligned", lambda nbytes: -(-int.__int__(nbytes) // 64) * 64)  # of slabs: where residuals lie
+    w = T.linspace(-1, 1, 4).requires_grad_()
+
+    def function(x: T.Tensor) -> T.Tensor:
+        return (((x * w).tanh() * x.exp()).sigmoid() ** 2).sum()
+
+    with override(verify=verify):
+        compiled = T.compile(function)
+        for n in (20, 31, 46, 57, 68, 46):
+            x, y = rows(n)[0].requires_grad_(), rows(n)[0].requires_grad_()
+            compiled(x).backward()
+            function(y).backward()
+            assert x.grad is not None and y.grad is not None
+            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-6)
+    regions = [region for path in compiled._symbolic.paths for region in path.regions]
+    assert regions and all(region.is_refuted or region.instances == 1 for region in regions)
+
+
+def test_threads_that_bring_new_sizes_get_their_results() -> None:
+    compiled = T.compile(lambda x: (x @ W).tanh().sum(0))
+    wrong: list[int] = []
+
+    def work(first: int) -> None:
+        for n in range(first, 60, 4):
+            if not np.allclose(compiled(*rows(n)).numpy(), (rows(n)[0] @ W).tanh().sum(0).numpy(), rtol=1e-4, atol=1e-5):
+                wrong.append(n)
+
+    for n in (5, 7):
+        compiled(*rows(n))
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8, 12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and compiled.stats.instances
+
+
+def several(x: T.Tensor, w: T.Tensor, i: T.Tensor) -> list[T.Tensor]:
+    h = (x @ w).softmax(-1)
+    return [h.var(0) / x.shape[0], x.mean() * h.mean(0), (h * x.mean(-1, keepdim=True)).cumsum(0)[i], T.cat([x, h], 0).amax(0)]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 70), st.integers(1, 9)), min_size=4, max_size=7))
+def test_two_sizes_that_change_apart_give_the_bits_of_exact_programs(sizes: list[tuple[int, int]]) -> None:
+    shared = T.compile(several)
+    for n, k in sizes:
+        random = np.random.default_rng(n * 100 + k)
+        w = T.tensor(random.standard_normal((k, k)).astype(np.float32)).requires_grad_()
+        x = T.tensor(random.standard_normal((n, k)).astype(np.float32)).requires_grad_()
+        i = T.tensor(random.integers(0, n, n))
+        found = []
+        for f in (shared, T.compile(several, dynamic=False)):
+            f(x, w, i)
+            results = f(x, w, i)
+            gradients = T.autograd.grad(sum(r.sum() for r in results), (x, w))
+            found.append([r.detach().numpy() for r in (*results, *gradients)])
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True))
