@@ -63,6 +63,11 @@ class Region:
         with self.env:
             self._executable = make(path.recording.in_terms_of(self.env, shapes))
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it is of one size."""
+        return len(self.env.pinned()) == self.env.variables
+
     def _numbers(self, sizes: list[int]) -> Substitution | None:
         values = self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
@@ -140,6 +145,7 @@ class SymbolicPath:
         self.recording = recording
         self.regions: tuple[Region, ...] = ()
         self.needs_host = False
+        self.is_unrolled = False  # there is another program for each size
 
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
@@ -147,7 +153,12 @@ class SymbolicPath:
         for region in self.regions:
             if (found := region.at(plain, sizes)) is not None:
                 return found
-        if self.needs_host or len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
+        if (
+            self.needs_host
+            or self.is_unrolled
+            or len(self.regions) >= _REGIONS
+            or sum(region.instances < 2 for region in self.regions) >= _NARROW
+        ):
             return None
         ticket = Ticket()
         try:
@@ -160,6 +171,7 @@ class SymbolicPath:
         finally:
             ticket.over = True
         self.regions = (*self.regions, region)
+        self.is_unrolled = region.is_pinned and len(self.regions) > 1
         return region.at(plain, sizes)
 
 

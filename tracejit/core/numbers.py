@@ -26,6 +26,10 @@ class RecordedNumber:
 
     __slots__ = ()
 
+    def as_size(self) -> Any:
+        """What it is to who needs an integer and can do with a symbolic size (core/symbolic.py); None where it is none."""
+        return None
+
 
 def plain_number(x: Any) -> bool | int | float | None:
     """The bool, int or float that `x` stands for; None if it is no real number.  Neither a method nor `__class__` of `x` is asked.

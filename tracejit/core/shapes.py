@@ -148,7 +148,8 @@ def integer(operation: str, argument: str, value: Any) -> int:
     Raises TypeError for anything else, bools and floats among it."""
     if type(value) is int:
         return value
-    number = settled(value)
+    number = value.as_size() if isinstance(value, RecordedNumber) else None
+    number = settled(value) if number is None else number
     if type(number) is int or type(number) is SymInt:
         return number  # type: ignore[no-any-return]
     if isinstance(number, bool | float) or not hasattr(type(value), "__index__"):

@@ -550,7 +550,7 @@ class Substitution:
         changed = self.fields(value, names)
         if not changed:
             return value
-        made = object.__new__(kind)
+        made: Any = object.__new__(kind)
         for name in names:
             object.__setattr__(made, name, changed[name] if name in changed else getattr(value, name))
         return made
@@ -576,6 +576,7 @@ class SymText(str):
 
 def text_of(*parts: Any) -> str:
     """Texts and numbers, one after the other."""
+    parts = tuple([piece for part in parts for piece in (part.parts if type(part) is SymText else (part,))])
     text = "".join([str(without_symbols(part)) for part in parts])
     if SYMBOLIC.isdisjoint(map(type, parts)):
         return text

@@ -265,7 +265,7 @@ class _Lowering:
         reads = frozenset(values.root(o) for o in node.operands if values.is_tensor(o))  # type: ignore[arg-type]
         self.units.append(
             _Unit(
-                f"loop of {attributes['count']} steps",
+                text_of("loop of ", attributes["count"], " steps"),
                 reads,
                 frozenset(node.outputs),
                 exits,
@@ -620,12 +620,12 @@ class _Lowering:
         """The same for calls of one nest."""
         moved = [self._moved(u) for u in units]
         read, written = sum(r for r, _ in moved), sum(w for _, w in moved)
-        return text_of(f"{units[0].label}, {len(units)} times: reads ", read, " bytes, writes ", written)
+        return text_of(units[0].label, f", {len(units)} times: reads ", read, " bytes, writes ", written)
 
     def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
         """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
         read, written = self._moved(u)
-        head = f"{u.label}: reads ", read, " bytes, writes ", written
+        head = u.label, ": reads ", read, " bytes, writes ", written
         cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
         if not any(cuts):
             return [text_of(*head)]

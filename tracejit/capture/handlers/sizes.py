@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, is_symbolic
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
 from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, shape_of, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
@@ -38,6 +38,7 @@ class SizeHandlers(Handlers):
         self.env: ShapeEnv | None = None
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
         self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
+        self._mixed: dict[Name, tuple[str, Any, Any]] = {}  # how a variable is computed of sizes and of other numbers
 
     # -- from start to end
     def begin(self, tensors: list[Tensor], names: list[str], dimensions: Collection[Dimension]) -> None:
@@ -105,9 +106,26 @@ class SizeHandlers(Handlers):
         return SymbolicNumber(recorder, name, without_symbols(symbol))
 
     # -- from the program
-    def symbol(self, value: Any) -> SymInt | SymFloat | None:
-        """What a number of the program's was computed of, if it was of sizes alone."""
-        return self._symbols.get(value._name) if is_symbolic(value) and value._late is None and self.are_noted else None
+    def symbol(self, value: Any, settling: bool = False) -> SymInt | SymFloat | None:
+        """What a number of the program's was computed of, if it was of sizes alone.  settling: an integer that was computed of other
+        numbers, too, is a size where these are guarded by their values."""
+        if not is_symbolic(value) or value._late is not None or not self.are_noted:
+            return None
+        known = self._symbols.get(value._name)
+        if known is None and settling and type(value._value) is int and value._name in self._mixed:
+            assert self.env is not None
+            symbol, *operands = self._mixed[value._name]
+            parts = [concrete(x) if (part := self.symbol(x, settling)) is None else part for x in operands]
+            found = self.env.compute(symbol, *parts)
+            known = self._symbols[value._name] = found if type(found) is SymInt else None
+        return known
+
+    def note_computed(self, made: SymbolicNumber, symbol: str, left: Any, right: Any) -> None:
+        """A number was computed of others, of which some are sizes."""
+        if not self._symbols or symbol not in _ARITHMETIC or made._name in self._symbols:
+            return
+        if any(is_symbolic(x) and (x._name in self._symbols or x._name in self._mixed) for x in (left, right)):
+            self._mixed[made._name] = symbol, left, right
 
     def for_library(self, value: Any) -> Any:
         """An argument, with numbers in the place of those that stand for them in what the program has made."""
@@ -115,7 +133,7 @@ class SizeHandlers(Handlers):
             return value
         kind = type(value)
         if kind is SymbolicNumber:
-            symbol = self.symbol(value)
+            symbol = self.symbol(value, settling=True)
             return value if symbol is None else symbol
         if kind is Size and id(value) in self.recorder.effects.numbered:
             stored = self.recorder.effects.stored

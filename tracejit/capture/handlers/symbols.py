@@ -257,7 +257,9 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
             left, right = concrete(left), concrete(right)
             return result
         computed = Arithmetic(symbol, _expression(recorder, left), _expression(recorder, right))
-        return recorder.define_number(computed, result, check_type=symbol == "**")
+        made = recorder.define_number(computed, result, check_type=symbol == "**")
+        recorder.sizes.note_computed(made, symbol, left, right)
+        return made
 
     return method
 
@@ -369,6 +371,9 @@ class SymbolicNumber(RecordedNumber):
         if modulus is not None:
             return pow(concrete(self), concrete(other), concrete(modulus))
         return _power(self, other)
+
+    def as_size(self) -> Any:
+        return None if self._recorder.stopped else self._recorder.sizes.symbol(self, settling=True)
 
     def __bool__(self) -> bool:
         result = bool(self._value)
