@@ -57,7 +57,8 @@ class Region:
         self.instances = 0
         self.is_refuted = False  # something that was made of it was not what would have been made for these sizes alone
         self._own = path.recording.sizes(shapes)
-        self._confirmed: set[Any] = set()  # what was compared with that for other sizes than its own
+        self._compared: set[Any] = set()  # what was compared with that for its own sizes
+        self._confirmed: set[Any] = set()  # the same for other ones
         self._clean: set[int] = set()
         self._backward: dict[tuple[Mask, Mask], tuple[Graph, Program | None]] = {}
         with self.env:
@@ -112,13 +113,18 @@ class Region:
         return made if self._is_right(key, sizes, is_as_made) else None
 
     def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
-        """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, so
-        it is compared, until it was once for other sizes throughout: then no number stands there that should be another one."""
-        if sizes == self._own or (what in self._confirmed and not config.verify):
+        """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, or
+        taken it for another kind of number; so it is compared, for its own sizes and until it was once for other ones throughout: then no
+        number stands there that should be another one."""
+        is_own = sizes == self._own
+        if what in (self._compared if is_own else self._confirmed) and not config.verify:
             return True
         if not is_as_made():
             self.is_refuted = True
             return False
+        if is_own:
+            self._compared.add(what)
+            return True
         pinned = self.env.pinned()
         if all(a != b for k, (a, b) in enumerate(zip(sizes, self._own, strict=True)) if k not in pinned):
             self._confirmed.add(what)
@@ -153,12 +159,9 @@ class SymbolicPath:
         for region in self.regions:
             if (found := region.at(plain, sizes)) is not None:
                 return found
-        if (
-            self.needs_host
-            or self.is_unrolled
-            or len(self.regions) >= _REGIONS
-            or sum(region.instances < 2 for region in self.regions) >= _NARROW
-        ):
+        if self.needs_host or self.is_unrolled or any(region.is_refuted for region in self.regions):
+            return None
+        if len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
             return None
         ticket = Ticket()
         try:

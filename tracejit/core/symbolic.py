@@ -34,6 +34,7 @@ __all__ = [
     "cached",
     "called",
     "is_symbolic",
+    "python_type",
     "shape_of",
     "text_of",
     "without_symbols",
@@ -465,6 +466,12 @@ def without_symbols(value: Any) -> Any:
     """The plain number of a symbolic one, without a note; anything else as it is."""
     kind = type(value)
     return _plain_int(value) if kind is SymInt else _plain_float(value) if kind is SymFloat else value
+
+
+def python_type(value: Any) -> type:
+    """The type of a number: that of what it is computed to, for a symbolic one."""
+    kind = type(value)
+    return int if kind is SymInt else float if kind is SymFloat else kind
 
 
 def is_symbolic(value: Any) -> bool:

@@ -18,6 +18,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.interpreter import Abstract, Interpreter, pushed, state
 from tracejit.core.op import REGISTRY, Kind, Op, Promotion
 from tracejit.core.promotion import common_dtype, promote
+from tracejit.core.symbolic import python_type
 from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Graph, Literal, Operand
 
@@ -191,7 +192,7 @@ class TracingInterpreter(Interpreter):
                 else self.bind(cast, (x,), {"dtype": target})
                 for i, (x, y) in enumerate(zip(operands, promoted, strict=True))
             ), False
-        kinds = [x.dtype if isinstance(x, Tracer) else _SCALAR_DTYPES[type(x)] for x in operands if x is not None]
+        kinds = [x.dtype if isinstance(x, Tracer) else _SCALAR_DTYPES[python_type(x)] for x in operands if x is not None]
         target = max(kinds, key=_WEAK_ORDER.index)
         if op.promotion is Promotion.FLOAT:
             target = dtypes.float64

@@ -19,6 +19,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import ScalarAval
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
+from tracejit.core.symbolic import python_type as number_type
 from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.ir.layouts import Position, Positions, Source, Strided, linear
 from tracejit.loops.bounds import bounded
@@ -389,7 +390,7 @@ class _Rules:
     def kind(self, operand: Operand) -> type:
         """The Python type of a number."""
         if isinstance(operand, Literal):
-            return type(operand.value)
+            return number_type(operand.value)
         aval = self.elements.values.avals[operand]  # type: ignore[index]
         assert isinstance(aval, ScalarAval)
         return aval.python_type

@@ -20,7 +20,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
-from tracejit.core.symbolic import called
+from tracejit.core.symbolic import called, python_type
 from tracejit.ir.builder import rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.passes.memory import OutputMemory
@@ -219,10 +219,11 @@ def _absorb(scope: _Scope, node: Node) -> Node | None:
 
 def _is_exact(value: Any, dtype: DType) -> bool:
     """Whether a Python number means the same element beside a tensor of `dtype` as a `full` tensor of that dtype."""
-    if type(value) is float:
+    kind = python_type(value)
+    if kind is float:
         return dtype.is_floating_point
-    if dtype is bool_ or type(value) is bool:
-        return dtype is bool_ and type(value) is bool
+    if dtype is bool_ or kind is bool:
+        return dtype is bool_ and kind is bool
     return (
         abs(value) < 2**24 if dtype.is_floating_point else bool(np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max)
     )
