@@ -113,6 +113,10 @@ def test_quotients_that_are_not_whole_and_division_by_a_size_of_zero_hold_for_no
     with env:
         assert 12 // (n - 2) == 3
     assert env.evaluated([2]) is None and env.evaluated([6]) is not None
+    env, (n,) = environment(6)
+    with env, pytest.raises(ZeroDivisionError):
+        12 // (n - 6)
+    assert env.evaluated([6]) is not None and env.evaluated([7]) is None
 
 
 def test_called_functions_are_asked_again_and_their_truth_values_are_noted() -> None:

@@ -10,6 +10,9 @@ They are ints to C code, which may use the number without a word: NumPy, `range`
 What evaluates arrays may do so.  Whoever decides something by such means would not be noticed; therefore what an environment says is
 compared with what another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
 
+A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
+economy, right also where equal ones are not found.
+
 Notes are taken while the environment is entered, in its thread, and not in `paused` parts of that; elsewhere a SymInt is a plain int in all
 it does.  Nothing is known here of tensors, but that there may be somebody who knows their symbolic shapes (`shape_of`).
 """
@@ -137,7 +140,13 @@ class ShapeEnv:
         return self._number(("constant", type(plain).__name__, plain.hex() if isinstance(plain, float) else plain, plain))
 
     def compute(self, name: str, *operands: Any) -> Any:
-        result = _FUNCTIONS[name](*map(without_symbols, operands))
+        """The result of an operation.  Raises what Python raises: then the operands are the numbers that lead there."""
+        try:
+            result = _FUNCTIONS[name](*map(without_symbols, operands))
+        except (ArithmeticError, ValueError):
+            for operand in operands:
+                self.settle(operand)
+            raise
         if name == "abs" and type(result) is int:
             return operands[0] if self.compare(">=", operands[0], 0) else self.compute("-x", operands[0])
         if name in ("//", "%") and (divided := self._divided(name, *operands)) is not None:
@@ -156,6 +165,7 @@ class ShapeEnv:
         return result
 
     def compare(self, name: str, left: Any, right: Any) -> bool:
+        """The outcome of a comparison."""
         outcome = _COMPARISONS[name](without_symbols(left), without_symbols(right))
         difference = self._combined("-", left, right)
         if difference is None or not self._is_certain(name, difference):
@@ -439,9 +449,8 @@ for _cls in (SymInt, SymFloat):
     }.items():
         setattr(_cls, _name, _method)
     for _name in (
-        "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round",
-        "trunc",
-        "floor", "ceil", "int", "float", "index", "format", "getnewargs",
+        "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round", "trunc", "floor", "ceil",
+        "int", "float", "index", "format", "getnewargs",
     ):  # fmt: skip
         if hasattr(_base, f"__{_name}__"):
             setattr(_cls, f"__{_name}__", _asking(getattr(_base, f"__{_name}__")))

@@ -109,9 +109,9 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     shape = self.shape
     if len(shape) < 2:
         raise RuntimeError(f"fill_diagonal_(): dimensions must be larger than 1: expected at least two, got shape {list(shape)}")
-    if len(shape) > 2 and len(set(shape)) > 1:
-        raise RuntimeError(f"fill_diagonal_(): all dimensions of input must be of equal length, got shape {list(shape)}")
     rows, columns = shape[:2]
+    if len(shape) > 2 and any(n != rows for n in shape):
+        raise RuntimeError(f"fill_diagonal_(): all dimensions of input must be of equal length, got shape {list(shape)}")
     step = columns + 1 if wrap and len(shape) == 2 else max(rows, 1)
     for start in range(0, max(rows, 1), step):
         line = self if step >= rows else METHODS["narrow"](self, 0, start, min(step, rows - start))
