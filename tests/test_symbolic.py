@@ -6,9 +6,11 @@ import copy
 import math
 import operator
 import pickle
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracejit.core import symbolic
 from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, memory_order, slice_of
 from tracejit.core.symbolic import (
     SYMBOLIC,
@@ -203,3 +206,19 @@ def test_symbolic_floats_are_floats() -> None:
         assert type(share) is SymFloat and share < 0.2 and share * 8 == 1.0
     assert env.evaluated([16]) is None  # 16 * (1 / 8) is another number
     assert env.evaluated([8]) is not None and math.isclose(env.values([4])[share.number], 0.25)
+
+
+def test_the_library_counts_over_sizes_so_that_it_is_noted() -> None:
+    """`range` takes the number out of a symbolic size without a word; `size_range` says how many steps there are."""
+    root = Path(symbolic.__file__).parents[1]
+    sized = re.compile(r"(?<!size_)\brange\([^()]*(\.shape\[|\b(size|rows|columns|length|steps|count)\b)")
+    # of outputs, dimensions and layers, a window, and what is printed: no sizes
+    allowed = ("count", "len(", "for offset in range(size)", "shown = [")
+    found = [
+        f"{path.relative_to(root)}:{number}: {line.strip()}"
+        for folder in ("ops/public", "ops/composites", "functional", "tensor")
+        for path in sorted((root / folder).glob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if sized.search(line) and not any(word in line for word in allowed)
+    ]
+    assert not found, "\n".join(found)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.interpreter import state
+from tracejit.core.shapes import size_range
 from tracejit.core.tree import flatten, unflatten
 from tracejit.ops.public.movement import stack
 from tracejit.tensor import Tensor
@@ -138,9 +139,9 @@ def _written_out(
 ) -> tuple[list[Any], list[Any]]:
     """The loop step by step; every: only the carry before each so-manyth is kept for the backward pass."""
     parts = [x.unbind(0) for x in sliced]
-    order = range(count - 1, -1, -1) if reverse else range(count)
+    order = list(size_range(0, count))[:: -1 if reverse else 1]
     rows: list[list[Any]] = []
-    for start in range(0, count, every or count):
+    for start in size_range(0, count, every or count):
         numbers = order[start : start + (every or count)]
         run = _some_steps if every is None else functools.partial(checkpoint, _some_steps, use_reentrant=False)
         carried, some = run(step, carried, parts, numbers)

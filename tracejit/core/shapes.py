@@ -28,6 +28,7 @@ __all__ = [
     "normalise_dims",
     "product",
     "quotient",
+    "size_range",
     "slice_of",
 ]
 
@@ -162,6 +163,13 @@ def position(operation: str, value: Any) -> int:
     if isinstance(value, RecordedNumber) and value.__class__ is int:
         return value
     return integer(operation, "index", value)
+
+
+def size_range(start: Dim, stop: Dim, step: Dim = 1) -> Iterable[Dim]:
+    """range(start, stop, step) of sizes: how many steps there are is a relation of symbolic ones, which `range` itself would not note."""
+    if not has_symbols((start, stop, step)):
+        return range(start, stop, step)
+    return [start + i * step for i in range(int(-((start - stop) // step)))]
 
 
 def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:

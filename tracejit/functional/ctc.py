@@ -12,6 +12,7 @@ import numpy as np
 
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32
+from tracejit.core.shapes import size_range
 from tracejit.functional.support import reduced
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
@@ -106,7 +107,7 @@ def ctc_loss(
     ends = reshape(wanted * 2, shape=(batch, 1))
     table = indexing.gather(log_probs, extended.unsqueeze(0).expand(steps, batch, count).contiguous(), dim=2)  # (T, N, labels)
     alpha = where((position < 2) & (position <= ends), select(table, 0, dim=0), _NEVER)
-    for t in range(1, steps):
+    for t in size_range(1, steps):
         jump = where(skips, _shifted(alpha, min(2, count)), _NEVER)
         following = _log_of_sum([alpha, _shifted(alpha, 1), jump]) + select(table, t, dim=0)
         alpha = where(reshape(inputs > t, shape=(batch, 1)), following, alpha)

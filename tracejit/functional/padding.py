@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import integer
+from tracejit.core.shapes import integer, size_range
 from tracejit.ops import indexing
 from tracejit.ops.movement import copies
 from tracejit.ops.movement.views import slice_
@@ -72,10 +72,10 @@ def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
         raise RuntimeError(
             f"pad(): the padding ({before}, {after}) is too large for mode {mode!r} and a dimension of size {size}"
         )
-    places = range(-before, size + after)
+    places = size_range(-before, size + after)
     if mode == "replicate":
         return [min(max(p, 0), size - 1) for p in places]
     if mode == "circular":  # negative sizes crop first
         start, kept = max(0, -before), size + min(0, before) + min(0, after)
-        return [start + p % kept for p in range(-max(before, 0), kept + max(after, 0))]
+        return [start + p % kept for p in size_range(-max(before, 0), kept + max(after, 0))]
     return [-p if p < 0 else 2 * (size - 1) - p if p >= size else p for p in places]

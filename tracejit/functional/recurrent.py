@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.core.precision import lowered
+from tracejit.core.shapes import size_range
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops.composites.recurrent import lstm
@@ -77,7 +78,7 @@ def _unbound(x: Any) -> list[Any]:
     """x[0], x[1], ..., taken in halves: so the gradients of all of them are put together in log(n) passes and not in n."""
     size = x.shape[0]
     if size <= 4:
-        return [select(x, i, dim=0) for i in range(size)]
+        return [select(x, i, dim=0) for i in size_range(0, size)]
     return [*_unbound(_rows(x, 0, size // 2)), *_unbound(_rows(x, size // 2, size))]
 
 

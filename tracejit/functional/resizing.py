@@ -10,7 +10,7 @@ import numpy as np
 
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
-from tracejit.core.shapes import product
+from tracejit.core.shapes import product, size_range
 from tracejit.ops import indexing
 from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.movement import views
@@ -66,7 +66,7 @@ def interpolate(
             out = _linear(out, i + 2, target[i], steps[i], bool(align_corners))
         else:
             offset = 0.5 if mode == "nearest-exact" else 0.0
-            places = [min(math.floor((j + offset) * steps[i]), spatial[i] - 1) for j in range(target[i])]
+            places = [min(math.floor((j + offset) * steps[i]), spatial[i] - 1) for j in size_range(0, target[i])]
             out = indexing.index_select(out, indexing.constant_index(places), dim=i + 2)
     return out
 

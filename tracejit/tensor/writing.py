@@ -12,6 +12,7 @@ from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import bind, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
+from tracejit.core.shapes import size_range
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import clone, write
@@ -113,7 +114,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     if len(shape) > 2 and any(n != rows for n in shape):
         raise RuntimeError(f"fill_diagonal_(): all dimensions of input must be of equal length, got shape {list(shape)}")
     step = columns + 1 if wrap and len(shape) == 2 else max(rows, 1)
-    for start in range(0, max(rows, 1), step):
+    for start in size_range(0, max(rows, 1), step):
         line = self if step >= rows else METHODS["narrow"](self, 0, start, min(step, rows - start))
         while line.ndim > 1:
             line = METHODS["diagonal"](line, 0, 0, line.ndim - 1)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tracejit.core.aval import Aval
-from tracejit.core.shapes import product
+from tracejit.core.shapes import product, size_range
 from tracejit.ops.declare import composite
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import clone, pad
@@ -120,7 +120,7 @@ class _Layout:
         if product(self.kernel) == 1:  # they are the input itself
             return [slice(0, self.batch)]
         step = max(1, _BLOCK // max(1, self.groups * self.inner * self.places * itemsize))
-        return [slice(first, min(first + step, self.batch)) for first in range(0, self.batch, step)]
+        return [slice(first, min(first + step, self.batch)) for first in size_range(0, self.batch, step)]
 
     def columns(self, x: Any) -> Any:
         """The windows' elements in a part of the batch, (images, groups, elements of a window, places)."""

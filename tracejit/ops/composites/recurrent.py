@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.shapes import size_range
 from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.mathematics import sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
@@ -26,7 +27,7 @@ def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: b
 
 def _order(length: int, backwards: bool) -> list[tuple[int, int | None]]:
     """(a step, the step before it) in the order in which they are made."""
-    steps = list(range(length))[:: -1 if backwards else 1]
+    steps = list(size_range(0, length))[:: -1 if backwards else 1]
     return list(zip(steps, [None, *steps], strict=False))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import integer, normalise_dim, product
+from tracejit.core.shapes import integer, normalise_dim, product, size_range
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.comparison import where
@@ -324,7 +324,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
         n = int(indices_or_sections)
         if n <= 0:
             raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
-        return split(input, [size // n + (i < size % n) for i in range(n)], at)
+        return split(input, [size // n + (i < size % n) for i in size_range(0, n)], at)
     given = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else list(indices_or_sections)
     bounds = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in given), size]
     return tuple(views.slice_(input, dim=at, start=a, stop=max(a, b), step=1) for a, b in itertools.pairwise(bounds))
@@ -393,6 +393,6 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     if r == 0:
         return full(0, shape=(0,), dtype=input.dtype)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(range(input.shape[0]), r))
+    rows = list(choose(size_range(0, input.shape[0]), r))
     picked = indexing.constant_index([i for row in rows for i in row])
     return reshape(indexing.index_select(input, picked, dim=0), len(rows), r)

@@ -10,7 +10,7 @@ from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, normalise_dims, position, product
+from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, normalise_dims, position, product, size_range
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
@@ -243,7 +243,7 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
         piece = integer("split", "split_size", pieces)
         if piece < 0 or (piece == 0 and size):
             raise RuntimeError(f"split(): split_size must be positive, got {piece}")
-        sections = [min(piece, size - i) for i in range(0, size, piece)] if size else [0]
+        sections = [min(piece, size - i) for i in size_range(0, size, piece)] if size else [0]
     else:
         sections = [integer("split", "split_sizes", s) for s in pieces]
         if sum(sections) != size or min(sections, default=0) < 0:
@@ -271,7 +271,7 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     if input.ndim == 0:
         raise IndexError("unbind(): dimension specified as 0 but tensor has no dimensions")
     at = normalise_dim("unbind", dim, input.ndim)
-    return tuple(views.select(input, i, dim=at) for i in range(input.shape[at]))
+    return tuple(views.select(input, i, dim=at) for i in size_range(0, input.shape[at]))
 
 
 @public()

@@ -9,7 +9,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.core.shapes import normalise_dim, normalise_dims, product
+from tracejit.core.shapes import normalise_dim, normalise_dims, product, size_range
 from tracejit.ops import decompositions
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
@@ -148,6 +148,6 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     if input.ndim != 2:
         raise RuntimeError(f"pdist(): expected a matrix, got shape {list(input.shape)}")
     rows = input.shape[0]
-    pairs = [(i, j) for i in range(rows) for j in range(i + 1, rows)]
+    pairs = [(i, j) for i in size_range(0, rows) for j in size_range(i + 1, rows)]
     first, second = (constant_index([pair[k] for pair in pairs]) for k in (0, 1))
     return vector_norm(index_select(input, first, dim=0) - index_select(input, second, dim=0), p, -1)

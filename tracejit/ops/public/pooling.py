@@ -10,7 +10,7 @@ import numpy as np
 
 from tracejit.core.dtypes import int64
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import product
+from tracejit.core.shapes import product, size_range
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import ArrayConstant, constant
@@ -200,7 +200,7 @@ def _targets(name: str, rank: int, input: Any, output_size: Any) -> tuple[int, .
 
 
 def _bins(size: int, outputs: int) -> list[tuple[int, int]]:
-    return [((i * size) // outputs, -((-(i + 1) * size) // outputs)) for i in range(outputs)]
+    return [((i * size) // outputs, -((-(i + 1) * size) // outputs)) for i in size_range(0, outputs)]
 
 
 def adaptive_avg_pool(name: str, rank: int, input: Any, output_size: Any) -> Any:

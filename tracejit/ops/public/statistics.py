@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
-from tracejit.core.shapes import integer, normalise_dim
+from tracejit.core.shapes import integer, normalise_dim, size_range
 from tracejit.ops.elementwise import arithmetic
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
@@ -56,7 +56,7 @@ def unique(
         slices, shape = F["flatten"](F["unsqueeze"](moved, -1), 1), (moved.shape[0],)
     n = slices.shape[0]
     order = F["arange"](n)
-    for column in range(slices.shape[1] - 1, -1, -1):  # stable, so the first column decides in the end
+    for column in size_range(slices.shape[1] - 1, -1, -1):  # stable, so the first column decides in the end
         order = order[F["argsort"](slices[:, column][order], stable=True)]
     ordered = slices[order]
     starts = _starts_of_runs(ordered)
@@ -99,7 +99,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         return F["clone"](input)
     parts = [part for part in (prepend, input, append) if part is not None]
     out = F["cat"](parts, at) if len(parts) > 1 else input
-    for _ in range(min(n, out.shape[at])):
+    for _ in size_range(0, min(n, out.shape[at])):
         length = out.shape[at]
         after, before = F["narrow"](out, at, 1, length - 1), F["narrow"](out, at, 0, length - 1)
         out = F["logical_xor"](after, before) if out.dtype is dtypes.bool_ else after - before
