@@ -352,3 +352,50 @@ def test_two_sizes_that_change_apart_give_the_bits_of_exact_programs(sizes: list
             gradients = T.autograd.grad(sum(r.sum() for r in results), (x, w))
             found.append([r.detach().numpy() for r in (*results, *gradients)])
         assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True))
+
+
+TAKEN: dict[str, Callable[[T.Tensor], Any]] = {
+    "a power that is whole for some sizes": lambda x: x * (2 ** (x.shape[0] - 8)),
+    "a root": lambda x: x * (x.shape[0] - 10) ** 0.5 if x.shape[0] >= 10 else x,
+    "lists": lambda x: (x.tolist(), x + 1),
+    "arrays": lambda x: (x.numpy().shape, x + 1),
+    "strides": lambda x: (x.stride(), x.t().stride(), x[:, 1:].stride(), x[::2].stride(0), x.is_contiguous()),
+    "strides that no element sees": lambda x: (F.conv2d(x[None, None], T.ones(2, 1, 3, 3), padding=1), x[None].transpose(1, 2)),
+    "shuffled": lambda x: F.pixel_shuffle(x[None, :, :, None].expand(1, *x.shape, 2)[:, : x.shape[0] // 4 * 4], 2),
+    "points between": lambda x: (T.linspace(-1, 1, x.shape[0]), T.linspace(0, x.shape[0], 5)),
+    "pieces": lambda x: [part.sum() for part in x.split(4)],
+    "diagonals": lambda x: x @ T.zeros(4, x.shape[0]).fill_diagonal_(2.0, wrap=True),
+    "text": lambda x: (f"{x.shape[0]:>4} of {tuple(x.shape)}", str(len(x)), x * 2),
+    "types": lambda x: (
+        isinstance(x.shape[0], int),
+        type(x.shape[0]) is int,
+        x.shape[0] in (7, 9),
+        {7: "a"}.get(x.shape[0], "b"),
+    ),
+    "bits": lambda x: (
+        x.shape[0] & 6,
+        x.shape[0] << 1,
+        x.shape[0] ^ 3,
+        ~x.shape[0],
+        divmod(x.shape[0], 4),
+        round(x.shape[0] / 3, 1),
+    ),
+    "order": lambda x: (min(x.shape[0], 8), max(x.shape), sorted(x.shape), sum(x.shape), x.shape.numel()),
+    "extremes": lambda x: x[x.sum(1).argmax()],
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_a_program_takes_out_of_sizes_is_right_for_each_of_them(name: str) -> None:
+    function = TAKEN[name]
+    compiled = T.compile(function)
+    for n in (5, 7, 9, 11, 13, 32, 8, 3, 2, 16, 9, 20):
+        found, expected = leaves(compiled(*rows(n))), leaves(function(*rows(n)))
+        assert len(found) == len(expected), n
+        for a, b in zip(found, expected, strict=True):
+            assert type(a) is type(b), n
+            if isinstance(a, np.ndarray):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+                assert (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides), n
+            else:
+                assert a == b, n

@@ -30,7 +30,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.promotion import is_settled, promote, with_tensor
-from tracejit.core.shapes import contiguous, equal, memory_order, product
+from tracejit.core.shapes import contiguous, equal, product
 from tracejit.core.symbolic import SYMBOLIC, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
@@ -288,31 +288,24 @@ class RecordingInterpreter(StateRecorder):
     def _shape_of_value(self, value: int) -> tuple[int, ...]:
         return self.avals[value].shape  # type: ignore[union-attr]
 
-    def symbolic_strides(self, value: int) -> tuple[int, ...]:
-        """The strides of a value, in elements, as they follow from symbolic sizes: of memory that it fills, and of views of such."""
-        array = self.defined[value]._array
+    def symbolic_strides(self, tensor: Tensor, value: int | None = None) -> tuple[int, ...] | None:
+        """The strides of a tensor, in elements, as they follow from symbolic sizes: of memory that it fills, and of views of such.  None
+        where they do not: then nothing is known of other sizes.  value: the tensor as it was."""
+        array = tensor._array
+        value = self.values.get(id(tensor)) if value is None else value
+        shape = self.symbolic_shape(tensor) if value is None else self._shape_of_value(value)
         strides = tuple([s // array.itemsize for s in array.strides])
-        sizes, shape = self.recorder.sizes, self._shape_of_value(value)
-        if strides == contiguous(array.shape):  # also where no element sees them
-            return contiguous(shape)
-        order, found = memory_order(array.shape, strides), None
-        if order is not None:
-            steps, step = list(strides), 1
-            for d in reversed(order):
-                if array.shape[d] != 1:
-                    steps[d] = step
-                step = step * shape[d]
-            found = tuple(steps)
-        elif value not in self.inputs:
-            node = next((node for node in self.nodes if value in node.outputs), None)
-            if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
-                base = node.operands[0]
-                layout = strided_view(node, Strided(base, 0, self.symbolic_strides(base)), self._shape_of_value(base), shape)
-                found = None if layout is None else layout.strides
-        if found is None or any(without_symbols(a) != b for a, b, n in zip(found, strides, array.shape, strict=True) if n != 1):
-            sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
-            return strides
-        return tuple([b if n == 1 else a for a, b, n in zip(found, strides, array.shape, strict=True)])
+        found = _filled_strides(array.shape, strides, array.shape if shape is None else shape)
+        node = next((node for node in self.nodes if value in node.outputs), None) if found is None and value is not None else None
+        if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
+            base = self.symbolic_strides(self.defined[node.operands[0]], node.operands[0])
+            before, after = self._shape_of_value(node.operands[0]), self._shape_of_value(node.outputs[0])
+            layout = None if base is None else strided_view(node, Strided(node.operands[0], 0, base), before, after)
+            found = None if layout is None else layout.strides
+        if found is None or tuple(map(without_symbols, found)) != strides:
+            self.recorder.sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
+            return None
+        return found
 
     def note(self, event: str, *details: Any) -> None:
         self.notes += 1
@@ -356,6 +349,7 @@ class RecordingInterpreter(StateRecorder):
         return recorder.leaving.define_element(self._kept(operand, tensor, float64 if type(value) is float else int64), value)
 
     def take_numbers(self, tensor: Tensor) -> Any:
+        self.recorder.sizes.pin(tensor)
         array, recorder = tensor._array, self.recorder
         operand = None if recorder.stopped or array.dtype.kind == "b" or array.size > MOST_ELEMENTS else self.value_of(tensor)
         if operand is None:
@@ -363,6 +357,7 @@ class RecordingInterpreter(StateRecorder):
         return recorder.leaving.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
 
     def take_array(self, tensor: Tensor) -> Any:
+        self.recorder.sizes.pin(tensor)
         array, recorder = state.base.take_array(tensor), self.recorder
         if recorder.stopped:
             return array
@@ -400,6 +395,7 @@ class RecordingInterpreter(StateRecorder):
         return own
 
     def take_list(self, tensor: Tensor) -> Any:
+        self.recorder.sizes.pin(tensor)
         self.recorder.stop("tensor_contents", f"shape {list(tensor._array.shape)}")
         return state.base.take_list(tensor)
 
@@ -472,6 +468,19 @@ class RecordingInterpreter(StateRecorder):
             recorder.read(state, recorder.sources[id(generator)].get("_state"))
         else:
             recorder.stop("random_operation", "a generator that the call has made")
+
+
+def _filled_strides(shape: tuple[int, ...], strides: tuple[int, ...], symbolic: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides of an array that fills its memory, in whatever order of its dimensions, those of one element among them; None for
+    another one.  symbolic: the sizes of which they are computed."""
+    if strides == contiguous(shape):
+        return contiguous(symbolic)
+    found, step, now = list(strides), 1, 1
+    for d in sorted(range(len(shape)), key=lambda d: (strides[d], shape[d])):
+        if strides[d] != now:
+            return None
+        found[d], step, now = step, step * symbolic[d], now * shape[d]
+    return tuple(found)
 
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:

@@ -37,6 +37,7 @@ _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
 _ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
 _REGIONS: Final = 8
 _NARROW: Final = 3  # regions that have served no size but their first; then no more are made
+_ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
 _making = Turn()
 
@@ -59,6 +60,7 @@ class Region:
         self._own = path.recording.sizes(shapes)
         self._compared: set[Any] = set()  # what was compared with that for its own sizes
         self._confirmed: set[Any] = set()  # the same for other ones
+        self._confirmations: dict[Any, int] = {}  # how often
         self._clean: set[int] = set()
         self._backward: dict[tuple[Mask, Mask], tuple[Graph, Program | None]] = {}
         with self.env:
@@ -125,8 +127,8 @@ class Region:
         if is_own:
             self._compared.add(what)
             return True
-        pinned = self.env.pinned()
-        if all(a != b for k, (a, b) in enumerate(zip(sizes, self._own, strict=True)) if k not in pinned):
+        compared = self._confirmations[what] = self._confirmations.get(what, 0) + 1
+        if compared >= _ENOUGH or self.env.have_moved(self.env.values(self._own), self.env.values(sizes)):
             self._confirmed.add(what)
         return True
 
@@ -231,8 +233,16 @@ class SymbolicPaths:
         return plain, known
 
     def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
-        """Whether a symbolic recording says what was recorded for other sizes than its own."""
-        if not symbolic.is_trusted and symbolic.differs(shapes) and symbolic.explains(recording, shapes):
+        """Trust a symbolic recording that says what was recorded for other sizes than its own: for one for which all that is computed of
+        sizes is another number, or for several."""
+        if (
+            symbolic.is_trusted
+            or symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own)
+            or not symbolic.explains(recording, shapes)
+        ):
+            return
+        symbolic.explained.append(symbolic.sizes(shapes))
+        if len(symbolic.explained) >= _ENOUGH or symbolic.differs(shapes):
             symbolic.is_trusted = True
             self._unconfirmed = 0
 

@@ -39,6 +39,7 @@ __all__ = [
     "is_symbolic",
     "python_type",
     "shape_of",
+    "strides_of",
     "text_of",
     "without_symbols",
 ]
@@ -72,6 +73,8 @@ _plain_float = float.__float__
 
 shape_of: list[Callable[[Any], Any]] = []
 """While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
+strides_of: list[Callable[[Any], Any]] = []
+"""The same of its strides, in elements."""
 
 
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]
@@ -147,6 +150,9 @@ class ShapeEnv:
             for operand in operands:
                 self.settle(operand)
             raise
+        if name == "**" and type(result) in (int, float):  # of integers it is one or the other
+            self.compare(">=", operands[1], 0)
+            self.compare(">=", operands[0], 0)
         if name == "abs" and type(result) is int:
             return operands[0] if self.compare(">=", operands[0], 0) else self.compute("-x", operands[0])
         if name in ("//", "%") and (divided := self._divided(name, *operands)) is not None:
@@ -305,6 +311,16 @@ class ShapeEnv:
             if _COMPARISONS[name](values[a], values[b]) is not outcome:
                 return None
         return values
+
+    def have_moved(self, some: Sequence[Any], others: Sequence[Any]) -> bool:
+        """Whether all expressions that may have another value for other sizes have one in `others` than in `some`: what has lost its
+        expression for a number stands out then.  Those that a relation speaks of need not, but for sizes that no relation pins."""
+        pinned, told = self.pinned(), {i for _, *numbers, _ in self.relations for i in numbers}
+        return all(
+            (expression[1] in pinned if expression[0] == "size" else i in told or expression[0] in ("constant", "call", "item"))
+            or a != b
+            for i, (expression, a, b) in enumerate(zip(self.expressions, some, others, strict=True))
+        )
 
     def pinned(self) -> frozenset[int]:
         """The variables that have one size in all that this stands for."""

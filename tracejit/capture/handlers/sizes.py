@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
-from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, shape_of, without_symbols
+from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, shape_of, strides_of, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
 from tracejit.tensor.size import Size
@@ -54,6 +54,7 @@ class SizeHandlers(Handlers):
                 self.inputs[id(tensor)] = tuple(shape)
         env.__enter__()
         shape_of.append(self._shape)
+        strides_of.append(self._strides)
 
     def give_up(self, problem: str) -> None:
         """What this recording is for one size cannot be told for others."""
@@ -65,6 +66,7 @@ class SizeHandlers(Handlers):
         if self.env is not None:
             self.env.__exit__()
             shape_of.clear()
+            strides_of.clear()
 
     @property
     def are_noted(self) -> bool:
@@ -73,6 +75,15 @@ class SizeHandlers(Handlers):
 
     def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None
+
+    def _strides(self, tensor: Tensor) -> tuple[int, ...] | None:
+        return self.recorder.program.symbolic_strides(tensor) if self.are_noted else None
+
+    def pin(self, tensor: Tensor) -> None:
+        """The contents of a tensor leave the world of tensors: so many of them."""
+        if self.are_noted and (shape := self._shape(tensor)) is not None:
+            for size in shape:
+                int(size)
 
     # -- to the program
     def admitted(self, value: Any) -> Any:

@@ -289,7 +289,8 @@ def _layout(
     if env is None:
         return array.shape, _strides(array)
     with env:
-        return interpreter.avals[value].shape, interpreter.symbolic_strides(value)  # type: ignore[union-attr]
+        strides = interpreter.symbolic_strides(interpreter.defined[value], value)
+    return interpreter.avals[value].shape, _strides(array) if strides is None else strides  # type: ignore[union-attr]
 
 
 def _tensor_inputs(

@@ -19,6 +19,7 @@ from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
 from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.ir.verifier import verify
+from tracejit.replay import ir
 
 __all__ = ["SymbolicRecording"]
 
@@ -43,11 +44,12 @@ class SymbolicRecording:
         self.dynamic = tuple(dynamic)
         self.problem = self.env.problem
         self.is_trusted = False
+        self.explained: list[list[int]] = []  # other sizes for which this is what was recorded
         self._recording = replace(recording, env=None)
         self._static = _with(shapes, dynamic, None)
         self._clean: set[int] = set()
-        self._own = self.sizes(shapes)
-        values = self.env.values(self._own)
+        self.own = self.sizes(shapes)
+        values = self.env.values(self.own)
         changed = Substitution(self.env, values, self._clean).fields(self._recording, _HOLDERS)
         self._holders = tuple(changed)
         self._pinned = self.env.pinned()
@@ -65,7 +67,9 @@ class SymbolicRecording:
             env.resume()
 
     def sizes(self, shapes: Shapes) -> list[int]:
-        """Those of the variables."""
+        """Those of the variables; none of other arguments."""
+        if [len(s) for s in shapes] != [len(s) for s in self._static]:
+            return []
         return [shapes[k][d] for k, d in self.dynamic]
 
     def fits(self, shapes: Shapes) -> bool:
@@ -75,10 +79,10 @@ class SymbolicRecording:
         return all(shapes[k][d] > 1 for k, d in self.dynamic)
 
     def differs(self, shapes: Shapes) -> bool:
-        """Whether these are shapes that it may stand for, and every variable that may has another size than when it was recorded."""
-        sizes = zip(self.sizes(shapes), self._own, strict=True) if self.fits(shapes) else ()
-        moved = [a != b for k, (a, b) in enumerate(sizes) if k not in self._pinned]
-        return bool(moved) and all(moved)
+        """Whether it may stand for these shapes, and for them every number that it computed of sizes is another one than when it was
+        recorded."""
+        values = self.env.evaluated(self.sizes(shapes)) if self.fits(shapes) else None
+        return values is not None and self.env.have_moved(self.env.values(self.own), values)
 
     @property
     def is_general(self) -> bool:
@@ -108,7 +112,32 @@ class SymbolicRecording:
             and [_layout(x) for x in made.tensor_inputs] == [_layout(x) for x in recording.tensor_inputs]
             and made.outputs == recording.outputs
             and made.written_inputs == recording.written_inputs
+            and _effects(made) == _effects(recording)
         )
+
+
+def _effects(recording: Recording) -> Any:
+    """What a call does after its program, and gives.  Variables are named in the order in which they come: a recording with symbolic sizes
+    has others, some of which stand for constants."""
+    constants = {s.name: s.value for s in recording.guards if type(s) is ir.Define and type(s.value) is ir.Constant}
+    constants |= {name: ir.Constant(value) for name, value in recording.namespace.items() if type(value) in (int, float)}
+    numbers: dict[str, int] = {}
+
+    def named(name: str) -> Any:
+        known = constants.get(name)
+        own = name[:1] in ("v", "c") and name[1:].isdigit()
+        return known if known is not None else numbers.setdefault(name, len(numbers)) if own else name
+
+    def comparable(node: Any) -> Any:
+        if type(node) is ir.Name:
+            return named(node.name)
+        if type(node) is ir.Constant:
+            return node
+        if type(node) is ir.Define:
+            return ir.Define, named(node.name), comparable(node.value)
+        return tuple(map(comparable, node)) if isinstance(node, tuple) else node
+
+    return comparable((recording.epilogue, recording.result))
 
 
 def _layout(x: Any) -> tuple[Any, ...]:
