@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -54,7 +54,7 @@ class _Stages:
     """Seconds spent in each stage."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._within: list[float] = []  # per stage that is under way, seconds of those inside it
 
     @contextmanager

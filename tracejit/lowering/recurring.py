@@ -24,9 +24,7 @@ __all__ = ["Schedules"]
 class Schedules:
     """The nests of the groups of one graph.  stored, inlined, exit_code: as `schedule` is given them."""
 
-    def __init__(
-        self, values: Values, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]
-    ) -> None:
+    def __init__(self, values: Values, stored: frozenset[int], inlined: frozenset[int], exit_code: Callable[[int], int]) -> None:
         self._values = values
         self._stored = stored
         self._inlined = inlined
@@ -87,21 +85,19 @@ class Schedules:
                 for number in numbers
             ]
         )
-        read = tuple(
+        facts = tuple(
             [
                 (avals[v], None if (layout := strided.get(v)) is None else (rank[layout.root], layout.offset, layout.strides))
                 for v in order
             ]
         )
-        return (group.axes, group.inner, group.turned, computed, read), order
+        return (group.axes, group.inner, group.turned, computed, facts), order
 
 
 def _renamed(done: Scheduled, other: Mapping[int, int]) -> Scheduled:
     """The same nest on other values, and on scratch memory of its own."""
     scratch = {a.root: Scratch(a.root.dtype, a.root.count) for a in done.buffers if isinstance(a.root, Scratch)}
-    buffers = [
-        Argument(scratch[a.root] if isinstance(a.root, Scratch) else other[a.root], a.offset) for a in done.buffers
-    ]
+    buffers = [Argument(scratch[a.root] if isinstance(a.root, Scratch) else other[a.root], a.offset) for a in done.buffers]
     return replace(
         done,
         buffers=tuple(buffers),
