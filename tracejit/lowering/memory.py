@@ -9,6 +9,7 @@ multiples of 64.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,6 +20,7 @@ from tracejit.core.aval import Aval
 __all__ = ["ALIGNMENT", "Request", "aligned", "plan", "slab_offsets"]
 
 ALIGNMENT: Final = 64
+HALF: Final = 32  # steps of a half of a stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,19 @@ def aligned(nbytes: int) -> int:
 
 
 def plan(requests: Iterable[Request]) -> tuple[dict[Hashable, int], int]:
-    """(offset of every key, size of the arena)."""
+    """(offset of every key, size of the arena).
+
+    Most requests live for a few steps.  So what is placed is also listed by stretches of steps, of which each begins where the one before it
+    is half over: a short life is inside one of them, and looks at those alone that may meet it."""
     offsets: dict[Hashable, int] = {}
-    placed: list[tuple[int, int, Request]] = []
+    everything: list[tuple[int, int, Request]] = []  # in order of start, as are those of each stretch
+    stretches: defaultdict[int, list[tuple[int, int, Request]]] = defaultdict(list)
     total = 0
     for r in sorted(requests, key=lambda r: (-r.nbytes, r.first)):
         size = aligned(r.nbytes)
+        begins, ends = r.first // HALF, r.last // HALF
         offset = 0
-        for start, stop, other in placed:  # in order of start
+        for start, stop, other in stretches[begins] if ends <= begins + 1 else everything:
             if other.last < r.first or r.last < other.first:
                 continue
             if offset + size <= start:
@@ -52,7 +59,8 @@ def plan(requests: Iterable[Request]) -> tuple[dict[Hashable, int], int]:
             offset = max(offset, stop)
         offsets[r.key] = offset
         if size:
-            insort(placed, (offset, offset + size, r), key=itemgetter(0))
+            for placed in (everything, *[stretches[k] for k in range(begins - 1, ends + 1)]):
+                insort(placed, (offset, offset + size, r), key=itemgetter(0))
         total = max(total, offset + size)
     return offsets, total
 
