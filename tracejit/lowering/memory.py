@@ -41,8 +41,8 @@ def aligned(nbytes: int) -> int:
 def plan(requests: Iterable[Request]) -> tuple[dict[Hashable, int], int]:
     """(offset of every key, size of the arena).
 
-    Most requests live for a few steps.  So what is placed is also listed by stretches of steps, of which each begins where the one before it
-    is half over: a short life is inside one of them, and looks at those alone that may meet it."""
+    Most requests live for a few steps.  So what is placed is also listed by stretches of steps, each of which begins where the one before
+    it is half over: a short life is inside one of them, and looks at those alone that may meet it."""
     offsets: dict[Hashable, int] = {}
     everything: list[tuple[int, int, Request]] = []  # in order of start, as are those of each stretch
     stretches: defaultdict[int, list[tuple[int, int, Request]]] = defaultdict(list)
