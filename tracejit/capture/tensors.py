@@ -52,6 +52,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.category == INTEGER},
 }
 _ANY_INTEGER = _BOUNDS["int64"]
+_SIMPLE = frozenset({int, bool, float, str, type(None), DType})
+_F32 = float32.numpy
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
@@ -136,15 +138,16 @@ class RecordingInterpreter(StateRecorder):
                 op, [x._array if isinstance(x, Tensor) else x for x in operands]
             ):
                 operands = promote(op, with_tensor(op, operands))
-            reduced = op.reduced(operands)
-            if reduced is not None:
+            is_float32 = all_tensors and operands and operands[0]._array.dtype is _F32  # then it is none of the reduced dtypes
+            if not is_float32 and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
         recorded: tuple[Operand, ...] = ()
         if recordable:
-            bounds = _ANY_INTEGER if all_tensors else _integer_bounds(op, operands, attributes)
-            recorded = tuple([self._operand(op, x, bounds) for x in operands])
+            bounds = _integer_bounds(op, operands, attributes) if any(map(_is_integer, operands)) else _ANY_INTEGER
+            known = self.values.get  # ids of tensors that live: those of nothing else are among them
+            recorded = tuple([self._operand(op, x, bounds) if (v := known(id(x))) is None else v for x in operands])
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
@@ -211,7 +214,7 @@ class RecordingInterpreter(StateRecorder):
     ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         values = tuple(map(self._define, outputs))
-        node = Node(op, recorded, tuple(sorted(attributes.items())), values, user_line())
+        node = Node(op, recorded, tuple(sorted(attributes.items())) if attributes else (), values, user_line())
         self.nodes.append(node)
         if self._watch is not None:
             self._watch(node, outputs)
@@ -395,8 +398,14 @@ def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, 
     return low, high
 
 
+def _is_integer(operand: Any) -> bool:
+    return type(operand) is int or (is_symbolic(operand) and type(operand._value) is int)
+
+
 def _attribute(value: Any) -> Any:
     """An attribute without symbolic numbers."""
+    if type(value) in _SIMPLE or (type(value) is tuple and _SIMPLE.issuperset(map(type, value))):  # as mostly
+        return value
     if is_symbolic(value):
         return concrete(value)
     if isinstance(value, tuple):
