@@ -104,7 +104,7 @@ class Group:
             return False
         values, node = self.values, self.values.nodes[number]
         producers = self._producers(number)
-        if any([m.level in (LATE, EPILOGUE) for m in producers]):
+        if any(m.level in (LATE, EPILOGUE) for m in producers):
             return self._add_to_epilogue(number)
         shape = iteration_shape(values, node)
         direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
