@@ -1,9 +1,10 @@
 """What a layer more costs: recording and compiling a training step of a transformer, by its number of layers.
 
 Run as `python -m benchmarks.depth`.  The cache of compiled code is off.  Each first call has a process of its own, in which another
-function was compiled before, so that what is imported and made once is not counted; depths take turns, and figures are medians.  The losses
-and the parameters after the calls are compared with those of an eager model in the same process.  Stages are told apart by wrapping the
-functions that do them; the time of one inside another is not the other's.
+function was compiled before, so that what is imported and made once is not counted.  Figures are CPU time on one thread, the least of a
+few processes, which what else runs on the machine changes little; depths take turns.  The losses and the parameters after the calls are
+compared with those of an eager model in the same process.  Stages are told apart by wrapping the functions that do them; the time of one
+inside another is not the other's.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ CALLS = 8
 BATCH, LENGTH, WIDTH, HEADS, INNER = 4, 16, 64, 4, 128
 TOLERANCE = 1e-3
 
+_THREADS = ("TRACEJIT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 _STAGES = (
     ("recording", compiling, "record"),
     ("passes", compiling, "Executable"),
@@ -70,11 +73,11 @@ class _Stages:
     def _measured(self, stage: str, action: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*args: Any, **kwargs: Any) -> Any:
             self._within.append(0.0)
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 return action(*args, **kwargs)
             finally:
-                seconds = time.perf_counter() - start
+                seconds = time.process_time() - start
                 self.seconds[stage] += seconds - self._within.pop()
                 if self._within:
                     self._within[-1] += seconds
@@ -108,7 +111,7 @@ def _unrelated(x: Any) -> Any:
 
 
 def measure(layers: int, optimizer: str) -> dict[str, float]:
-    """Seconds of the first call, of the second, of a later one, and of the first one's stages, in a process that has not met such a model.
+    """CPU seconds of the first call, the second, a later one, and the stages of the first, in a process that has not met such a model.
 
     Raises AssertionError where a result is not the eager one's."""
     with tracejit.config.override(cache=False, compile_wait=math.inf):
@@ -120,9 +123,9 @@ def measure(layers: int, optimizer: str) -> dict[str, float]:
         losses, seconds = [], []
         for k in range(CALLS):
             with stages.timed() if k == 0 else nullcontext():
-                start = time.perf_counter()
+                start = time.process_time()
                 losses.append(compiled(x))
-                seconds.append(time.perf_counter() - start)
+                seconds.append(time.process_time() - start)
         traces, replayed = compiled.stats.traces, compiled.stats.compiled_calls
         assert replayed == len(losses) - traces, compiled.explain()
         eager, expected = _training(layers, optimizer)
@@ -134,9 +137,9 @@ def measure(layers: int, optimizer: str) -> dict[str, float]:
 
 
 def _in_process(layers: int, optimizer: str) -> dict[str, float]:
-    """`measure` in a new process, BLAS on one thread.  Raises CalledProcessError where it fails."""
+    """`measure` in a new process.  Raises CalledProcessError where it fails."""
     command = [sys.executable, "-m", "benchmarks.depth", str(layers), optimizer]
-    environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = os.environ | dict.fromkeys(_THREADS, "1")
     home = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout)
@@ -159,11 +162,11 @@ def main(arguments: Sequence[str] = ()) -> None:
     for optimizer in OPTIMIZERS:
         runs = [{depth: _in_process(depth, optimizer) for depth in DEPTHS} for _ in range(REPEATS)]
         for depth in DEPTHS:
-            figures = {name: statistics.median(run[depth].get(name, 0.0) for run in runs) for name in runs[0][depth]}
-            ratio = statistics.median(run[depth]["first"] / run[DEPTHS[0]]["first"] for run in runs)
+            figures, fewest = ({name: min(run[d][name] for run in runs) for name in runs[0][d]} for d in (depth, DEPTHS[0]))
+            ratio = figures["first"] / fewest["first"]
             line = f"{optimizer:<6}{depth:>7}{duration(figures['first']):>13}{ratio:>9.2f}"
             line += f"{duration(figures['second']):>10}{duration(figures['later']):>10}"
-            print(line + "".join(f"{duration(figures.get(name, 0.0)):>12}" for name in names))
+            print(line + "".join(f"{duration(figures[name]):>12}" for name in names))
 
 
 if __name__ == "__main__":
