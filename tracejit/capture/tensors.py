@@ -209,12 +209,21 @@ class RecordingInterpreter(StateRecorder):
             return
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
+    def _line(self) -> str:
+        """The line of the program that an operation comes from."""
+        recorder = self.recorder
+        if recorder.line is None:
+            return user_line()
+        if not recorder.line:
+            recorder.line = user_line()
+        return recorder.line
+
     def _append(
         self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any
     ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         values = tuple(map(self._define, outputs))
-        node = Node(op, recorded, tuple(sorted(attributes.items())) if attributes else (), values, user_line())
+        node = Node(op, recorded, tuple(sorted(attributes.items())) if attributes else (), values, self._line())
         self.nodes.append(node)
         if self._watch is not None:
             self._watch(node, outputs)
