@@ -12,7 +12,7 @@ from tracejit.llvm import driver, repetition
 from tracejit.llvm.repetition import LEAST_SAVED, Repetition, repeated
 from tracejit.loops.expressions import Load, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Nest, Size, Store
-from tracejit.lowering.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NestRun, ProgramSpec, Slot, Step
+from tracejit.lowering.steps import Address, ArraySpec, CopyCall, Division, GemmCall, NestCall, NestRun, ProgramSpec, Slot, Step
 
 F32 = dtypes.float32
 N = 4  # arrays are N x N
@@ -34,12 +34,12 @@ def at(row: int, slot: int = 1) -> Address:
     return Address(slot, row * N * N * 4)
 
 
-def layers(scale: Nest, count: int = COUNT) -> list[Step]:
+def layers(scale: Nest, count: int = COUNT, division: Division | None = None) -> list[Step]:
     """Matrix k + 1 is that number k, times the weights of layer k, scaled, copied."""
     steps: list[Step] = []
     for k in range(count):
         steps.append(GemmCall(F32, N, N, N, at(k), N, at(k, 2), N, at(0, 3), N))
-        steps.append(NestCall(scale, (at(0, 3), at(1, 3)), (N * N,)))
+        steps.append(NestCall(scale, (at(0, 3), at(1, 3)), (N * N,), division=division))
         steps.append(CopyCall(at(k + 1), at(1, 3), N * N * 4))
     return steps
 
@@ -68,8 +68,9 @@ def repetitions(steps: list[Step]) -> list[tuple[int, int]]:
     return [(len(r.steps), len(r.rows)) for r in repeated(steps, SLOTS) if isinstance(r, Repetition)]
 
 
-def test_a_repetition_does_what_its_steps_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = layers(nest(0.5))
+@pytest.mark.parametrize("division", [None, Division(N * N, 6, 0, None, (24, 24))], ids=["whole", "in parts"])
+def test_a_repetition_does_what_its_steps_do(division: Division | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = layers(nest(0.5), division=division)
     assert repetitions(steps) == [(3, COUNT)]
     (status, found, _), (_, expected, _) = run(steps), one_by_one(steps, monkeypatch)
     assert status == driver.OK and found[-1].any()

@@ -87,19 +87,15 @@ def _label(step: Step) -> Hashable:
     return "step", id(step)
 
 
-def _simple(steps: Sequence[Step]) -> list[Simple]:
-    """The steps of a period, runs as their calls."""
-    return [
-        each
-        for step in steps
-        for each in (step.calls if isinstance(step, NestRun) else (step,))
-        if not isinstance(each, LoopCall)
-    ]
+def _simple(step: Step) -> Sequence[Simple]:
+    """The step, or the calls of a run."""
+    assert not isinstance(step, LoopCall), step  # it is like no other
+    return step.calls if isinstance(step, NestRun) else (step,)
 
 
 def _repetition(periods: Sequence[Sequence[Step]], first: int) -> Repetition:
     """One of stretches of steps that are alike."""
-    times = [_simple(period) for period in periods]
+    times = [[each for step in period for each in _simple(step)] for period in periods]
     columns: dict[tuple[Address, ...], int] = {}
     steps = []
     for alike in zip(*times, strict=True):
@@ -108,8 +104,13 @@ def _repetition(periods: Sequence[Sequence[Step]], first: int) -> Repetition:
             same = all(address == place[0] for address in place)
             places.append(place[0] if same else Address(first + columns.setdefault(place, len(columns))))
         steps.append(_at(alike[0], places))
-    words = [[word for column in columns for word in (8 * column[k].slot, column[k].offset)] for k in range(len(times))]
-    return Repetition(tuple(steps), first, tuple([tuple([word for word in row if type(word) is int]) for row in words]))
+    rows = [tuple([word for column in columns for word in _words(column[k])]) for k in range(len(times))]
+    return Repetition(tuple(steps), first, tuple(rows))
+
+
+def _words(address: Address) -> tuple[int, int]:
+    assert isinstance(address.offset, int), address  # as `_label` has seen
+    return 8 * address.slot, address.offset
 
 
 def _addresses(step: Simple) -> tuple[Address, ...]:
