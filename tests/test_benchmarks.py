@@ -16,7 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import compare, first_call, goals, numba_functions, numba_rows, plot, rows, table
+from benchmarks import compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -296,3 +296,21 @@ def test_starts_with_different_results_are_a_problem(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(first_call, "_timed", lambda *_: next(outcomes))
     _, problems = first_call.measure(["mlp_sgd_64"], ["tracejit", "jax"], 1, 1)
     assert problems == ["first call of mlp_sgd_64: results of jax differ by 1.00e-01"]
+
+
+@pytest.mark.parametrize("optimizer", depth.OPTIMIZERS)
+def test_the_stages_of_a_first_call_make_up_most_of_it(optimizer: str) -> None:
+    figures = depth.measure(1, optimizer)
+    first, others = figures.pop("first"), [figures.pop(name) for name in ("second", "later")]
+    assert set(figures) >= {"recording", "passes", "lowering", "text", "entry"} and min(figures.values()) > 0
+    assert 0.8 * first < sum(figures.values()) <= first and max(others) < first
+
+
+def test_a_later_call_of_a_deep_model_is_not_part_of_its_stages() -> None:
+    stages = depth._Stages()
+    compiled = tracejit.compile(lambda x: x * 2.0)
+    with stages.timed():
+        compiled(tracejit.ones(3))
+    counted = dict(stages.seconds)
+    compiled(tracejit.ones(3))
+    assert counted and dict(stages.seconds) == counted

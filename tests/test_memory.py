@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph_programs import f32, f64
-from tracejit.lowering.memory import ALIGNMENT, Request, plan, slab_offsets
+from tracejit.lowering.memory import ALIGNMENT, Request, aligned, plan, slab_offsets
 
 requests = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 12), st.integers(0, 12)), max_size=24).map(
     lambda rows: [Request(k, nbytes, min(a, b), max(a, b)) for k, (nbytes, a, b) in enumerate(rows)]
@@ -23,6 +23,24 @@ def test_values_that_live_at_the_same_time_never_share_bytes(asked: list[Request
             together = r.first <= s.last and s.first <= r.last
             if r.key != s.key and together and r.nbytes and s.nbytes:
                 assert offsets[r.key] + r.nbytes <= offsets[s.key] or offsets[s.key] + s.nbytes <= offsets[r.key]
+
+
+long_programs = st.lists(st.tuples(st.sampled_from((0, 64, 100, 256)), st.integers(0, 300), st.integers(0, 70)), max_size=24).map(
+    lambda rows: [Request(k, nbytes, first, first + life) for k, (nbytes, first, life) in enumerate(rows)]
+)
+
+
+@given(long_programs)
+def test_each_request_is_at_the_lowest_offset_that_is_free_for_its_whole_life(asked: list[Request]) -> None:
+    offsets, _ = plan(asked)
+    placed: list[tuple[int, int, Request]] = []
+    for r in sorted(asked, key=lambda r: (-r.nbytes, r.first)):
+        size, offset = aligned(r.nbytes), 0
+        for start, stop, other in sorted(placed, key=lambda place: place[:2]):
+            if other.first <= r.last and r.first <= other.last and offset + size > start:
+                offset = max(offset, stop)
+        assert offsets[r.key] == offset
+        placed += [(offset, offset + size, r)] if size else []
 
 
 def test_a_chain_of_temporaries_needs_two_buffers() -> None:

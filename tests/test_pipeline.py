@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import Any
 
 import pytest
 from graph_programs import MLP_AVALS, f64, mlp, op
 
 from tracejit.config import override
+from tracejit.core.op import Kind
 from tracejit.ir.graph import Graph
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import VerificationError
+from tracejit.lowering.lower import lower
 from tracejit.passes.partition import partition
 from tracejit.passes.pipeline import FINAL, PREPARE, optimise, prepare, run_passes
 
@@ -80,6 +85,52 @@ def test_passes_cost_microseconds_a_node() -> None:
     optimise(split.forward)
     optimise(split.backward((True,), (True,)))
     assert (perf_counter() - start) / len(raw.nodes) < 2e-3  # a bound against quadratic passes, not a benchmark
+
+
+KINDS: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda a, b: op("tanh", a),
+    lambda a, b: -a,
+    lambda a, b: a + op("sum", a, dims=(1,), keepdim=True),
+    lambda a, b: op("clone", op("permute", a, dims=(1, 0))),
+    lambda a, b: a + b,
+    lambda a, b: op("maximum", a, b),
+    lambda a, b: op("matmul", a, b),
+)
+
+
+def aperiodic(steps: int) -> Graph:
+    """A graph in which nothing repeats: dice choose the kind of each step, and the values that it reads."""
+    dice = random.Random(steps)
+
+    def program(x: Any) -> Any:
+        live = [x] * 5
+        for _ in range(steps):
+            a, b = live.pop(dice.randrange(5)), dice.choice(live)
+            live.append(dice.choice(KINDS)(a, b))
+        return tuple(live)
+
+    return trace(program, (f64(8, 8),))
+
+
+def test_a_large_graph_in_which_nothing_repeats_is_searched_for_loops_in_no_time() -> None:
+    graph = aperiodic(8_000)
+    with override(verify=False):
+        start = process_time()
+        done = optimise(graph)
+        seconds = process_time() - start
+    assert len(graph.nodes) > 10_000 and not any(node.op.kind is Kind.LOOP for node in done.nodes)
+    assert seconds < 1.0
+
+
+def test_lowering_takes_as_long_for_each_node_of_a_large_graph_as_for_those_of_a_small_one() -> None:
+    def seconds(graph: Graph) -> float:
+        start = process_time()
+        lower(graph, {})
+        return (process_time() - start) / len(graph.nodes)
+
+    with override(verify=False):
+        small, large = (optimise(aperiodic(steps)) for steps in (500, 4_000))
+        assert seconds(large) < 2.5 * min(seconds(small) for _ in range(3))  # a bound against quadratic parts, not a benchmark
 
 
 def test_what_was_recorded_is_verified_always() -> None:

@@ -55,6 +55,27 @@ def test_the_graph_is_in_program_order_with_the_users_lines():
     assert all(node.line.rsplit(":", 1)[0] == __file__ for node in recording.graph.nodes)
 
 
+def test_what_a_backward_pass_does_has_its_line_and_what_its_hooks_do_has_theirs():
+    def hook(g):
+        return g.floor()
+
+    def fn(a):
+        b = a.exp()
+        b.register_hook(hook)
+        (b * a.tanh()).sum().backward()
+        return a.grad.sign()
+
+    recording, _ = record(fn, (T.ones(3, requires_grad=True),), {})
+    assert recording.reason is None
+    first, lines = fn.__code__.co_firstlineno, {}
+    for node in recording.graph.nodes:
+        lines.setdefault(node.op.name, set()).add(int(node.line.rsplit(":", 1)[1]))
+    backward = first + 3
+    assert lines["floor"] == {hook.__code__.co_firstlineno + 1} and lines["sign"] == {first + 4}
+    assert lines["exp"] == {first + 1} and lines["tanh"] == {backward}
+    assert lines["acc"] == {backward}, "after the hook it is the pass that goes on"
+
+
 def test_numbers_are_operands_and_literals():
     def fn(a, s):
         return a * s + 2

@@ -201,7 +201,7 @@ def accumulate(leaf: Any, g: Any, handed: dict[int, Any], create_graph: bool = F
     if create_graph:
         top.write_grad(leaf, g.clone() if previous is None else previous + g)
     elif previous is None:
-        top.write_grad(leaf, g.detach().clone())
+        top.write_grad(leaf, (g.detach() if g.requires_grad else g).clone())
     else:
         previous.add_(g)
 

@@ -2,7 +2,7 @@
 
 Three modes share one loop.  Plain: cotangents are NumPy arrays and rules run on arrays, at NumPy's speed.  With
 create_graph=True, and while a recording is active: cotangents are Tensors and every rule passes `bind`, so it is itself on the
-tape, or in the trace.  A trace accumulates with `acc(previous | None, d)` from the first contribution on.
+tape, or in the trace; what arrives second is added to the first by `acc(previous, d)`.
 
 What a rule means depends on what it is given, so a plain pass switches nothing: other code that runs in the middle of it (callbacks of the
 garbage collector, finalizers, signal handlers, other threads) finds the thread as the program left it, but for NumPy's silence about
@@ -158,9 +158,7 @@ class _Pass:
             if slots is None:
                 slots = self.leaves[id(target)] = [target, None]
         previous = slots[index]
-        if self.recording:
-            slots[index] = acc(previous, g)
-        elif previous is None:
+        if previous is None:
             slots[index] = g
         else:
             slots[index] = acc(previous, g) if self.tensors else previous + g

@@ -35,11 +35,15 @@ def calling_frame() -> FrameType:
 
 def user_line(fallback: str = "") -> str:
     """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
-    innermost = None
-    for frame in instrumented_frames():
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return _line(frame)
-        innermost = innermost or frame
+    frame: FrameType | None = sys._getframe(1)
+    innermost: FrameType | None = None
+    while frame is not None:  # as in `instrumented_frames`: it is asked at each operation
+        code = frame.f_code
+        if id(code) in INSTRUMENTED:
+            if not code.co_filename.startswith(PACKAGE):
+                return _line(frame)
+            innermost = innermost or frame
+        frame = frame.f_back
     return fallback or ("" if innermost is None else _line(innermost))
 
 

@@ -31,7 +31,7 @@ from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.core.shapes import contiguous, equal, product
-from tracejit.core.symbolic import SYMBOLIC, without_symbols
+from tracejit.core.symbolic import SYMBOLIC, SymInt, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.layouts import Strided, strided_view
@@ -57,6 +57,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 }
 _ANY_INTEGER = _BOUNDS["int64"]
 _NUMBERS_OF_RECORDINGS = frozenset((SymbolicNumber, *SYMBOLIC))
+_SIMPLE = frozenset({int, bool, float, str, type(None), DType})
+_F32 = float32.numpy
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
@@ -143,15 +145,16 @@ class RecordingInterpreter(StateRecorder):
                 op, [x._array if isinstance(x, Tensor) else x for x in operands]
             ):
                 operands = promote(op, with_tensor(op, operands))
-            reduced = op.reduced(operands)
-            if reduced is not None:
+            is_float32 = all_tensors and operands and operands[0]._array.dtype is _F32  # then it is none of the reduced dtypes
+            if not is_float32 and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
         recorded: tuple[Operand, ...] = ()
         if recordable:
-            bounds = _ANY_INTEGER if all_tensors else _integer_bounds(op, operands, attributes)
-            recorded = tuple([self._operand(op, x, bounds) for x in operands])
+            bounds = _integer_bounds(op, operands, attributes) if any(map(_is_integer, operands)) else _ANY_INTEGER
+            known = self.values.get  # ids of tensors that live: those of nothing else are among them
+            recorded = tuple([self._operand(op, x, bounds) if (v := known(id(x))) is None else v for x in operands])
         is_plain_write = op.effect is Effect.IN_PLACE and not (
             state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
         )
@@ -221,13 +224,22 @@ class RecordingInterpreter(StateRecorder):
             return
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
+    def _line(self) -> str:
+        """The line of the program that an operation comes from."""
+        recorder = self.recorder
+        if recorder.line is None:
+            return user_line()
+        if not recorder.line:
+            recorder.line = user_line()
+        return recorder.line
+
     def _append(
         self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any
     ) -> None:
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if self.recorder.sizes.are_noted else None
         values = tuple(map(self._define, outputs) if shapes is None else map(self._define, outputs, repeat(None), shapes))
-        node = Node(op, recorded, tuple(sorted(attributes.items())), values, user_line())
+        node = Node(op, recorded, tuple(sorted(attributes.items())) if attributes else (), values, self._line())
         self.nodes.append(node)
         if shapes is not None:
             self._place_sizes(op, recorded, values, outputs[0]._node)
@@ -497,8 +509,14 @@ def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, 
     return low, high
 
 
+def _is_integer(operand: Any) -> bool:
+    return type(operand) in (int, SymInt) or (is_symbolic(operand) and type(operand._value) is int)
+
+
 def _attribute(value: Any) -> Any:
     """An attribute without symbolic numbers."""
+    if type(value) in _SIMPLE or (type(value) is tuple and _SIMPLE.issuperset(map(type, value))):  # as mostly
+        return value
     if is_symbolic(value):
         return concrete(value)
     if isinstance(value, tuple):

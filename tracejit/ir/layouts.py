@@ -11,8 +11,9 @@ neither groups nor statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tracejit.core.aval import Aval
@@ -211,15 +212,27 @@ def is_whole(layout: Strided, shape: Shape, avals: Mapping[int, Any]) -> bool:
 
 def strided_view(node: Node, base: Strided, shape: Shape, result: Shape) -> Strided | None:
     """The layout of the output of a VIEW node over a base with memory; None where it would need a copy or is not constant."""
+    found = _view_layout(node.op, node.operands[1:], node.attributes, base.strides, shape, result)
+    if found is None:
+        return None
+    offset, strides = found
+    return Strided(base.root, base.offset + offset if product(result) else 0, strides)
+
+
+@lru_cache(4096)
+def _view_layout(
+    op: Op, numbers: tuple[Operand, ...], attributes: tuple[tuple[str, Hashable], ...], base: Shape, shape: Shape, result: Shape
+) -> tuple[int, Shape] | None:
+    """The offset and the strides of a view of a value with the strides `base`, which follow from its rule alone."""
     if product(result) == 0:
-        return Strided(base.root, 0, contiguous(result))
-    if node.op.strides is not None:
-        strides = node.op.strides(shape, base.strides, result)
-        return None if strides is None else Strided(base.root, base.offset, strides)
+        return 0, contiguous(result)
+    if op.strides is not None:
+        strides = op.strides(shape, base, result)
+        return None if strides is None else (0, strides)
     axes = tuple(ZERO if s == 1 else Position(((d, 1),)) for d, s in enumerate(result))
-    inner = through_view(node, axes, shape, result)
+    inner = _moved(op, axes, shape, numbers, dict(attributes), result)
     if inner is None:
         return None
-    where = linear(inner, base.strides)
+    where = linear(inner, base)
     coefficients = dict(where.terms)
-    return Strided(base.root, base.offset + where.offset, tuple(coefficients.get(d, 0) for d in range(len(result))))
+    return where.offset, tuple(coefficients.get(d, 0) for d in range(len(result)))

@@ -8,6 +8,8 @@ nodes and to nothing constant; only floating-point tensors require grad.  With `
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
@@ -87,7 +89,7 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
             _fail(
                 graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None"
             )
-    if list(node.attributes) != sorted(node.attributes, key=lambda item: item[0]):
+    if len(node.attributes) > 1 and list(node.attributes) != sorted(node.attributes, key=itemgetter(0)):
         _fail(graph, position, node, "attributes are not sorted by name")
     try:
         hash(node.attributes)
@@ -100,7 +102,7 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
             _fail(graph, position, node, f"v{v} is defined a second time")
         if v not in graph.avals:
             _fail(graph, position, node, f"v{v} has no aval")
-    if len(set(node.outputs)) != len(node.outputs):
+    if len(node.outputs) > 1 and len(set(node.outputs)) != len(node.outputs):
         _fail(graph, position, node, "outputs are not distinct")
     try:
         inferred = node.op.infer_tuple([operand_aval(x, graph.avals) for x in node.operands], node.attrs)
@@ -110,8 +112,8 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
         raise VerificationError(
             f"node {position}, `{_describe(node, graph)}`: its shape rule refuses the operands: {error}"
         ) from error
-    recorded = tuple(graph.avals[v] for v in node.outputs)
-    if not _allows(tuple(inferred), recorded):
+    recorded = tuple([graph.avals[v] for v in node.outputs])
+    if not _allows(inferred, recorded):
         _fail(
             graph,
             position,

@@ -5,9 +5,9 @@ was made for, nothing was written) or the exit code k >= 1 of a nest.  `template
 copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
 A program is one LLVM function of a frame's address and a tuple's, whose text is written here; in the process that first meets it, Numba
-compiles it to object code, later ones find that (machine_code.py, object_cache.py).  Equal nests are one internal function; the steps of a
-long program are several.  The
-code is found again by its content, the data behind the frame's slots not being part of it, in this process and in later ones.
+compiles it to object code, later ones find that (machine_code.py, object_cache.py).  Equal nests are one internal function; steps that
+repeat themselves are one, too (repetition.py), and the steps of a long program are several.  The code is found again by its content, the
+data behind the frame's slots not being part of it, in this process and in later ones.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tracejit.llvm.family import Kin
 from tracejit.llvm.linked import linked
 from tracejit.llvm.operations import Code, lane_type
 from tracejit.llvm.reductions import Emitter
+from tracejit.llvm.repetition import Repetition, repeated
 from tracejit.loops.language import Nest, Scalar
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.loops.target import Target
@@ -141,6 +142,7 @@ class _ProgramWriter:
         self.leaving: list[str] = []  # phi operands of the block that returns an exit's code
         self.words: dict[int, str] = {}
         self.pointers: dict[tuple[int, int | str], str] = {}
+        self.repetition: Repetition | None = None  # whose steps are being written
         self.uses_blas = False
         self.table: list[int | float] = list(frame_check.expected_words(spec))  # the words behind the slots
         self.uses_pool = False
@@ -154,12 +156,13 @@ class _ProgramWriter:
             *frame_check.expected_lines(spec),
         ]
         code.begin("begin")
-        if len(spec.steps) <= PART:
-            for step in spec.steps:
+        steps = repeated(spec.steps, spec.slots)
+        if len(steps) <= PART:
+            for step in steps:
                 self._step(step)
         else:
-            for first in range(0, len(spec.steps), PART):
-                self._part(spec.steps[first : first + PART])
+            for first in range(0, len(steps), PART):
+                self._part(steps[first : first + PART])
         self._end()
         code.lines += ["mismatch:", f"ret i64 {MISMATCH}"]
         functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
@@ -178,15 +181,15 @@ class _ProgramWriter:
             self.code.lines += ["leave:", f"%status = phi i64 {', '.join(self.leaving)}", "ret i64 %status"]
         self.declarations.update(self.code.declarations)
 
-    def _part(self, steps: Sequence[Step]) -> None:
+    def _part(self, steps: Sequence[Step | Repetition]) -> None:
         """Some of the steps as a function of their own, and its call."""
         symbol, exits = self._function_of(steps)
         status = self.code.op(f"call i64 @{symbol}(ptr %frame)")
         if exits:
             self._leave_unless_done(status)
 
-    def _function_of(self, steps: Sequence[Step]) -> tuple[str, bool]:
-        """(a function of the frame that does some steps, whether they may leave)."""
+    def _function_of(self, steps: Sequence[Step | Repetition], parameters: str = "ptr %frame") -> tuple[str, bool]:
+        """(a function of the frame, and of a row of a table, that does some steps, whether they may leave)."""
         outer = self.code, self.leaving, self.words, self.pointers
         self.code, self.leaving, self.words, self.pointers = Code(), [], {}, {}
         for step in steps:
@@ -194,12 +197,14 @@ class _ProgramWriter:
         self._end()
         lines, exits = self.code.lines, bool(self.leaving)
         self.code, self.leaving, self.words, self.pointers = outer
-        text = "\n".join(["define internal i64 @NEST(ptr %frame) noinline nounwind {", "entry:", *lines, "}"])
+        text = "\n".join([f"define internal i64 @NEST({parameters}) noinline nounwind {{", "entry:", *lines, "}"])
         return self.functions.setdefault(text, f"part{len(self.functions)}"), exits
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: Step | Repetition) -> None:
         if isinstance(step, NestCall):
             self._nest(step)
+        elif isinstance(step, Repetition):
+            self._repetition(step)
         elif isinstance(step, NestRun):
             self._run(step)
         elif isinstance(step, GemmCall):
@@ -242,6 +247,8 @@ class _ProgramWriter:
         return self.code.op(f"load i64, ptr {at}")
 
     def _pointer(self, address: Address) -> str:
+        if address.slot >= self.spec.slots and self.repetition is not None:
+            return self._of_row(address.slot - self.repetition.first)
         self.offsets.add(len(self.numbers))
         offset = self._integer(address.offset)
         found = self.pointers.get((address.slot, offset))
@@ -251,6 +258,20 @@ class _ProgramWriter:
                 found = self.code.op(f"getelementptr i8, ptr {found}, i64 {offset}")
             self.pointers[address.slot, offset] = found
         return found
+
+    def _of_row(self, column: int) -> str:
+        """The pointer that a row of a repetition has in a column."""
+        found = self.pointers.get((-1, column))
+        if found is None:
+            found = self.pointers[-1, column] = self._from_row("%row", 2 * column)
+        return found
+
+    def _from_row(self, row: str, k: int) -> str:
+        """A pointer of which words k and k + 1 of a row are the offset of its slot in the frame and its own offset."""
+        code = self.code
+        slot, offset = [code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k + word}')}") for word in (0, 1)]
+        base = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
+        return code.op(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def _scalar(self, parameter: Scalar, value: bool | int | float | NumberSlot) -> str:
         if isinstance(value, NumberSlot):
@@ -300,9 +321,38 @@ class _ProgramWriter:
             for call in step.calls
         ]
         sizes = ["" if k in differing else self._integer(n) for k, n in enumerate(first.sizes)]
-        begin = self.spec.slots + len(self.table)
-        self.table += [word for row in rows for word in row]  # type: ignore[misc]  # a run has no sizes or offsets in slots
-        width = len(rows[0])
+
+        def call(row: str) -> str:
+            places = 2 * len(first.buffers)
+            values = [self._from_row(row, k) for k in range(0, places, 2)]
+            words = [
+                code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k}')}") for k in range(places, len(rows[0]))
+            ]
+            for k, word in zip(differing, words, strict=False):
+                sizes[k] = word
+            values += sizes
+            for parameter, value, slot in zip(nest.scalars, first.scalars, words[len(differing) :], strict=True):
+                assert isinstance(value, NumberSlot), value
+                number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
+                values.append(self._cast(number, value.dtype, parameter))
+            arguments = ", ".join(f"{t} {v}" for t, v in zip(function.parameters, values, strict=True))
+            return code.op(f"call i64 @{symbol}({arguments})")
+
+        self._over_rows(rows, call, function.exits)  # type: ignore[arg-type]  # a run has no sizes or offsets in slots
+
+    def _repetition(self, step: Repetition) -> None:
+        """The steps are a function of the frame and a row."""
+        outer, self.repetition = self.repetition, step
+        symbol, exits = self._function_of(step.steps, "ptr %frame, ptr %row")
+        self.repetition = outer
+        self._over_rows(step.rows, lambda row: self.code.op(f"call i64 @{symbol}(ptr %frame, ptr {row})"), exits)
+
+    def _over_rows(self, rows: Sequence[Sequence[int]], call: Callable[[str], str], exits: bool) -> None:
+        """A loop over the rows of a table.  call: writes what is done for the row at an address, and answers its status; exits: whether it
+        may leave."""
+        code = self.code
+        begin, width = self.spec.slots + len(self.table), len(rows[0])
+        self.table += [word for row in rows for word in row]
         table = code.op(f"getelementptr i64, ptr %frame, i64 {begin}")
         end = code.op(f"getelementptr i64, ptr %frame, i64 {begin + width * len(rows)}")
         head, after, row, following = code.label("row"), code.label("rows"), code.name(), code.name()
@@ -310,22 +360,8 @@ class _ProgramWriter:
         code.lines.append(f"br label %{head}")
         code.begin(head)
         at = len(code.lines)
-        words = [code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k}')}") for k in range(width)]
-        slots = 2 * len(first.buffers)
-        values = []
-        for slot, offset in zip(words[:slots:2], words[1:slots:2], strict=True):
-            base = code.op(f"load ptr, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
-            values.append(code.op(f"getelementptr i8, ptr {base}, i64 {offset}"))
-        for k, word in zip(differing, words[slots:], strict=False):
-            sizes[k] = word
-        values += sizes
-        for parameter, value, slot in zip(nest.scalars, first.scalars, words[slots + len(differing) :], strict=True):
-            assert isinstance(value, NumberSlot), value
-            number = code.op(f"load i64, ptr {code.op(f'getelementptr i8, ptr %frame, i64 {slot}')}")
-            values.append(self._cast(number, value.dtype, parameter))
-        arguments = ", ".join(f"{t} {v}" for t, v in zip(function.parameters, values, strict=True))
-        status = code.op(f"call i64 @{symbol}({arguments})")
-        if function.exits:
+        status = call(row)
+        if exits:
             self._leave_unless_done(status)
         code.lines.append(f"{following} = getelementptr i64, ptr {row}, i64 {width}")
         more = code.op(f"icmp ne ptr {following}, {end}")

@@ -103,7 +103,8 @@ class Group:
         if self._is_full():
             return False
         values, node = self.values, self.values.nodes[number]
-        if self._uses_late(number):
+        producers = self._producers(number)
+        if any(m.level in (LATE, EPILOGUE) for m in producers):
             return self._add_to_epilogue(number)
         shape = iteration_shape(values, node)
         direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
@@ -116,7 +117,7 @@ class Group:
                 level = OUTER
             else:
                 continue
-            if not all(self._reachable(o, p, RECOMPUTE_BUDGET) for o, p in self._operands(number, at)):
+            if producers and not all(self._reachable(o, p, RECOMPUTE_BUDGET) for o, p in self._operands(number, at)):
                 continue
             if node.op.kind is not Kind.REDUCTION:
                 self.members[number] = Member(at, at, frozenset(), level)
@@ -151,15 +152,9 @@ class Group:
         at = beyond_view(node, before, self.values.shape(base), self.values.shape(v), self.axes)
         return at if at is not None and all(p is ZERO or p in before for p in at) else None
 
-    def _producers(self, number: int) -> Iterator[Member]:
-        for o in self.values.nodes[number].operands:
-            if self.values.is_tensor(o):
-                found = self.members.get(self.values.producer.get(self.values.root(o), -1))  # type: ignore[arg-type]
-                if found is not None:
-                    yield found
-
-    def _uses_late(self, number: int) -> bool:
-        return any(m.level in (LATE, EPILOGUE) for m in self._producers(number))
+    def _producers(self, number: int) -> list[Member]:
+        """The members whose memory a node would read."""
+        return [self.members[p] for p in self.values.sources[number] if p in self.members]
 
     def _add_to_epilogue(self, number: int) -> bool:
         values, node = self.values, self.values.nodes[number]
@@ -276,12 +271,6 @@ def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
     return tuple(found)
 
 
-def _sources(values: Values, number: int) -> tuple[int, ...]:
-    """The nodes whose memory node `number` reads."""
-    found = (values.producer.get(values.root(o)) for o in values.nodes[number].operands if values.is_tensor(o))  # type: ignore[arg-type]
-    return tuple(dict.fromkeys(p for p in found if p is not None))
-
-
 class _Partition:
     """State of one run of `partition`."""
 
@@ -290,7 +279,6 @@ class _Partition:
         self.home: dict[int, Group] = {}  # node number -> group
         self.groups: dict[Group, None] = {}
         self.dependences = Dependences()
-        self.sources = [_sources(values, number) for number in range(len(values.nodes))]
         self.stored = set(values.outputs)
         for node in values.nodes:  # anything but a reduction may need the values themselves
             if node.op.kind is not Kind.REDUCTION or finds_position(node):
@@ -298,7 +286,7 @@ class _Partition:
 
     def operand_groups(self, number: int) -> list[Group]:
         """The distinct groups that node `number` reads from, views looked through."""
-        homes = [self.home[p] for p in self.sources[number] if p in self.home]
+        homes = [self.home[p] for p in self.values.sources[number] if p in self.home]
         return homes if len(homes) < 2 else list(dict.fromkeys(homes))
 
     def merge(self, g: Group, h: Group) -> Group | None:

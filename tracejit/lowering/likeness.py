@@ -149,11 +149,16 @@ class Nests:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Nest] = {}
+        self._kept: set[int] = set()  # ids of those
         self._whole: set[tuple[int, tuple[int, ...]]] = set()  # nests (by id) and sizes that are not cut
 
     def known(self, nest: Nest) -> Nest:
         """The first nest of this form."""
-        return self._known.setdefault(form(nest), nest)
+        if id(nest) in self._kept:
+            return nest
+        first = self._known.setdefault(form(nest), nest)
+        self._kept.add(id(first))
+        return first
 
     def pieces(self, done: Scheduled) -> tuple[Piece, ...]:
         """The pieces of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""

@@ -36,8 +36,9 @@ from tracejit.lowering.live import NOTHING_LIVE, Inherited, Live, Place, live
 from tracejit.lowering.lowered import Lowered, Output, Traffic
 from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.products import plan_product
+from tracejit.lowering.recurring import Schedules
 from tracejit.lowering.regions import Moving, Region, partial_writes
-from tracejit.lowering.schedule import Scheduled, schedule
+from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.special import check_nest, copy_nest, fill_nest, is_host, special
 from tracejit.lowering.steps import (
     Address,
@@ -167,9 +168,10 @@ class _Lowering:
         self.inlined = inlined_nodes(values)
         groups = partition(values, self.inlined)
         stored = stored_nodes(values, groups, self.inlined)
+        schedules = Schedules(values, stored, self.inlined, self.exit_code)
         for k, group in enumerate(groups):
             if group.is_nest:
-                done = schedule(values, group, stored, self.inlined, self.exit_code, f"nest{k}")
+                done = schedules.scheduled(group, f"nest{k}")
                 label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
                 self.units.append(self._nest_unit(label, done, (o for n in group.members for o in values.nodes[n].operands)))
                 continue

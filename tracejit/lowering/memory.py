@@ -9,6 +9,7 @@ multiples of 64.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -20,6 +21,7 @@ from tracejit.core.symbolic import called
 __all__ = ["ALIGNMENT", "Request", "aligned", "plan", "slab_offsets"]
 
 ALIGNMENT: Final = 64
+HALF: Final = 32  # steps of a half of a stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,23 @@ def plan(requests: Iterable[Request]) -> tuple[dict[Hashable, int], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A plan of requests with these lifetimes: a function of their sizes."""
+    """A plan of requests with these lifetimes: a function of their sizes.
+
+    Most requests live for a few steps.  So what is placed is also listed by stretches of steps, each of which begins where the one before
+    it is half over: a short life is inside one of them, and looks at those alone that may meet it."""
 
     lives: tuple[tuple[int, int], ...]
 
     def __call__(self, *sizes: int) -> list[int]:
         """The offset of each, then the size of the arena."""
         lives, offsets, total = self.lives, [0] * len(sizes), 0
-        placed: list[tuple[int, int, int]] = []
+        everything: list[tuple[int, int, int]] = []  # in order of start, as are those of each stretch
+        stretches: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], lives[k][0])):
             first, last = lives[k]
             size, offset = aligned(sizes[k]), 0
-            for start, stop, other in placed:  # in order of start
+            begins, ends = first // HALF, last // HALF
+            for start, stop, other in stretches[begins] if ends <= begins + 1 else everything:
                 if lives[other][1] < first or last < lives[other][0]:
                     continue
                 if offset + size <= start:
@@ -65,7 +72,8 @@ class _Plan:
                 offset = max(offset, stop)
             offsets[k] = offset
             if size:
-                insort(placed, (offset, offset + size, k), key=itemgetter(0))
+                for placed in (everything, *[stretches[n] for n in range(begins - 1, ends + 1)]):
+                    insort(placed, (offset, offset + size, k), key=itemgetter(0))
             total = max(total, offset + size)
         return [*offsets, total]
 

@@ -37,7 +37,8 @@ Shape = tuple[int, ...]
 class Values:
     """Producers and layouts of the values of one graph, of which passes/copies.py has seen to the copies.
 
-    layouts: strides in elements of each tensor input.  `strided[v]` is where v's elements lie once v's root has memory."""
+    layouts: strides in elements of each tensor input.  `strided[v]` is where v's elements lie once v's root has memory, `sources[n]` the
+    nodes whose memory node n reads."""
 
     def __init__(self, graph: Graph, layouts: Mapping[int, Shape]) -> None:
         self.graph = graph
@@ -46,6 +47,7 @@ class Values:
         self.constants: dict[int, Any] = dict(graph.constants)
         self.nodes: list[Node] = []
         self.producer: dict[int, int] = {}
+        self.sources: list[tuple[int, ...]] = []
         self.strided = given_layouts(graph, layouts)
         for node in graph.nodes:
             if is_fixed_view(node):
@@ -59,6 +61,8 @@ class Values:
             if is_constant(node):
                 self.constants[node.outputs[0]] = node.attrs["array"].array
                 continue
+            read = [self.producer.get(self.strided[o].root) for o in node.operands if self.is_tensor(o)]  # type: ignore[index]
+            self.sources.append(tuple(dict.fromkeys([p for p in read if p is not None])))
             self.producer.update(dict.fromkeys(node.outputs, len(self.nodes)))
             self.nodes.append(node)
 

@@ -60,46 +60,43 @@ class Adam(Optimizer):
         return {"step": 0, **{name: zeros(tuple(parameter.shape), dtype=parameter.dtype) for name in names}}
 
     def update_group(self, members: Sequence[tuple[Any, Any, dict[str, Any]]], group: dict[str, Any]) -> None:
-        """One step of each.  The corrections for the zeros that means start from are the same for all that have taken as many steps."""
+        """One step of each.  What the group says is asked once, however many parameters it has; the corrections for the zeros that means
+        start from are the same for all that have taken as many steps."""
         beta1, beta2 = group["betas"]
+        lr, weight_decay, eps = group["lr"], group["weight_decay"], group["eps"]
+        maximize, amsgrad = group["maximize"], group["amsgrad"]
+        decays = weight_decay != 0
+        decoupled = decays and group["decoupled_weight_decay"]
         known: Any = None
         for parameter, gradient, state in members:
             step = state["step"] + 1
             state["step"] = step
             if known is None or step != known:
                 known = step
-                step_size = group["lr"] / (1 - beta1**step)
+                step_size = lr / (1 - beta1**step)
                 correction = math.sqrt(1 - beta2**step)
-            self._update(parameter, gradient, state, group, step_size, correction)
-
-    def _update(
-        self, parameter: Any, gradient: Any, state: dict[str, Any], group: dict[str, Any], step_size: Any, correction: Any
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        weight_decay = group["weight_decay"]
-        mean = state["exp_avg"]
-        square = state["exp_avg_sq"]
-        if mean.dtype is not parameter.dtype:
-            raise RuntimeError(
-                f"{type(self).__name__}: the parameter is {parameter.dtype.name} now, its state {mean.dtype.name}; "
-                "construct the optimizer after converting the model"
-            )
-        if group["maximize"]:
-            gradient = -gradient
-        start = parameter
-        if weight_decay != 0:
-            if group["decoupled_weight_decay"]:
-                start = parameter * (1 - group["lr"] * weight_decay)
-            else:
+            mean = state["exp_avg"]
+            square = state["exp_avg_sq"]
+            if mean.dtype is not parameter.dtype:
+                raise RuntimeError(
+                    f"{type(self).__name__}: the parameter is {parameter.dtype.name} now, its state {mean.dtype.name}; "
+                    "construct the optimizer after converting the model"
+                )
+            if maximize:
+                gradient = -gradient
+            start = parameter
+            if decoupled:
+                start = parameter * (1 - lr * weight_decay)
+            elif decays:
                 gradient = gradient + parameter * weight_decay
-        mean.copy_(mean + (gradient - mean) * (1 - beta1))
-        square.copy_(square * beta2 + gradient * gradient * (1 - beta2))
-        largest = square
-        if group["amsgrad"]:
-            largest = state["max_exp_avg_sq"]
-            largest.copy_(largest.maximum(square))
-        denominator = largest.sqrt() / correction + group["eps"]
-        parameter.copy_(start - mean * step_size / denominator)
+            mean.copy_(mean + (gradient - mean) * (1 - beta1))
+            square.copy_(square * beta2 + gradient * gradient * (1 - beta2))
+            largest = square
+            if amsgrad:
+                largest = state["max_exp_avg_sq"]
+                largest.copy_(largest.maximum(square))
+            denominator = largest.sqrt() / correction + eps
+            parameter.copy_(start - mean * step_size / denominator)
 
 
 class AdamW(Adam):

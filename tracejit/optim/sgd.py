@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracejit.ops.public.creation import zeros
@@ -50,23 +50,24 @@ class SGD(Optimizer):
             return {"momentum_buffer": zeros(tuple(parameter.shape), dtype=parameter.dtype)}
         return {"momentum_buffer": None}
 
-    def update(self, parameter: Any, gradient: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """One step of one parameter."""
-        lr = group["lr"]
-        momentum = group["momentum"]
-        weight_decay = group["weight_decay"]
-        if group["maximize"]:
-            gradient = -gradient
-        if weight_decay != 0:
-            gradient = gradient + parameter * weight_decay
-        if momentum != 0:
-            velocity = state["momentum_buffer"]
-            if velocity is None:
-                velocity = gradient.clone()
-                state["momentum_buffer"] = velocity
-            else:
-                dampening = group["dampening"]
-                incoming = gradient if dampening == 0 else gradient * (1 - dampening)
-                velocity.copy_(velocity * momentum + incoming)
-            gradient = gradient + velocity * momentum if group["nesterov"] else velocity
-        parameter.copy_(parameter - gradient * lr)
+    def update_group(self, members: Sequence[tuple[Any, Any, dict[str, Any]]], group: dict[str, Any]) -> None:
+        """One step of each.  What the group says is asked once, however many parameters it has."""
+        lr, maximize = group["lr"], group["maximize"]
+        momentum, weight_decay = group["momentum"], group["weight_decay"]
+        moves, decays = momentum != 0, weight_decay != 0
+        dampening, nesterov = (group["dampening"], group["nesterov"]) if moves else (0, False)
+        for parameter, gradient, state in members:
+            if maximize:
+                gradient = -gradient
+            if decays:
+                gradient = gradient + parameter * weight_decay
+            if moves:
+                velocity = state["momentum_buffer"]
+                if velocity is None:
+                    velocity = gradient.clone()
+                    state["momentum_buffer"] = velocity
+                else:
+                    incoming = gradient if dampening == 0 else gradient * (1 - dampening)
+                    velocity.copy_(velocity * momentum + incoming)
+                gradient = gradient + velocity * momentum if nesterov else velocity
+            parameter.copy_(parameter - gradient * lr)

@@ -119,9 +119,11 @@ class _Sequence:
         """Replace the stretches of the shortest period that makes loops; False where there is none."""
         self.made = {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
         self.readers = self._all_readers()
+        known: dict[Any, int] = {}
+        kinds = {v: known.setdefault(aval, len(known)) for v, aval in self.builder.avals.items()}
         for exact in (True, False):
             numbers: dict[Any, int] = {}
-            labels = np.array([numbers.setdefault(self._label(node, exact), len(numbers)) for node in self.nodes])
+            labels = np.array([numbers.setdefault(self._label(node, kinds, exact), len(numbers)) for node in self.nodes])
             for period, found in stretches(labels, FEWEST_STEPS):
                 folded = [self._folded(begin, end, period) for begin, end in reversed(found)]
                 if any(folded):
@@ -131,16 +133,16 @@ class _Sequence:
                 break
         return False
 
-    def _label(self, node: Node, exact: bool) -> Any:
-        """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
-        avals = self.builder.avals
+    def _label(self, node: Node, kinds: Mapping[int, int], exact: bool) -> Any:
+        """What nodes that may be the same step's of two steps have in common.  kinds: equal for values of equal avals.  exact: numbers are
+        the same, too."""
         is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
         if node.op.kind in _REFUSED or not is_pure or "dynamic shape" in node.op.traits or self._is_empty(node):
             return id(node)  # like no other
-        operands: tuple[Any, ...] = tuple([avals[x] if type(x) is int else x for x in node.operands])
+        operands: tuple[Any, ...] = tuple([kinds[x] if type(x) is int else x for x in node.operands])
         if not exact and _takes_tensors_of_numbers(node):
             operands = tuple([type(x.value) if isinstance(x, Literal) else x for x in operands])
-        return node.op, operands, node.attributes, tuple([avals[v] for v in node.outputs])
+        return node.op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])
 
     def _is_empty(self, node: Node) -> bool:
         """Whether a node checks indices that no loop over elements would look at."""

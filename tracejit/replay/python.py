@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from types import CodeType
 from typing import Any, Final
 
 import numpy as np
 
 from tracejit.config import config
-from tracejit.replay.ir import CAUGHT, Function, Miss, Run, Statement, When
+from tracejit.replay.ir import CAUGHT, Either, Function, Miss, Run, Statement, When
 from tracejit.replay.verify import verify
 
 __all__ = ["load", "render"]
 
 _ERRORS: Final = f"({', '.join(error.__name__ for error in CAUGHT)})"
+_MOST_GUARDS: Final = 8  # in one statement, which people read, too
 _SENT: Final = "if error.__traceback__.tb_next is not None"
 """The condition under which `error`, which came up in a guard, was raised in a Python function."""
 
@@ -31,12 +33,20 @@ class _Rendering:
         self.objects: dict[str, Any] = {}
 
     def lines(self, statements: Sequence[Statement]) -> list[str]:
-        return [line for statement in statements for line in self._statement(statement)]
+        """Guards that follow each other are one statement: Python compiles it in less time than several."""
+        made: list[str] = []
+        for are_guards, some in groupby(statements, lambda statement: isinstance(statement, Miss)):
+            if not are_guards:
+                made += [line for statement in some for line in self._statement(statement)]
+                continue
+            conditions = [statement.condition for statement in some if isinstance(statement, Miss)]
+            for first in range(0, len(conditions), _MOST_GUARDS):
+                part = conditions[first : first + _MOST_GUARDS]
+                made.append(f"if {part[0] if len(part) == 1 else Either(tuple(part))}: return {self.missed}")
+        return made
 
     def _statement(self, statement: Statement) -> list[str]:
         match statement:
-            case Miss(condition):
-                return [f"if {condition}: return {self.missed}"]
             case When(condition, body):
                 return [f"if {condition}:", *[f"    {line}" for line in self.lines(body)]]
             case Run():

@@ -94,6 +94,7 @@ class AttributeHandlers(Handlers):
         self._classes: dict[
             type, tuple[Any, bool]
         ] = {}  # one proxy object of its dictionary, so that guards name it once; may it change
+        self._usual: dict[type, tuple[tuple[type, ...], bool]] = {}  # what _looks_up_as_usual says, and for which MRO
 
     # -- classes
     def lookup(self, cls: type, name: str) -> tuple[Any, Expr | None]:
@@ -182,7 +183,7 @@ class AttributeHandlers(Handlers):
         if cls is types.MethodType and name not in dir(types.MethodType):
             return self.get_attribute(self.part(owner, "__func__", owner.__func__), name)
         if type(cls.__getattribute__) is not types.FunctionType:
-            if not _looks_up_as_usual(cls):
+            if not self._looks_up_as_usual(cls):
                 return self._native_attribute(owner, name)
         else:
             found, _ = self.lookup(cls, "__getattribute__")
@@ -190,6 +191,13 @@ class AttributeHandlers(Handlers):
         if recorder.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         return self.instance_attribute(owner, name)
+
+    def _looks_up_as_usual(self, cls: type) -> bool:
+        mro = _class_mro(cls)
+        known = self._usual.get(cls)
+        if known is None or known[0] is not mro:
+            known = self._usual[cls] = mro, _looks_up_as_usual(cls)
+        return known[1]
 
     def referent(self, reference: Any) -> Any:
         """What a weak reference refers to."""

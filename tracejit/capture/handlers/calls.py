@@ -229,7 +229,12 @@ class CallHandlers(Handlers):
         if self.recorder.stopped:  # it may be the function itself
             now = tuple(map(released, arguments)), {k: released(v) for k, v in keywords.items()}
             arguments, keywords = as_called_by_program(converted, *now)
-        return converted(*arguments, **keywords)
+        recorder = self.recorder
+        before, recorder.line = recorder.line, None
+        try:
+            return converted(*arguments, **keywords)
+        finally:
+            recorder.line = before
 
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""

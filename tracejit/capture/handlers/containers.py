@@ -404,11 +404,14 @@ class ContainerHandlers(Handlers):
 
     def native(self, action: Callable[[], Any]) -> Any:
         """Do something in C that may run the standard library's own Python."""
-        self.recorder.native_depth += 1
+        recorder = self.recorder
+        before, recorder.line = recorder.line, ""
+        recorder.native_depth += 1
         try:
             return self.recorder.sizes.admitted(action())
         finally:
-            self.recorder.native_depth -= 1
+            recorder.native_depth -= 1
+            recorder.line = before
 
     def binary_native(self, method: str, left: Any, right: Any) -> Any:
         """A special method of a tensor, with a plain or nested index or operand."""

@@ -96,6 +96,8 @@ class Recorder(Origins):
         self._functions: list[weakref.ref[FunctionType]] = []  # made by it: what they find may be in the result
         self.reason: Reason | None = None
         self.native_depth = 0
+        # The line of the program that runs native code, empty until somebody asks; None while it runs instrumented code, which moves on.
+        self.line: str | None = None
         self.handled = sys.exception()  # around the call
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,

@@ -154,7 +154,8 @@ class _Splitter:
         self._early: set[str] = set()  # variables defined in `before`
 
     def add(self, statement: Statement) -> None:
-        roots, namespaces, reads = dict(self.roots), dict(self.namespaces), dict(self.reads)
+        needed: tuple[dict[Any, None], ...] = (self.roots, self.namespaces, self.reads)
+        before = tuple(map(len, needed))
         match statement:
             case Miss(condition) if self._test(condition):
                 self.checks.append(statement)
@@ -166,7 +167,9 @@ class _Splitter:
                 if isinstance(value, Item) and self._container(value.owner) != "":
                     self.held.append(name)
                 return
-        self.roots, self.namespaces, self.reads = roots, namespaces, reads  # what a refused statement would have needed
+        for found, count in zip(needed, before, strict=True):  # what a refused statement would have needed
+            while len(found) > count:
+                found.popitem()
         used = names(statement)
         calls = any(isinstance(node, Call) and node.function not in _PURE for node in walk(statement))
         late = not used.isdisjoint(self.definitions) or not used.isdisjoint(self._late) or (calls and self._called_late)

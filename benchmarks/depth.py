@@ -1,0 +1,173 @@
+"""What a layer more costs: recording and compiling a training step of a transformer, by its number of layers.
+
+Run as `python -m benchmarks.depth`.  The cache of compiled code is off.  Each first call has a process of its own, in which another
+function was compiled before, so that what is imported and made once is not counted.  Figures are CPU time on one thread, the least of a
+few processes, which what else runs on the machine changes little; depths take turns.  The losses and the parameters after the calls are
+compared with those of an eager model in the same process.  Stages are told apart by wrapping the functions that do them; the time of one
+inside another is not the other's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import tracejit
+from benchmarks.table import duration
+from tracejit import nn, optim
+from tracejit.compiled import compile as compiling
+from tracejit.llvm import machine_code
+from tracejit.runtime import program
+
+__all__ = ["DEPTHS", "GOAL", "OPTIMIZERS", "main", "measure"]
+
+DEPTHS = (2, 6, 12)
+OPTIMIZERS = ("SGD", "Adam")
+GOAL = 1.5  # the first call of 12 layers over that of 2
+REPEATS = 3
+CALLS = 8
+BATCH, LENGTH, WIDTH, HEADS, INNER = 4, 16, 64, 4, 128
+TOLERANCE = 1e-3
+
+_THREADS = ("TRACEJIT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+_STAGES = (
+    ("recording", compiling, "record"),
+    ("passes", compiling, "Executable"),
+    ("lowering", program, "lower"),
+    ("text", program, "compile_program"),
+    ("LLVM", machine_code, "compile_text"),
+    ("entry", compiling, "Entry"),
+)
+"""What the first call's time goes to, each with the function or the class that does it."""
+
+
+class _Stages:
+    """Seconds spent in each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._within: list[float] = []  # per stage that is under way, seconds of those inside it
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """In the block, stages are timed."""
+        with ExitStack() as patches:
+            for stage, owner, name in _STAGES:
+                patches.enter_context(mock.patch.object(owner, name, self._measured(stage, getattr(owner, name))))
+            yield
+
+    def _measured(self, stage: str, action: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            self._within.append(0.0)
+            start = time.process_time()
+            try:
+                return action(*args, **kwargs)
+            finally:
+                seconds = time.process_time() - start
+                self.seconds[stage] += seconds - self._within.pop()
+                if self._within:
+                    self._within[-1] += seconds
+
+        return measured
+
+
+def _training(layers: int, optimizer: str) -> tuple[Callable[[Any], Any], list[Any]]:
+    """A step of a transformer's encoder, which gives the loss, and its parameters."""
+    tracejit.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, layers)
+    parameters = list(model.parameters())
+    if optimizer == "Adam":
+        steps: Any = optim.Adam(parameters, lr=1e-4)
+    else:
+        steps = optim.SGD(parameters, lr=1e-2)
+
+    def step(x: Any) -> Any:
+        steps.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        steps.step()
+        return loss.detach()
+
+    return step, parameters
+
+
+def _unrelated(x: Any) -> Any:
+    return (x * 2.0).sum()
+
+
+def measure(layers: int, optimizer: str) -> dict[str, float]:
+    """CPU seconds of the first call, the second, a later one, and the stages of the first, in a process that has not met such a model.
+
+    Raises AssertionError where a result is not the eager one's."""
+    with tracejit.config.override(cache=False, compile_wait=math.inf):
+        tracejit.compile(_unrelated)(tracejit.ones(3))
+        x = tracejit.tensor(np.random.default_rng(0).normal(size=(BATCH, LENGTH, WIDTH)).astype(np.float32))
+        step, parameters = _training(layers, optimizer)
+        compiled = tracejit.compile(step)
+        stages = _Stages()
+        losses, seconds = [], []
+        for k in range(CALLS):
+            with stages.timed() if k == 0 else nullcontext():
+                start = time.process_time()
+                losses.append(compiled(x))
+                seconds.append(time.process_time() - start)
+        traces, replayed = compiled.stats.traces, compiled.stats.compiled_calls
+        assert replayed == len(losses) - traces, compiled.explain()
+        eager, expected = _training(layers, optimizer)
+        for loss in losses:
+            np.testing.assert_allclose(loss.numpy(), eager(x).numpy(), rtol=TOLERANCE)
+        for found, parameter in zip(parameters, expected, strict=True):
+            np.testing.assert_allclose(found.detach().numpy(), parameter.detach().numpy(), rtol=TOLERANCE, atol=TOLERANCE)
+    return {"first": seconds[0], "second": seconds[1], "later": statistics.median(seconds[2:]), **stages.seconds}
+
+
+def _in_process(layers: int, optimizer: str) -> dict[str, float]:
+    """`measure` in a new process.  Raises CalledProcessError where it fails."""
+    command = [sys.executable, "-m", "benchmarks.depth", str(layers), optimizer]
+    environment = os.environ | dict.fromkeys(_THREADS, "1")
+    home = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print a line for each depth and optimizer; with a depth and an optimizer as arguments, figures of this process as JSON."""
+    if arguments:
+        layers, optimizer = arguments
+        print(json.dumps(measure(int(layers), optimizer)))
+        return
+    names = [stage for stage, _, _ in _STAGES]
+    print(
+        f"training step of a transformer's encoder, width {WIDTH}, {HEADS} heads, batches of {BATCH} x {LENGTH}; "
+        f"goal: the first call of {DEPTHS[-1]} layers at most {GOAL} of that of {DEPTHS[0]}"
+    )
+    head = f"{'':<6}{'layers':>7}{'first call':>13}{'/ of ' + str(DEPTHS[0]):>9}{'second':>10}{'later':>10}"
+    print(head + "".join(f"{name:>12}" for name in names))
+    for optimizer in OPTIMIZERS:
+        runs = [{depth: _in_process(depth, optimizer) for depth in DEPTHS} for _ in range(REPEATS)]
+        for depth in DEPTHS:
+            figures, fewest = ({name: min(run[d][name] for run in runs) for name in runs[0][d]} for d in (depth, DEPTHS[0]))
+            ratio = figures["first"] / fewest["first"]
+            line = f"{optimizer:<6}{depth:>7}{duration(figures['first']):>13}{ratio:>9.2f}"
+            line += f"{duration(figures['second']):>10}{duration(figures['later']):>10}"
+            print(line + "".join(f"{duration(figures[name]):>12}" for name in names))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,132 @@
+"""Steps of a program that do again what steps before them did, on other memory.
+
+Equal layers have equal steps.  `repeated(steps)` finds stretches of them that repeat themselves and makes a `Repetition` of each: the
+steps of one period, and a row of a table for each time with where the memory is.  So the text of a program does not grow with its layers,
+nor does the time to compile it.
+
+Steps are alike if all but their addresses is the same; what else could be data, sizes for instance, stays a constant.  Knows steps, and
+nothing of how they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from tracejit.ir.graph import Literal
+from tracejit.lowering.steps import Address, CopyCall, GemmCall, LoopCall, NestCall, NestRun, NumberSlot, Step
+from tracejit.passes.periods import stretches
+
+__all__ = ["Repetition", "repeated"]
+
+LEAST_SAVED: Final = 16  # steps: each address costs a few instructions more in a repetition
+LONGEST_RUN: Final = 8  # calls of a NestRun whose addresses are part of the row
+LONGEST_PERIOD: Final = 200  # steps: a function of more takes LLVM more than proportionally long
+_NOWHERE = Address(0)
+
+Simple = NestCall | GemmCall | CopyCall
+"""Steps that repetitions are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """`steps` are done once for each of `rows`.  Their addresses in slot `first + k` are those of column k: a row has for each column the
+    offset of a slot in the frame and that of the address, in bytes."""
+
+    steps: tuple[Simple, ...]
+    first: int
+    rows: tuple[tuple[int, ...], ...]
+
+
+def repeated(steps: Sequence[Step], slots: int) -> list[Step | Repetition]:
+    """The steps, with repetitions in the place of those that repeat themselves.  slots: how many the program has."""
+    if len(steps) < 2 * LEAST_SAVED:
+        return list(steps)
+    numbers: dict[Hashable, int] = {}
+    labels = np.array([numbers.setdefault(_label(step), len(numbers)) for step in steps])
+    found = [
+        (period, begin, (end - begin) // period)
+        for period, places in stretches(labels, 2)
+        for begin, end in places
+        if period <= LONGEST_PERIOD
+    ]
+    saving = sorted([(-(count - 1) * period, period, begin, count) for period, begin, count in found])
+    taken = np.zeros(len(steps), bool)
+    made: dict[int, tuple[int, int]] = {}  # where a repetition begins -> its period, its count
+    for saved, period, begin, count in saving:
+        if -saved >= LEAST_SAVED and not taken[begin : begin + count * period].any():
+            taken[begin : begin + count * period] = True
+            made[begin] = period, count
+    result: list[Step | Repetition] = []
+    at = 0
+    while at < len(steps):
+        period, count = made.get(at, (1, 1))
+        if count > 1:
+            result.append(_repetition([steps[at + k * period : at + (k + 1) * period] for k in range(count)], slots))
+        else:
+            result.append(steps[at])
+        at += period * count
+    return result
+
+
+def _label(step: Step) -> Hashable:
+    """Equal for steps that differ in nothing but addresses; for those that nothing repeats, themselves."""
+    match step:
+        case NestCall() if all(type(address.offset) is int for address in step.buffers):
+            scalars = tuple([n if isinstance(n, NumberSlot) else Literal(n) for n in step.scalars])
+            return id(step.nest), step.sizes, scalars, step.division
+        case NestRun() if len(step.calls) <= LONGEST_RUN:
+            return tuple(map(_label, step.calls))
+        case GemmCall() if all(type(address.offset) is int for address in (step.a, step.b, step.c)):
+            return replace(step, a=_NOWHERE, b=_NOWHERE, c=_NOWHERE), step.alpha.hex(), step.beta.hex()
+        case CopyCall() if type(step.destination.offset) is type(step.source.offset) is int:
+            return "copy", step.nbytes
+    return "step", id(step)
+
+
+def _simple(step: Step) -> Sequence[Simple]:
+    """The step, or the calls of a run."""
+    assert not isinstance(step, LoopCall), step  # it is like no other
+    return step.calls if isinstance(step, NestRun) else (step,)
+
+
+def _repetition(periods: Sequence[Sequence[Step]], first: int) -> Repetition:
+    """One of stretches of steps that are alike."""
+    times = [[each for step in period for each in _simple(step)] for period in periods]
+    columns: dict[tuple[Address, ...], int] = {}
+    steps = []
+    for alike in zip(*times, strict=True):
+        places = []
+        for place in zip(*[_addresses(step) for step in alike], strict=True):
+            same = all(address == place[0] for address in place)
+            places.append(place[0] if same else Address(first + columns.setdefault(place, len(columns))))
+        steps.append(_at(alike[0], places))
+    rows = [tuple([word for column in columns for word in _words(column[k])]) for k in range(len(times))]
+    return Repetition(tuple(steps), first, tuple(rows))
+
+
+def _words(address: Address) -> tuple[int, int]:
+    assert isinstance(address.offset, int), address  # as `_label` has seen
+    return 8 * address.slot, address.offset
+
+
+def _addresses(step: Simple) -> tuple[Address, ...]:
+    match step:
+        case NestCall():
+            return step.buffers
+        case GemmCall():
+            return step.a, step.b, step.c
+    return step.destination, step.source
+
+
+def _at(step: Simple, places: Sequence[Address]) -> Simple:
+    """The step on other memory."""
+    match step:
+        case NestCall():
+            return replace(step, buffers=tuple(places))
+        case GemmCall():
+            return replace(step, a=places[0], b=places[1], c=places[2])
+    return replace(step, destination=places[0], source=places[1])
