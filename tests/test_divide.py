@@ -264,7 +264,7 @@ def test_python_threads_that_call_at_once_each_get_their_result() -> None:
 
 def test_only_programs_with_large_nests_mention_the_pool() -> None:
     for n, large in ((1_000, False), (1_000_000, True)):
-        program = Program(lower(optimise(trace(lambda x: op("tanh", x), [f32(n)])), {}))
+        program = Program.made(lower(optimise(trace(lambda x: op("tanh", x), [f32(n)])), {}))
         assert (thread_pool.PARALLEL in program.llvm()) is large
 
 
@@ -272,7 +272,7 @@ def test_the_text_of_a_program_does_not_depend_on_the_number_of_threads() -> Non
     texts = set()
     for number in (1, 2, 7):
         T.set_num_threads(number)
-        texts.add(Program(lower(optimise(trace(gelu_chain, [f32(1_000_000)])), {})).llvm())
+        texts.add(Program.made(lower(optimise(trace(gelu_chain, [f32(1_000_000)])), {})).llvm())
     assert len(texts) == 1
 
 

@@ -184,8 +184,8 @@ class _Evaluate:
 
     def __call__(self, *numbers: Any) -> list[Any]:
         """The number that the result is full of."""
-        given = [n if dtype is None else np.full((), n, dtype.numpy) for n, dtype in zip(numbers, self.dtypes, strict=True)]
         with np.errstate(all="ignore"):
+            given = [n if dtype is None else np.full((), n, dtype.numpy) for n, dtype in zip(numbers, self.dtypes, strict=True)]
             return [np.asarray(self.op.evaluate(*given, **dict(self.attributes))).item()]
 
 
