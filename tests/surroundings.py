@@ -1,4 +1,5 @@
-"""Programs under unusual circumstances: run by tests/test_surroundings.py in processes of their own, `python [flags] surroundings.py NAME FIRST`.
+"""Programs under unusual circumstances, which tests/test_surroundings.py runs in processes of their own:
+`python [flags] surroundings.py NAME FIRST`.
 
 Each circumstance prepares the process; then a part of the corpus of capture programs, models, training steps and backward passes run
 eagerly and compiled (recorded, from Python, from machine code) and must do the same.  Prints "fine" at the end.
