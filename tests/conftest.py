@@ -3,6 +3,7 @@ calls wait for them, and the library verifies itself: graphs after every pass, a
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,13 @@ class _TorchTests:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--torch-tests"):
         config.pluginmanager.register(_TorchTests(config.getoption("--torch-tests")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_lasts_is_not_looked_at_again() -> None:
+    """Modules, tests, reports and caches are a million objects after a while, and each collection would go through all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

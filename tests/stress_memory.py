@@ -203,8 +203,8 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def look(blocks: bool) -> int:
-    """Blocks of Python's allocator, or bytes of the process, without what waits to be freed and what caches remember."""
+def look() -> tuple[int, int]:
+    """Bytes of the process, and blocks of Python's allocator, without what waits to be freed and what caches remember."""
     for name, module in list(sys.modules.items()):
         for known in list(vars(module).values()) if name.startswith("tracejit") else ():
             if hasattr(known, "cache_info") and not isinstance(known, type) and known.cache_info().maxsize is not None:
@@ -213,11 +213,11 @@ def look(blocks: bool) -> int:
         table.clear()
     gc.collect()
     machine_code._unload()
-    return sys.getallocatedblocks() if blocks else resident()
+    return resident(), sys.getallocatedblocks()
 
 
-def measure(name: str, scale: int, blocks: bool) -> tuple[int, int]:
-    """Rounds of the second half of a run, and by how many blocks or bytes it made the process grow: the smallest of the looks at its end
+def measure(name: str, scale: int) -> tuple[int, int, int]:
+    """Rounds of the second half of a run, and by how many bytes and blocks it made the process grow: the smallest of the looks at its end
     against the smallest of those at its beginning."""
     rounds, make = CASES[name]
     driver.REMEMBERED = locate._REMEMBERED = 8  # type: ignore[misc]  # what is found again by content, and by file: soon full
@@ -227,32 +227,25 @@ def measure(name: str, scale: int, blocks: bool) -> tuple[int, int]:
         looks = []
         for k in range(2 * half):
             if k >= half and (k - half) % max(1, half // 16) == 0:
-                looks.append(look(blocks))
+                looks.append(look())
             run()
-        looks.append(look(blocks))
+        looks.append(look())
     quarter = max(1, len(looks) // 4)
-    return half, min(looks[-quarter:]) - min(looks[:quarter])
+    memory, blocks = (min(found[-quarter:]) - min(found[:quarter]) for found in zip(*looks, strict=True))
+    return half, memory, blocks
 
 
-def grown(names: Sequence[str], scale: int, blocks: bool) -> dict[str, tuple[int, int]]:
-    """For each case: rounds, and by how much they made a process grow that runs these cases in a row, in blocks of Python's or in
-    bytes."""
-    command = [
-        sys.executable,
-        os.path.abspath(__file__),
-        "--child",
-        *names,
-        "--scale",
-        str(scale),
-        *(["--blocks"] if blocks else []),
-    ]
+def grown(names: Sequence[str], scale: int) -> dict[str, tuple[int, int, int]]:
+    """For each case: rounds, and by how many bytes and how many blocks of Python's they made a process grow that runs these cases in a
+    row."""
+    command = [sys.executable, os.path.abspath(__file__), "--child", *names, "--scale", str(scale)]
     environment = {**os.environ, "TRACEJIT_CACHE": "0", "OPENBLAS_NUM_THREADS": "1", "TRACEJIT_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     said = subprocess.run(command, capture_output=True, text=True, env=environment)
     if said.returncode:
         raise RuntimeError(f"{names}: {said.stderr[-2000:]}")
     rows = [line.split() for line in said.stdout.splitlines() if line.startswith("case ")]
-    return {name: (int(rounds), int(growth)) for _, name, rounds, growth in rows}
+    return {name: (int(rounds), int(memory), int(blocks)) for _, name, rounds, memory, blocks in rows}
 
 
 def main() -> None:
@@ -260,16 +253,16 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--child", choices=CASES, nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("--blocks", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    gc.collect()
+    gc.freeze()  # modules: each look would go through them
     for name in arguments.child or ():
-        print("case", name, *measure(name, arguments.scale, arguments.blocks))
+        print("case", name, *measure(name, arguments.scale))
     if arguments.child:
         return
     for name in arguments.case or CASES:
         started = time.time()
-        rounds, memory = grown([name], arguments.scale, False)[name]
-        _, blocks = grown([name], arguments.scale, True)[name]
+        rounds, memory, blocks = grown([name], arguments.scale)[name]
         print(
             f"{name:45} {rounds:8} rounds: resident memory {memory / 1024:+9.0f} KiB ({memory / rounds:+9.1f} bytes each),"
             f" Python's {blocks:+7} blocks ({blocks / rounds:+.3f} each), {time.time() - started:.0f} s",

@@ -1,4 +1,5 @@
-"""Programs under unusual circumstances: run by tests/test_surroundings.py in processes of their own, `python [flags] surroundings.py NAME`.
+"""Programs under unusual circumstances, which tests/test_surroundings.py runs in processes of their own:
+`python [flags] surroundings.py NAME FIRST`.
 
 Each circumstance prepares the process; then a part of the corpus of capture programs, models, training steps and backward passes run
 eagerly and compiled (recorded, from Python, from machine code) and must do the same.  Prints "fine" at the end.
@@ -23,7 +24,7 @@ from tracejit.config import override
 
 Circumstance = Callable[[ExitStack], Any]
 CIRCUMSTANCES: dict[str, Circumstance] = {}
-STEP = 9  # one program of the corpus in so many
+STEP = 27  # one program of the corpus in so many, others for each circumstance
 
 
 def circumstance(prepare: Circumstance) -> Circumstance:
@@ -195,8 +196,8 @@ def many_threads(stack: ExitStack) -> None:
 
 
 # -- what runs
-def corpus() -> None:
-    for name, (maker, _) in list(PROGRAMS.items())[::STEP]:
+def corpus(first: int) -> None:
+    for name, (maker, _) in list(PROGRAMS.items())[first % STEP :: STEP]:
         expected, _ = run(maker, lambda function: function)
         actual, _ = run(maker, T.compile)
         if expected != actual:
@@ -228,10 +229,11 @@ def close(some: list[Any], others: list[Any]) -> None:
             raise AssertionError((a, b))
 
 
-def main(name: str) -> None:
+def main(name: str, first: int) -> None:
+    """first: which of the programs run, and each STEP-th after it."""
     with override(hot_calls=3), ExitStack() as stack:
         CIRCUMSTANCES[name](stack)
-        corpus()
+        corpus(first)
         close(trained(T.compile), trained(lambda function: function))
         h = T.compile(lambda x: T.linalg.inv(x) @ x.sort()[0])
         for n in (2, 3, 2, 3):
@@ -241,4 +243,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -112,7 +112,7 @@ PROGRAMS = """
 @TIMERS
 @pytest.mark.parametrize("seed", [1, 2])
 def test_an_interrupt_at_any_point_leaves_the_state_of_the_thread_right(seed: int) -> None:
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAMS), str(seed), "1.5"]
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAMS), str(seed), "0.8"]
     said = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert said.returncode == 0, said.stderr[-2000:]
     assert int(said.stdout.split()[-1]) > 100
@@ -167,7 +167,7 @@ HANDLERS = """
         signal.setitimer(signal.ITIMER_REAL, 1e-3, 5e-4)
     w = T.ones(3, 3, requires_grad=True)
     replayed = T.compile(lambda w: ((w * 2).tanh()[0] + w.exp().sum() + (w @ w)[1]).sum())
-    end = time.monotonic() + 1.2
+    end = time.monotonic() + 0.6
     while time.monotonic() < end or (calls[0] <= 50 and time.monotonic() < end + 60):  # machines may be busy
         for call in (replayed.__wrapped__, replayed):
             w.grad = None

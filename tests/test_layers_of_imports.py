@@ -144,13 +144,15 @@ def late_imports(modules: dict[str, str]) -> list[str]:
             for node in ast.walk(function):
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     found.append(f"{name}:{node.lineno}: import inside a function")
-                elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module"):
+                elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
                     found.append(f"{name}:{node.lineno}: import_module inside a function")
     return found
 
 
 def without_types(source: str) -> str:
     """The source without what is imported for type checkers alone: types of two modules may refer to each other."""
+    if "TYPE_CHECKING" not in source:
+        return source
     tree = ast.parse(source)
     tree.body = [s for s in tree.body if not (isinstance(s, ast.If) and ast.unparse(s.test) == "TYPE_CHECKING")]
     return ast.unparse(tree)

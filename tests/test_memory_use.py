@@ -18,16 +18,19 @@ pytestmark = pytest.mark.skipif(
 CALLED = [name for name, (rounds, _) in CASES.items() if rounds >= 500]
 
 
-def test_calls_leave_no_memory_behind() -> None:
-    found = grown(CALLED, 1, blocks=False)
-    assert {name: growth for name, (_, growth) in found.items() if growth > 1 << 20} == {}
+@pytest.fixture(scope="module")
+def growth() -> dict[str, tuple[int, int, int]]:
+    return grown(list(CASES), 1)
 
 
-def test_calls_and_recordings_leave_no_objects_behind() -> None:
-    found = grown(list(CASES), 1, blocks=True)
+def test_calls_leave_no_memory_behind(growth: dict[str, tuple[int, int, int]]) -> None:
+    assert {name: memory for name in CALLED if (memory := growth[name][1]) > 1 << 20} == {}
+
+
+def test_calls_and_recordings_leave_no_objects_behind(growth: dict[str, tuple[int, int, int]]) -> None:
     # What fills up once (caches, free lists) is up to 300 blocks; a function that stays is a thousand of them.
-    much = {name: (rounds, growth) for name, (rounds, growth) in found.items() if growth > 400 + rounds // 4}
-    assert list(found) == list(CASES) and much == {}
+    much = {name: (rounds, blocks) for name, (rounds, _, blocks) in growth.items() if blocks > 400 + rounds // 4}
+    assert list(growth) == list(CASES) and much == {}
 
 
 TEXT = f"""define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{

@@ -174,7 +174,7 @@ def random_nest(seed: int, count: int) -> tuple[Nest, tuple[np.ndarray, ...]]:
 
 
 @given(st.integers(0, 1 << 30), st.sampled_from((1, 15, 16, 17, 300)))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)  # a second each
 def test_random_nests_have_the_references_bits(seed: int, count: int) -> None:
     nest, arrays = random_nest(seed, count)
     expected, found = ([a.copy() for a in arrays] for _ in range(2))

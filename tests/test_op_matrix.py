@@ -45,7 +45,7 @@ def samples(op: Op) -> list[Case]:
         narrow = [
             (tuple(x.astype(np.float32) if is_floating(x) else x for x in operands), attributes) for operands, attributes in plain
         ]
-        plain += [case for case in narrow[:2] if any(is_floating(x) for x in case[0])]
+        plain += [case for case in narrow if any(is_floating(x) for x in case[0])]
     return plain
 
 

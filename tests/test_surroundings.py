@@ -24,32 +24,33 @@ from tracejit.config import override
 from tracejit.core.interpreter import state
 
 HERE = Path(__file__).resolve().parent
+WATCHED = [name for name in CIRCUMSTANCES if name != "nothing"]
 FLAGS = [["-OO"], ["-X", "dev", "-W", "error"], ["-I", "-B", "-X", "frozen_modules=off"]]
 
 
-def said_by(flags: list[str], name: str, **more: str) -> tuple[int, str, str]:
+def said_by(flags: list[str], name: str, first: int, **more: str) -> tuple[int, str, str]:
     paths = [str(HERE), str(HERE.parent), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TRACEJIT_CACHE": "0", **more}
-    start = f"import sys; sys.path[:0] = {paths!r}; import surroundings; surroundings.main({name!r})"
+    start = f"import sys; sys.path[:0] = {paths!r}; import surroundings; surroundings.main({name!r}, {first})"
     said = subprocess.run([sys.executable, *flags, "-c", start], capture_output=True, text=True, env=environment, timeout=600)
     return said.returncode, said.stdout.strip().rpartition("\n")[2], said.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in CIRCUMSTANCES if name != "nothing"])
+@pytest.mark.parametrize("name", WATCHED)
 def test_programs_do_the_same_when(name: str) -> None:
-    status, last, errors = said_by([], name)
+    status, last, errors = said_by([], name, WATCHED.index(name))
     assert (status, last) == (0, "fine"), errors[-3000:]
     assert "ignored" not in errors and "Error" not in errors, errors[-3000:]
 
 
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 def test_programs_do_the_same_with(flags: list[str]) -> None:
-    status, last, errors = said_by(flags, "nothing", PYTHONHASHSEED=str(FLAGS.index(flags)))
+    status, last, errors = said_by(flags, "nothing", len(WATCHED) + FLAGS.index(flags), PYTHONHASHSEED=str(FLAGS.index(flags)))
     assert (status, last) == (0, "fine"), errors[-3000:]
 
 
 def test_programs_do_the_same_with_a_checking_allocator() -> None:
-    status, last, errors = said_by([], "nothing", PYTHONMALLOC="debug")
+    status, last, errors = said_by([], "nothing", len(WATCHED) + len(FLAGS), PYTHONMALLOC="debug")
     assert (status, last) == (0, "fine"), errors[-3000:]
 
 

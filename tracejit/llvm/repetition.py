@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 
-from tracejit.ir.graph import Literal
 from tracejit.lowering.steps import Address, CopyCall, GemmCall, LoopCall, NestCall, NestRun, NumberSlot, Step
 from tracejit.passes.periods import stretches
 
@@ -76,7 +75,7 @@ def _label(step: Step) -> Hashable:
     """Equal for steps that differ in nothing but addresses; for those that nothing repeats, themselves."""
     match step:
         case NestCall() if all(type(address.offset) is int for address in step.buffers):
-            scalars = tuple([n if isinstance(n, NumberSlot) else Literal(n) for n in step.scalars])
+            scalars = tuple([n if isinstance(n, NumberSlot) else repr(n) for n in step.scalars])
             return id(step.nest), step.sizes, scalars, step.division
         case NestRun() if len(step.calls) <= LONGEST_RUN:
             return tuple(map(_label, step.calls))
