@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
@@ -36,7 +37,7 @@ __all__ = ["Loop"]
 _FEWEST: Final = 8
 """Steps that are left, of loops whose steps are looked at."""
 _WORTH: Final = 128
-"""Nodes that are left to be appended, where it pays to compare what is recorded."""
+"""Nodes that are left to be appended, where it pays to compare what is recorded; more where much is."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
 _REFUSED: Final = (Kind.GUARD, Kind.RANDOM)
@@ -109,6 +110,7 @@ class Loop:
         self._names = names
         self._elements: Sequence[Any] = ()
         self._at = -1
+        self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._tries = 0
         self._before: _Beginning | None = None
         self._step: _Step | None = None
@@ -128,11 +130,15 @@ class Loop:
         return self._elements[self._at]
 
     def over(self, elements: Any) -> Any:
-        """`elements`, or the loop itself if they are many, and can tell by their contents alone which is which."""
+        """`elements`, or the loop itself if they are many, and nothing but their contents and counters can tell which is which."""
         if len(elements) <= _FEWEST + 2:
             return elements
-        counts = set(self._names.targets) <= set(self._names.counters) and not self._names.unpacked
-        if not (counts if type(elements) is range else self._are_alike(elements)):
+        if isinstance(elements, range):
+            can_tell = self._names.unpacked or self._names.counters != self._names.targets
+            self._units = {abs(elements.step)}
+        else:
+            can_tell = not (self._are_alike(elements) and self._count_evenly(elements))
+        if can_tell:
             return elements
         self._elements, self._tries = elements, _TRIES
         return self
@@ -163,7 +169,7 @@ class Loop:
         step = None if before is None else self._done(before, now)
         remaining = len(self._elements) - 1 - self._at
         known = None
-        if step is not None and remaining * len(step.nodes) >= _WORTH:
+        if step is not None and remaining * len(step.nodes) >= max(_WORTH, 2 * len(self._interpreter.recorder.prologue)):
             known = recorded(self._interpreter)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
@@ -190,6 +196,17 @@ class Loop:
             and len(set(map(id, tensors))) == len(tensors)
             and all(id(x) in values and not recorder.is_outside(x) for x in tensors)
         )
+
+    def _count_evenly(self, elements: Sequence[Any]) -> bool:
+        """Whether the counters among the parts of elements move by as much in each step."""
+        for place, name in enumerate(self._names.targets if self._names.unpacked else ()):
+            if name in self._names.counters:
+                numbers = [element[place] for element in elements]
+                unit = numbers[1] - numbers[0]
+                if any(b - a != unit for a, b in pairwise(numbers)):
+                    return False
+                self._units.add(abs(unit))
+        return True
 
     def _tensors_of(self, element: Any) -> list[Tensor] | None:
         """The tensors of an element; None where something else may tell which element it is."""
@@ -281,7 +298,6 @@ class Loop:
     def _moves(self, step: _Step, following: _Step) -> list[int] | None:
         """How far the position of each node moves from step to step; None where that is not the same for all that are left."""
         distances = []
-        unit = abs(self._elements.step) if isinstance(self._elements, range) else 1
         for one, other in zip(step.nodes, following.nodes, strict=True):
             distance = 0
             if one.position is not None and other.position is not None:
@@ -289,7 +305,7 @@ class Loop:
                 x, dim = self._interpreter.avals[other.node.operands[0]], other.node.attrs["dim"]  # type: ignore[index]
                 end = other.position + distance * (len(self._elements) - 1 - self._at)
                 # Else positions have changed their sign on the way.
-                if abs(distance) not in (0, unit) or not 0 <= end < x.shape[dim]:  # type: ignore[union-attr]
+                if (distance and abs(distance) not in self._units) or not 0 <= end < x.shape[dim]:  # type: ignore[union-attr]
                     return None
             distances.append(distance)
         return distances

@@ -111,6 +111,8 @@ class _Sequence:
         self.unrolled: tuple[int, str] | None = None  # (nodes of the longest stretch that stays, why)
         self.collected: set[Operand] = set()  # values that are slices of what loops give
         self.nodes, self.slices = taken_apart(self.builder, graph.nodes, FEWEST_STEPS)
+        self.kinds: dict[int, int] = {}  # id of an aval, all of which the builder keeps -> the number of those equal to it
+        self.of_avals: dict[Any, int] = {}
         self.made: dict[int, tuple[int, int]] = {}
         self.readers: dict[int, list[int]] = {}
 
@@ -133,14 +135,22 @@ class _Sequence:
 
     def _label(self, node: Node, exact: bool) -> Any:
         """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
-        avals = self.builder.avals
+        kind = self._kind
         is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
         if node.op.kind in _REFUSED or not is_pure or "dynamic shape" in node.op.traits or self._is_empty(node):
             return id(node)  # like no other
-        operands: tuple[Any, ...] = tuple([avals[x] if type(x) is int else x for x in node.operands])
+        operands: tuple[Any, ...] = tuple([kind(x) if type(x) is int else x for x in node.operands])
         if not exact and _takes_tensors_of_numbers(node):
             operands = tuple([type(x.value) if isinstance(x, Literal) else x for x in operands])
-        return node.op, operands, node.attributes, tuple([avals[v] for v in node.outputs])
+        return node.op, operands, node.attributes, tuple([kind(v) for v in node.outputs])
+
+    def _kind(self, v: int) -> int:
+        """The same number for values with equal avals: most of these are one object, which is sooner found than its equal."""
+        aval = self.builder.avals[v]
+        number = self.kinds.get(id(aval))
+        if number is None:
+            number = self.kinds[id(aval)] = self.of_avals.setdefault(aval, len(self.of_avals))
+        return number
 
     def _is_empty(self, node: Node) -> bool:
         """Whether a node checks indices that no loop over elements would look at."""
