@@ -280,6 +280,8 @@ def numbers_in_rows(xs: Any) -> Any:
     h = zeros()
     for t, x in enumerate(xs[4:], 4):
         h = cell(h, x) * xs[t - 4]
+    for t, _ in enumerate(xs):
+        h = cell(h, xs[t])
     for s, t, x in zip(range(2 * COUNT, 0, -2), range(COUNT), xs, strict=False):
         h = cell(h, x) + xs[t] + tj.cat([xs, xs])[s - 1]
     return h, s, t
@@ -373,7 +375,7 @@ def state_changed_in_place(xs: Any) -> Any:
     ]
     + [(function, COUNT - RUN - 1) for function in (one_before_the_last, used_afterwards, losses_added_in_place)]
     + [(with_neighbours, COUNT - 2 - RUN), (unpacked_rows, 2 * (COUNT - RUN)), (in_a_loop, 3 * (COUNT - RUN))]
-    + [(numbers_in_rows, 2 * (COUNT - RUN) - 4)],
+    + [(numbers_in_rows, 3 * (COUNT - RUN) - 4)],
 )  # fmt: skip
 def test_steps_that_do_the_same_run_four_times(
     function: Callable[..., Any], left_out: int, monkeypatch: pytest.MonkeyPatch

@@ -199,13 +199,12 @@ class Loop:
 
     def _count_evenly(self, elements: Sequence[Any]) -> bool:
         """Whether the counters among the parts of elements move by as much in each step."""
-        for place, name in enumerate(self._names.targets if self._names.unpacked else ()):
-            if name in self._names.counters:
-                numbers = [element[place] for element in elements]
-                unit = numbers[1] - numbers[0]
-                if any(b - a != unit for a, b in pairwise(numbers)):
-                    return False
-                self._units.add(abs(unit))
+        for parts in zip(*elements, strict=True) if self._names.unpacked else ():
+            numbers = [x for x in parts if type(x) is int]
+            moves = {b - a for a, b in pairwise(numbers)}
+            if len(numbers) not in (0, len(parts)) or len(moves) > 1:
+                return False
+            self._units.update(map(abs, moves))
         return True
 
     def _tensors_of(self, element: Any) -> list[Tensor] | None:
@@ -216,7 +215,7 @@ class Loop:
         if type(element) is not tuple or len(element) != len(names.targets):
             return None
         for x, name in zip(element, names.targets, strict=True):
-            if not (type(x) is int if name in names.counters else isinstance(x, Tensor)):
+            if not (isinstance(x, Tensor) or (type(x) is int and name in names.counters)):
                 return None
         return [x for x in element if isinstance(x, Tensor)]
 
