@@ -24,7 +24,10 @@ from tracejit.capture.handlers.patterns import (
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
+from tracejit.capture.repeating import Loop
+from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
+from tracejit.tensor import Tensor
 
 __all__ = ["Frame", "current"]
 
@@ -242,6 +245,57 @@ class Frame:
         recorder = active()
         return stored(value) if recorder is None else recorder.iteration.iterate(value, depth)
 
+    # -- loops whose steps are looked at
+    def loop(self, *names: Any) -> Loop | None:
+        """A `for` statement begins.  names: the fields of its LoopNames."""
+        recorder = active()
+        return None if recorder is None else Loop(recorder.program, self._cells, LoopNames(*names))
+
+    def steps(self, loop: Loop | None, value: Any, passing: str) -> Any:
+        """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
+        results nobody else has got then."""
+        recorder = active()
+        if recorder is None:
+            return stored(value)
+        elements = recorder.iteration.iterate(value, 0)
+        if loop is None:
+            return elements
+        fixed = recorder.iteration.fixed(value, elements, bool(passing) and passing not in self._globals)
+        return elements if fixed is None else loop.over(fixed)
+
+    def repeats(self, loop: Loop | None) -> bool:
+        """Whether all steps up to the last have been left out, at the beginning of one."""
+        if loop is None or not loop.is_watched() or active() is None:
+            return False
+        variables = sys._getframe(1).f_locals
+        try:
+            return loop.repeats({**variables})
+        finally:
+            if type(variables) is dict:  # which the frame keeps
+                variables.clear()
+
+    def left(self, loop: Loop) -> tuple[Any, ...]:
+        left, loop.left = loop.left, ()
+        return left
+
+    def item_along(self, owner: Any, key: Any, *loops: Loop | None) -> Any:
+        """An item at a place that moves with the steps of loops: a slice of a tensor, or else one cannot tell which step is like which."""
+        if type(owner) is not Tensor:
+            _run_all(loops)
+        return self.item(owner, key)
+
+    def set_item_along(self, value: Any, owner: Any, key: Any, *loops: Loop | None) -> None:
+        """The same, where something is stored."""
+        if type(owner) is not Tensor:
+            _run_all(loops)
+        self.set_item(value, owner, key)
+
+    def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
+        """Part of such a place: a sum or a difference of integers."""
+        if type(left) is not int or type(right) is not int:
+            _run_all(loops)
+        return self.binary(symbol, left, right)
+
     def unpack(self, value: Any, depth: int) -> Any:
         recorder = active()
         return stored(value) if recorder is None else recorder.iteration.unpack(value, depth)
@@ -322,6 +376,11 @@ class Frame:
 
     def match_mapping(self, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
         return matched_mapping(*_reading(subject), keys, rest)
+
+
+def _run_all(loops: tuple[Loop | None, ...]) -> None:
+    for loop in filter(None, loops):
+        loop.run_all()
 
 
 def _reading(subject: Any) -> tuple[Operations, Any]:

@@ -22,8 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.policies import is_heap_type
-from tracejit.core.dtypes import DType
+from tracejit.capture.snapshots import VALUES, Same, is_constant, left_outside, recorded
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Body, Graph, Node
@@ -45,12 +44,6 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 FEWEST: Final = 8
 """Steps of a loop that becomes one: fewer run faster side by side."""
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
-_VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
-_OF_TENSORS: Final = frozenset(
-    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving"}
-    | {"recorder", "program", "keep", "made_here"}
-)
-"""What is known of values, of numbers in them, and of objects that the call has made: each step adds to it."""
 
 
 def repeated(
@@ -61,14 +54,14 @@ def repeated(
     order = range(count - 1, -1, -1) if reverse else range(count)
     collected: list[list[Tensor]] = []
     entered, begin, first = carried, 0, 0
-    recorded: Any = None
+    so_far: Any = None
     known: Any = None
     signature: Any = None
     same = count > FEWEST and not recorder.stopped
     for i in order:
         if len(collected) == 1 and same:
             entered, begin, first = carried, len(nodes), len(interpreter.avals)
-            recorded, known = _recorded(interpreter), _known(recorder, step)
+            so_far, known = recorded(interpreter), _known(recorder, step)
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
         before, (carried, found) = carried, step(carried, slices)
@@ -78,11 +71,11 @@ def repeated(
             same = made is not None and (signature is None or made[0] == signature[0]) and not recorder.stopped
             signature = signature or made
             if len(collected) == 2 and same and _goes_on_alike(interpreter, first, before, carried):
-                same = recorded == _recorded(interpreter)
+                same = so_far == recorded(interpreter)
                 if same and known is not None and known == _known(recorder, step):
                     break
     rows = collected[::-1] if reverse else collected
-    if not (same and recorded == _recorded(interpreter)):
+    if not (same and so_far == recorded(interpreter)):
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
     leaving = [*carried, *collected[-1]]
     return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, begin, count, reverse)
@@ -207,20 +200,6 @@ def _rolled(
     return carried, rows
 
 
-class _Same:
-    """An object, equal to itself alone; it lives as long as this."""
-
-    __slots__ = ("held",)
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.held is other.held
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 def _goes_on_alike(interpreter: RecordingInterpreter, first: int, before: Sequence[Tensor], carried: Sequence[Tensor]) -> bool:
     """Whether what a step carries on are different tensors, each one that it has made, or the very one that was carried in there: so the
     next step finds the same object where this one has."""
@@ -234,10 +213,8 @@ def _known(recorder: Recorder, step: Step) -> list[Any] | None:
     thread; None where that has a state which does not show: an iterator, an instance of a class.  What is outside itself is the
     recording's to know: it has all changes of that."""
     found: list[Any] = [state.grad_enabled, state.autocast]
-    effects = recorder.effects.in_order
-    stored = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]
     seen: set[int] = set()
-    rest: list[Any] = [step, [*stored, *[effect.value for effect in effects]]]
+    rest: list[Any] = [step, left_outside(recorder)]
     while rest:
         x = rest.pop()
         if id(x) in seen:
@@ -247,18 +224,14 @@ def _known(recorder: Recorder, step: Step) -> list[Any] | None:
         if inside is None:
             return None
         for y in inside:
-            plain = type(y) in _VALUES
-            found.append((type(y), repr(y)) if plain else _Same(y))
+            plain = type(y) in VALUES
+            found.append((type(y), repr(y)) if plain else Same(y))
             if isinstance(y, Tensor):
                 if vars(y) and not recorder.is_outside(y):
                     return None
-            elif not (plain or is_symbolic(y) or recorder.is_outside(y) or _is_constant(y)):
+            elif not (plain or is_symbolic(y) or recorder.is_outside(y) or is_constant(y)):
                 rest.append(y)
     return found
-
-
-def _is_constant(x: Any) -> bool:
-    return type(x) in (types.ModuleType, DType) or (type(x) is type and not is_heap_type(x))
 
 
 def _inside(x: Any) -> list[Any] | None:
@@ -276,30 +249,3 @@ def _inside(x: Any) -> list[Any] | None:
             return None
         return [None, *cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
     return None
-
-
-def _recorded(interpreter: RecordingInterpreter) -> list[Any]:
-    """All that the recording holds, but for values and nodes: what its objects have, and what is in the containers of these."""
-    seen: set[int] = set()
-
-    def parts(x: Any) -> list[Any]:
-        seen.add(id(x))
-        slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
-        named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
-        return [(name, looked(value, 2)) for name, value in named.items() if name not in _OF_TENSORS]
-
-    def looked(x: Any, levels: int) -> Any:
-        if type(x) in _VALUES:
-            return type(x), repr(x)
-        if is_symbolic(x):  # which would take a look at it for a use of the number
-            return _Same(x)
-        inside: list[Any] = []
-        if type(x).__module__.startswith("tracejit.capture."):
-            inside = [] if id(x) in seen else parts(x)
-        elif levels and issubclass(type(x), list | tuple | deque | set | frozenset):
-            inside = [looked(y, levels - 1) for y in x]
-        elif levels and issubclass(type(x), dict):
-            inside = [(looked(key, levels - 1), looked(value, levels - 1)) for key, value in x.items()]
-        return inside if type(x) is tuple else [_Same(x), *inside]
-
-    return parts(interpreter.recorder) + parts(interpreter)

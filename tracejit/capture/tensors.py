@@ -7,7 +7,7 @@ recorder like any other read and effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import compress, repeat, starmap
 from operator import attrgetter, itemgetter
@@ -36,6 +36,7 @@ from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
+from tracejit.ops.movement.views import select
 from tracejit.ops.public.random import default_generator
 from tracejit.replay.ir import Every, Name, Not
 from tracejit.tensor import Tensor
@@ -73,6 +74,8 @@ class RecordingInterpreter(StateRecorder):
         self._watch = watch
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
+        self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
+        self.left_out = 0  # how many steps of loops did not run (repeating.py)
         recorder.program = self
         self._moving: list[SymbolicNumber] = []  # at which places views look
         self._wrote = False
@@ -155,10 +158,7 @@ class RecordingInterpreter(StateRecorder):
             bounds = _integer_bounds(op, operands, attributes) if any(map(_is_integer, operands)) else _ANY_INTEGER
             known = self.values.get  # ids of tensors that live: those of nothing else are among them
             recorded = tuple([self._operand(op, x, bounds) if (v := known(id(x))) is None else v for x in operands])
-        is_plain_write = op.effect is Effect.IN_PLACE and not (
-            state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
-        )
-        env = recorder.sizes.env
+        is_plain_write, env = self._is_plain_write(op, operands), recorder.sizes.env
         recorder.native_depth += 1
         try:
             state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
@@ -179,10 +179,18 @@ class RecordingInterpreter(StateRecorder):
             state.top = self
             recorder.native_depth -= 1
         if not recorder.stopped:
-            self._append(op, operands, recorded, attributes, result)
+            self._append(op, operands, recorded, tuple(sorted(attributes.items())) if attributes else (), result, self._line())
+            if _OWN_CODE not in op.traits:
+                self.evaluated[self.nodes[-1].outputs[0]] = state.grad_enabled
             if is_plain_write:
                 self.requires_grad.discard(self.values[id(result)])
         return result
+
+    @staticmethod
+    def _is_plain_write(op: Op, operands: Sequence[Any]) -> bool:
+        return op.effect is Effect.IN_PLACE and not (
+            state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+        )
 
     def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
@@ -233,13 +241,71 @@ class RecordingInterpreter(StateRecorder):
             recorder.line = user_line()
         return recorder.line
 
+    def evaluating(self, action: Callable[[], Any]) -> Any:
+        """Do something that evaluates operations by `again` alone, and runs no code of the program; grad mode is what it was afterwards."""
+        grad_enabled = state.grad_enabled
+        try:
+            return self.recorder.unwatched(action)
+        finally:
+            state.grad_enabled = grad_enabled
+
+    def rows(self, tensor: Tensor) -> list[Tensor]:
+        """list(tensor)."""
+        if (
+            self.recorder.sizes.are_noted
+            or len(tensor._array) < 2
+            or type(tensor).__iter__ is not Tensor.__iter__
+            or state.top is not self
+        ):
+            return list(tensor)
+        first, grad_enabled = select.of(tensor, 0, dim=0), state.grad_enabled
+        if self.recorder.stopped:
+            return list(tensor)
+        node, attributes = self.nodes[-1], {"dim": 0}
+        places = map(Literal, range(1, len(tensor._array)))
+        others = self.evaluating(lambda: [self.again(node, attributes, (tensor, k), grad_enabled)[0] for k in places])
+        return [first, *others]
+
+    def again(self, node: Node, attributes: Mapping[str, Any], operands: Sequence[Any], grad_enabled: bool) -> tuple[Tensor, ...]:
+        """What the operation of `node` makes of other operands, tensors and numbers in the places of its values; it is appended, too.
+        attributes: the node's."""
+        state.grad_enabled = grad_enabled
+        op, values = node.op, self.values
+        given: list[Any] = []
+        recorded: list[Operand] = []
+        for x, operand in zip(operands, node.operands, strict=True):
+            if isinstance(x, Tensor):
+                recorded.append(values[id(x)] if id(x) in values else self.value_of(x))
+                given.append(x)
+            elif type(x) is Literal:
+                recorded.append(x)
+                given.append(x.value)
+            else:
+                recorded.append(operand)
+                given.append(plain(x))
+        is_plain_write = self._is_plain_write(op, operands)
+        result = state.base.bind(op, tuple(given), attributes)
+        if not self.recorder.stopped:
+            self._append(op, operands, tuple(recorded), node.attributes, result, node.line)
+            self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
+            if is_plain_write:
+                self.requires_grad.discard(self.values[id(result)])
+        return result if op.multiple else (result,)
+
     def _append(
-        self, op: Op, operands: tuple[Any, ...], recorded: tuple[Operand, ...], attributes: Mapping[str, Any], result: Any
+        self,
+        op: Op,
+        operands: Sequence[Any],
+        recorded: tuple[Operand, ...],
+        attributes: tuple[tuple[str, Any], ...],
+        result: Any,
+        line: str,
     ) -> None:
+        """attributes, line: those of the node."""
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if self.recorder.sizes.are_noted else None
         values = tuple(map(self._define, outputs) if shapes is None else map(self._define, outputs, repeat(None), shapes))
-        node = Node(op, recorded, tuple(sorted(attributes.items())) if attributes else (), values, self._line())
+        node = Node(op, recorded, attributes, values, line)
         self.nodes.append(node)
         if shapes is not None:
             self._place_sizes(op, recorded, values, outputs[0]._node)
@@ -254,21 +320,19 @@ class RecordingInterpreter(StateRecorder):
                 if base_node is not None:
                     self.recorder.keep.append(base_node)
         if not _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
-            self._save_symbols(operands, outputs)
+            self._save_symbols(tuple(operands), outputs)
             self._moving += filter(is_symbolic, operands) if op.kind is Kind.VIEW else ()
 
     def _symbolic_shapes(
-        self, op: Op, recorded: tuple[Operand, ...], attributes: Mapping[str, Any], outputs: tuple[Tensor, ...]
+        self, op: Op, recorded: tuple[Operand, ...], attributes: tuple[tuple[str, Any], ...], outputs: tuple[Tensor, ...]
     ) -> list[tuple[int, ...] | None] | None:
         """The shapes of results in which there are symbolic sizes, by the shape rule; None where nothing is computed of any."""
-        if not any(type(x) is int and x in self.sized for x in recorded) and not any(map(has_sizes, attributes.values())):
+        if not any(type(x) is int and x in self.sized for x in recorded) and not any(has_sizes(value) for _, value in attributes):
             return None
-        sizes, plain_operands = (
-            self.recorder.sizes,
-            [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded],
-        )
+        sizes = self.recorder.sizes
+        plain_operands = [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]
         try:
-            found = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], attributes)
+            found = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], dict(attributes))
         except Exception as error:
             if is_foreign(error):
                 raise
@@ -384,7 +448,7 @@ class RecordingInterpreter(StateRecorder):
             recorder.stop("tensor_state", "a tensor on the memory of an array")
             return state.base.share_array(array, canonical)
         made = state.base.share_array(array, canonical)
-        self._append(REGISTRY["constant"], (), (), {"array": ArrayConstant(array.copy())}, made)
+        self._append(REGISTRY["constant"], (), (), (("array", ArrayConstant(array.copy())),), made, self._line())
         return made
 
     def warn(self, message: str, stacklevel: int) -> None:
@@ -451,7 +515,7 @@ class RecordingInterpreter(StateRecorder):
             recorder.native_depth -= 1
         if recorder.stopped or value is None:
             return result
-        self._append(op, (tensor,), (value,), attributes, result)
+        self._append(op, (tensor,), (value,), tuple(sorted(attributes.items())), result, self._line())
         moved = self._fresh(Aval((2,), int64))
         self.nodes.append(Node(REGISTRY["random_advance"], (value,), (("count", count),), (moved,), user_line()))
         self.nodes.append(Node(REGISTRY["write"], (value, moved), (), (self._define(tensor),), user_line()))

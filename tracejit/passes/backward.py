@@ -13,11 +13,12 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.op import REGISTRY, Kind, VjpContext
+from tracejit.core.op import Kind, VjpContext
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ir.builder import GraphBuilder, next_id, producers
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
+from tracejit.passes.pullbacks import PullBacks
 
 __all__ = [
     "active_values",
@@ -79,7 +80,7 @@ def visited_nodes(graph: Graph, active: AbstractSet[int], present: Sequence[bool
     reached = {v for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int and v in active}
     visited: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in reached for v in node.outputs):
+        if not reached.isdisjoint(node.outputs):
             wanting = gradient_operands(node, active)
             if wanting:
                 visited.append(node)
@@ -96,11 +97,11 @@ def backward_graph(
     active = active_values(graph, targets)
     forward = _ForwardValues(graph, residuals, direct_inputs)
     builder, interpreter = forward.builder, forward.interpreter
+    pull_backs = PullBacks(interpreter)
     cotangents: dict[int, Tracer] = {}
-    acc = REGISTRY["acc"]
 
     def accumulate(v: int, d: Tracer) -> None:
-        cotangents[v] = acc.of(cotangents.get(v), d)
+        cotangents[v] = pull_backs.sum(cotangents.get(v), d, interpreter.line)
 
     given = [
         (v, builder.input(graph.avals[v])) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int
@@ -114,10 +115,10 @@ def backward_graph(
         if all(g is None for g in arriving):
             continue
         needs = tuple(type(x) is int and x in active for x in node.operands)
-        for x, need, d in zip(node.operands, needs, _pull_back(node, forward, needs, arriving), strict=True):
+        for x, need, d in zip(node.operands, needs, _pull_back(node, forward, needs, arriving, pull_backs), strict=True):
             if need and d is not None:
                 assert type(x) is int
-                accumulate(x, _fitted(node, d, graph.avals[x]))
+                accumulate(x, d)
     return builder.build(tuple(cotangents[v].id if v in cotangents else None for v in targets))
 
 
@@ -127,7 +128,9 @@ def contents_graph(graph: Graph, residuals: Sequence[int], direct_inputs: Sequen
     return forward.builder.build(tuple(forward.tracer(v).id for v in values))
 
 
-def _pull_back(node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arriving: list[Tracer | None]) -> tuple[Any, ...]:
+def _pull_back(
+    node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arriving: list[Tracer | None], pull_backs: PullBacks
+) -> tuple[Any, ...]:
     op = node.op
     if op.vjp_rule is None:
         raise RuntimeError(
@@ -137,8 +140,13 @@ def _pull_back(node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arr
     inputs = tuple(forward.operand(x, i in saved_inputs) for i, x in enumerate(node.operands))
     outputs = tuple(forward.tracer(v) if i in saved_outputs else None for i, v in enumerate(node.outputs))
     avals = tuple(a if type(x) is int and isinstance(a := forward.graph.avals[x], Aval) else None for x in node.operands)
-    result = op.vjp_rule(VjpContext(inputs, outputs, needs, avals, node.attrs), *arriving)
-    return result if isinstance(result, tuple) else (result,)
+    return pull_backs.of(node, VjpContext(inputs, outputs, needs, avals, node.attrs), arriving, _all_fitted)
+
+
+def _all_fitted(node: Node, context: VjpContext, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The cotangents that are wanted, in the shapes of the operands."""
+    wanted = zip(context.needs, cotangents, context.avals, strict=True)
+    return tuple([_fitted(node, d, aval) if need and d is not None else None for need, d, aval in wanted])
 
 
 def _fitted(node: Node, d: Any, aval: Any) -> Tracer:

@@ -19,10 +19,11 @@ def dce(graph: Graph) -> Graph:
     live.update(v for _, v in graph.writes)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        op = node.op
-        if any(v in live for v in node.outputs) or op.effect is Effect.IN_PLACE or node.may_exit:
+        if not live.isdisjoint(node.outputs) or node.op.effect is Effect.IN_PLACE or node.may_exit:
             kept.append(node)
-            live.update(x for x in node.operands if type(x) is int)
+            for x in node.operands:
+                if type(x) is int:
+                    live.add(x)
     if len(kept) == len(graph.nodes):
         return graph
     kept.reverse()

@@ -32,45 +32,49 @@ class Network:
         """The vertices on the source's side of the minimum cut that is nearest to the source."""
         while True:
             level = self._levels(source)
-            if sink not in level:
-                return set(level)
+            if level[sink] < 0:
+                return {vertex for vertex, distance in enumerate(level) if distance >= 0}
             position = [0] * len(self.edges)
             while self._augment(source, sink, level, position):
                 pass
 
-    def _levels(self, source: int) -> dict[int, int]:
-        """Distance from the source of every vertex that can still be reached."""
-        level = {source: 0}
+    def _levels(self, source: int) -> list[int]:
+        """Distance from the source of every vertex that can still be reached, -1 of others."""
+        edges, heads, capacity = self.edges, self.head, self.capacity
+        level = [-1] * len(edges)
+        level[source] = 0
         queue = [source]
         for vertex in queue:
-            for edge in self.edges[vertex]:
-                head = self.head[edge]
-                if self.capacity[edge] and head not in level:
-                    level[head] = level[vertex] + 1
+            following = level[vertex] + 1
+            for edge in edges[vertex]:
+                head = heads[edge]
+                if level[head] < 0 and capacity[edge]:
+                    level[head] = following
                     queue.append(head)
         return level
 
-    def _augment(self, source: int, sink: int, level: dict[int, int], position: list[int]) -> bool:
+    def _augment(self, source: int, sink: int, level: list[int], position: list[int]) -> bool:
         """Push flow along one shortest path; whether there was one.  `position`: edges before it are exhausted."""
+        heads, capacity = self.head, self.capacity
         path: list[int] = []
         vertex = source
         while vertex != sink:
-            edges = self.edges[vertex]
-            while position[vertex] < len(edges):
-                edge = edges[position[vertex]]
-                if self.capacity[edge] and level.get(self.head[edge], -1) == level[vertex] + 1:
+            edges, following = self.edges[vertex], level[vertex] + 1
+            for at in range(position[vertex], len(edges)):
+                edge = edges[at]
+                if capacity[edge] and level[heads[edge]] == following:
+                    position[vertex] = at
                     path.append(edge)
-                    vertex = self.head[edge]
+                    vertex = heads[edge]
                     break
-                position[vertex] += 1
             else:
+                position[vertex] = len(edges)
                 if not path:
                     return False
-                edge = path.pop()
-                vertex = self.head[edge ^ 1]
+                vertex = heads[path.pop() ^ 1]
                 position[vertex] += 1
-        flow = min(self.capacity[edge] for edge in path)
+        flow = min([capacity[edge] for edge in path])
         for edge in path:
-            self.capacity[edge] -= flow
-            self.capacity[edge ^ 1] += flow
+            capacity[edge] -= flow
+            capacity[edge ^ 1] += flow
         return True

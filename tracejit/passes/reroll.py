@@ -111,6 +111,8 @@ class _Sequence:
         self.unrolled: tuple[int, str] | None = None  # (nodes of the longest stretch that stays, why)
         self.collected: set[Operand] = set()  # values that are slices of what loops give
         self.nodes, self.slices = taken_apart(self.builder, graph.nodes, FEWEST_STEPS)
+        self.kinds: dict[int, int] = {}  # id of an aval, all of which the builder keeps -> the number of those equal to it
+        self.of_avals: dict[Any, int] = {}
         self.made: dict[int, tuple[int, int]] = {}
         self.readers: dict[int, list[int]] = {}
 
@@ -119,11 +121,9 @@ class _Sequence:
         """Replace the stretches of the shortest period that makes loops; False where there is none."""
         self.made = {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
         self.readers = self._all_readers()
-        known: dict[Any, int] = {}
-        kinds = {v: known.setdefault(aval, len(known)) for v, aval in self.builder.avals.items()}
         for exact in (True, False):
             numbers: dict[Any, int] = {}
-            labels = np.array([numbers.setdefault(self._label(node, kinds, exact), len(numbers)) for node in self.nodes])
+            labels = np.array([numbers.setdefault(self._label(node, exact), len(numbers)) for node in self.nodes])
             for period, found in stretches(labels, FEWEST_STEPS):
                 folded = [self._folded(begin, end, period) for begin, end in reversed(found)]
                 if any(folded):
@@ -133,16 +133,24 @@ class _Sequence:
                 break
         return False
 
-    def _label(self, node: Node, kinds: Mapping[int, int], exact: bool) -> Any:
-        """What nodes that may be the same step's of two steps have in common.  kinds: equal for values of equal avals.  exact: numbers are
-        the same, too."""
+    def _label(self, node: Node, exact: bool) -> Any:
+        """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
+        kind = self._kind
         is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
         if node.op.kind in _REFUSED or not is_pure or "dynamic shape" in node.op.traits or self._is_empty(node):
             return id(node)  # like no other
-        operands: tuple[Any, ...] = tuple([kinds[x] if type(x) is int else x for x in node.operands])
+        operands: tuple[Any, ...] = tuple([kind(x) if type(x) is int else x for x in node.operands])
         if not exact and _takes_tensors_of_numbers(node):
             operands = tuple([type(x.value) if isinstance(x, Literal) else x for x in operands])
-        return node.op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])
+        return node.op, operands, node.attributes, tuple([kind(v) for v in node.outputs])
+
+    def _kind(self, v: int) -> int:
+        """The same number for values with equal avals: most of these are one object, which is sooner found than its equal."""
+        aval = self.builder.avals[v]
+        number = self.kinds.get(id(aval))
+        if number is None:
+            number = self.kinds[id(aval)] = self.of_avals.setdefault(aval, len(self.of_avals))
+        return number
 
     def _is_empty(self, node: Node) -> bool:
         """Whether a node checks indices that no loop over elements would look at."""

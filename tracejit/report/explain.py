@@ -57,6 +57,10 @@ def explain_function(
         )
         lines.append(f"  calls: {entry.calls()}")
         lines += _guards(recording)
+        if recording.left_out:
+            lines.append(
+                f"  {recording.left_out} steps of loops were recorded without running, since those before them did the same"
+            )
         lines += _exits(entry, entries)
         lines += [f"  {line}" for line in executable.program.describe().splitlines()]
         for present, (program, _) in executable.backward_programs():

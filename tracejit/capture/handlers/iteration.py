@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import array
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["IterationHandlers", "RecordedContext"]
 
+_Iterators = type[Iterator[Any]]
+_OF_LISTS: _Iterators = type(iter([]))
+_OF_CONSTANTS: tuple[_Iterators, ...] = (type(iter(())), type(iter(range(0))))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 
 
 class IterationHandlers(Handlers):
     """`for x in a`, `a, b = c`, `f(*a)`, `with a`."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.rows: set[int] = set()  # ids of lists of the slices of a tensor, which the program has not got
 
     def iterate(self, value: Any, depth: int = 0) -> Any:
         """An iterable that Python's own loop may consume; `depth`: how deep its elements are unpacked."""
@@ -40,7 +47,11 @@ class IterationHandlers(Handlers):
             return value
         if is_a(value, Tensor):
             recorder.inspect(value)
-            return recorder.made(recorder.containers.native(lambda: list(value))) if value.ndim else value
+            if not value.ndim:
+                return value
+            rows = recorder.made(recorder.containers.native(lambda: recorder.program.rows(value)))
+            self.rows.add(id(rows))
+            return rows
         if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
             if recorder.is_outside(value) and value.ndim:
                 concrete(recorder.containers.length(value))
@@ -59,6 +70,24 @@ class IterationHandlers(Handlers):
         elif not (is_a(iterator, GeneratorType) and is_instrumented(iterator.gi_code)):
             iterator = self._elements(iterator)
         return self._unpacked(iterator, depth) if depth else iterator
+
+    def fixed(self, value: Any, elements: Any, passing: bool) -> Sequence[Any] | None:
+        """All `elements` that a loop over `value` will meet, where nothing can change them meanwhile.  passing: nobody else has `value`."""
+        of_program = type(elements) is tuple and not self.recorder.is_outside(elements)
+        if type(elements) is range or of_program or id(elements) in self.rows:
+            return elements  # type: ignore[no-any-return]
+        if passing and type(value) in (enumerate, zip) and self._has_fixed_elements(value):
+            return [self.recorder.made(element) for element in value]
+        return None
+
+    def _has_fixed_elements(self, iterator: Any) -> bool:
+        cls = type(iterator)
+        if cls is _OF_LISTS:
+            return id(iterator.__reduce__()[1][0]) in self.rows
+        if cls in (enumerate, zip):
+            _, parts, *rest = iterator.__reduce__()
+            return not rest and all(map(self._has_fixed_elements, parts[:1] if cls is enumerate else parts))
+        return cls in _OF_CONSTANTS
 
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""

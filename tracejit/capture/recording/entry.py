@@ -194,7 +194,8 @@ class Recording:
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
     env: of the symbolic sizes in all of this, if there are any (sized.py).
-    facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program."""
+    facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program.
+    left_out: how many steps of loops did not run as Python."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -214,6 +215,7 @@ class Recording:
     facts: tuple[Fact, ...] = field(default=(), repr=False)
     env: ShapeEnv | None = field(default=None, repr=False, compare=False)
     outside: tuple[Reason, ...] = field(default=(), repr=False)
+    left_out: int = field(default=0, compare=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names

@@ -139,6 +139,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         locks=bool(recorder.locking.taken),
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
+        left_out=interpreter.left_out,
         facts=(
             *_facts_of_tensors(recorder, True),
             *recorder.facts.found,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
+from tracejit.capture.syntax.loops import moves_with, positions
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -62,6 +63,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
+        self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
 
     # -- small builders
     def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
@@ -122,7 +124,18 @@ class ExpressionRewriter(ast.NodeTransformer):
             raise NotConvertible("frame_access", node.attr)
         return self.place(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
 
+    def loops_of(self, names: Iterable[str]) -> list[ast.expr]:
+        """The loops whose steps these names count."""
+        return [ast.Name(loop, ast.Load()) for name in sorted(names) if (loop := self.counters.get(name)) is not None]
+
+    def loops_along(self, node: ast.Subscript) -> list[ast.expr]:
+        """The loops with whose steps the place of a subscript moves."""
+        return self.loops_of(set().union(*[moves_with(place, self.counters) for place in positions(node)]))
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        loops = self.loops_along(node)
+        if loops:
+            return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
         return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
@@ -131,6 +144,9 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         symbol = ast.Constant(SYMBOLS[type(node.op)])
+        loops = self.loops_of(moves_with(node, self.counters))
+        if loops:
+            return self.place(self.handler("moved", symbol, self.visit(node.left), self.visit(node.right), *loops), node)
         return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

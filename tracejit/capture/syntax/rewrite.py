@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import astuple
 from typing import Any
 
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.capture.syntax.loops import LoopNames, loop_names
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
 
+_PASSING = frozenset({"enumerate", "zip"})
+"""Builtins whose result nobody but a loop has got that is written over a call of them."""
 CELLS = "__cells__"
 """The argument of functions that are never called, but have the cells around a class body in their closure."""
 
@@ -69,7 +74,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 )
             ]
         if isinstance(target, ast.Subscript):
-            return [self.statement(self.handler("set_item", value, self.visit(target.value), self.visit(target.slice)), node)]
+            loops = self.loops_along(target)
+            place = self.visit(target.value), self.visit(target.slice)
+            name = "set_item_along" if loops else "set_item"
+            return [self.statement(self.handler(name, value, *place, *loops), node)]
         if isinstance(target, ast.Name):
             for names, handler in ((self.globals, "store_global"), (self.nonlocals, "store_free")):
                 if target.id in names:
@@ -176,13 +184,46 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         name = self.temporary()
         return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
-    def visit_For(self, node: ast.For) -> ast.stmt:
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals)
+        if names is not None:
+            return self.watched(node, names)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
         node.iter = self.handler("iterate", iterable, ast.Constant(0))
         node.body = stores + self.body(node.body)
         node.orelse = self.body(node.orelse)
         return self.place(node, node)
+
+    def watched(self, node: ast.For, names: LoopNames) -> list[ast.stmt]:
+        """A loop whose steps are looked at: where those up to the last have been left out, at the beginning of one, the variables get the
+        values that these have left."""
+        loop, header = self.temporary(), node.iter
+        passing = ""
+        if (
+            isinstance(header, ast.Call)
+            and isinstance(header.func, ast.Name)
+            and header.func.id in _PASSING - self.local - self.free
+        ):
+            passing = header.func.id
+        iterable = self.visit(header)
+        node.target, stores = self.bound_target(node.target, node)
+        known: list[Any] = [tuple(map(self.mangle, part)) if type(part) is tuple else part for part in astuple(names)]
+        begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, known)))
+        node.iter = self.place(self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing)), header)
+        places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
+        left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
+        asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])
+        around, self.counters = (
+            self.counters,
+            {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(names.counters, loop)},
+        )
+        body = self.body(node.body)
+        self.counters = around
+        node.body = [self.place(asked, header), *stores, *body]
+        node.orelse = self.body(node.orelse)
+        over = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
+        return [self.place(begun, header), self.place(node, node), self.place(over, header)]
 
     def visit_While(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from tracejit.capture.syntax.locate import FunctionNode
 
-__all__ = ["bound_names", "declared_names", "gathered_names"]
+__all__ = ["bound_names", "declared_names", "gathered_names", "names_stored_by"]
 
 
 def declared_names(node: FunctionNode) -> tuple[set[str], set[str]]:
@@ -30,6 +31,12 @@ def bound_names(node: FunctionNode) -> set[str]:
     """Names that the function itself binds, its comprehensions' targets apart."""
     arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
     names = {argument.arg for argument in (*arguments, node.args.vararg, node.args.kwarg) if argument}
+    return names | names_stored_by(node.body if isinstance(node.body, list) else [node.body])
+
+
+def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
+    """Names that statements, or an expression, bind in the function that they are part of."""
+    names: set[str] = set()
 
     def search(part: ast.AST, inner: bool) -> None:
         """inner: in a comprehension, where only assignment expressions bind names of the function."""
@@ -54,8 +61,8 @@ def bound_names(node: FunctionNode) -> set[str]:
                 if isinstance(child, ast.AST):
                     search(child, inner)
 
-    for statement in node.body if isinstance(node.body, list) else [node.body]:
-        search(statement, False)
+    for part in parts:
+        search(part, False)
     return names
 
 

@@ -1,0 +1,119 @@
+"""capture/snapshots.py: what is alike at two points of a call, and what is not."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracejit as tj
+from tracejit.capture.handlers.recorder import Recorder
+from tracejit.capture.snapshots import Same, Snapshot, snapshot
+
+
+def taken(apart: Any = (), around: Any = (), **variables: Any) -> Snapshot | None:
+    return snapshot(Recorder(), (), variables, around, apart)
+
+
+def tokens(**variables: Any) -> list[Any]:
+    found = taken(**variables)
+    assert found is not None
+    return found.tokens
+
+
+def test_the_same_objects_and_equal_values_are_alike() -> None:
+    a, b, listed, named, some = tj.ones(2), tj.zeros(2), [1, "x"], {"k": 2.0}, {1, 2}
+
+    def function() -> None: ...
+
+    def found() -> list[Any]:
+        return tokens(a=a, b=b, listed=listed, named=named, number=1.5, pair=(a, b), function=function, some=some, none=None)
+
+    assert found() == found()
+
+
+def test_other_tensors_of_one_kind_are_alike() -> None:
+    assert tokens(a=tj.ones(2), pair=(tj.zeros(3), 1)) == tokens(a=tj.zeros(2), pair=(tj.ones(3), 1))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: tj.ones(3), lambda: tj.ones(2, dtype=tj.float64), lambda: tj.ones(2, requires_grad=True), lambda: tj.ones(4)[::2],
+        lambda: tj.ones(2, requires_grad=True) * 2, lambda: tj.nn.Parameter(tj.ones(2)), lambda: 1.0, lambda: [tj.ones(2)],
+    ],
+)  # fmt: skip
+def test_tensors_of_other_kinds_differ(other: Callable[[], Any]) -> None:
+    assert tokens(a=tj.ones(2)) != tokens(a=other())
+
+
+def test_one_tensor_in_two_places_is_no_two_tensors() -> None:
+    a, b = tj.ones(2), tj.ones(2)
+    assert tokens(a=a, b=a) == tokens(a=b, b=b) != tokens(a=a, b=b)
+
+
+def test_lists_that_are_equal_are_other_ones() -> None:
+    assert tokens(a=[1]) != tokens(a=[1])
+    listed = [1]
+    before = tokens(a=listed)
+    listed.append(2)
+    assert tokens(a=listed) != before
+
+
+def test_numbers_are_compared_by_type_and_sign() -> None:
+    assert tokens(a=0.0) != tokens(a=-0.0)
+    assert tokens(a=1) != tokens(a=1.0) != tokens(a=True)
+    assert tokens(a=float("nan")) == tokens(a=float("nan"))
+
+
+@pytest.mark.parametrize("value", [iter([1]), (k for k in ()), object(), deque([iter(())]), {tj.ones(1)}, map(str, ())])
+def test_there_is_none_of_what_has_a_state_that_does_not_show(value: Any) -> None:
+    assert taken(a=value) is None
+    assert taken(a=[{"k": (value,)}]) is None
+
+
+def test_there_is_none_of_tensors_with_hooks_or_attributes_of_their_own() -> None:
+    hooked, named = tj.ones(2, requires_grad=True), tj.ones(2)
+    hooked.register_hook(lambda g: g)
+    named.name_of_it = "a"
+    assert taken(a=hooked) is None
+    assert taken(a=named) is None
+
+
+def test_what_functions_find_belongs_to_them() -> None:
+    count = 0
+    value = tj.ones(2)
+
+    def function(default: Any = value) -> Any:
+        return count
+
+    found = taken(f=function)
+    assert found is not None and found.tensors == [value] and found.held == {0}
+    before = found.tokens
+    count = 1
+    assert tokens(f=function) != before
+
+
+def test_a_list_apart_is_found_in_one_place_alone() -> None:
+    apart = [iter(())]
+    assert taken(apart=(apart,), a=apart) is not None
+    assert taken(apart=(apart,), a=apart, b=apart) is None
+    assert taken(apart=(apart,), a=apart, around=[[apart]]) is None
+    assert taken(apart=(apart,), around=[apart]) is None
+
+
+def test_a_container_that_holds_itself_is_gone_through_once() -> None:
+    listed: list[Any] = [1]
+    listed.append(listed)
+    assert tokens(a=listed) == tokens(a=listed)
+
+
+def test_objects_are_equal_to_themselves_alone() -> None:
+    value = [1]
+    assert Same(value) == Same(value) != Same([1])
+
+
+def test_very_much_is_not_compared() -> None:
+    assert taken(a=list(range(100_000))) is None

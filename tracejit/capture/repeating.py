@@ -1,0 +1,395 @@
+"""Steps of Python's own `for` loops that need not run, since those before show what they do.
+
+Steps run instrumented, as any other code, until two in a row have done the same: from one beginning of a step to the next, snapshots are
+alike (snapshots.py), the same nodes have been appended, of operands from the same places, and nothing else of the recording has changed.
+Then the step that follows can do nothing else: it begins as they did, with other tensors of the same kind, and by induction so do all of
+them.  So what they would have done to tensors is done by the interpreter, node by node, without the Python around it, and what is left in
+variables and lists is put there.  The last step runs as Python again, and with it whatever comes after the loop.
+
+Operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran.  So nothing
+of what a recording means depends on this, and it can be left out anywhere.  All steps run where one does more than compute and write to
+tensors of the call (guards, draws, numbers that leave, effects, hooks), where it changes anything but variables of the function, what is
+in lists and dictionaries, and lists that it appends to and does nothing else with, and where it may ask which step it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.syntax.expressions import CAPTURE
+from tracejit.capture.syntax.loops import LoopNames
+from tracejit.core.interpreter import state
+from tracejit.core.interrupts import is_foreign
+from tracejit.core.op import Effect, Kind
+from tracejit.ir.graph import Literal, Node
+from tracejit.ops.movement.views import select
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["Loop"]
+
+_FEWEST: Final = 8
+"""Steps that are left, of loops whose steps are looked at."""
+_WORTH: Final = 128
+"""Nodes that are left to be appended, where it pays to compare what is recorded; more where much is."""
+_TRIES: Final = 4
+"""Steps that are compared with the one before: if they differ, others will."""
+_REFUSED: Final = (Kind.GUARD, Kind.RANDOM)
+_TEMPORARY: Final = "__temporary_"
+"""Variables of the instrumented code, which hold nothing from one step to the next."""
+
+Place = tuple[str, int]
+"""Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  kind: of its outputs.  position:
+    which slice it is a view of, if it is one; not compared."""
+
+    node: Node
+    operands: tuple[Any, ...]
+    with_grad: bool
+    kind: tuple[Any, ...]
+    position: int | None
+
+    def is_like(self, other: _Applied) -> bool:
+        ours, theirs = self.node, other.node
+        return (
+            ours.op is theirs.op
+            and self.operands == other.operands
+            and ours.attributes == theirs.attributes
+            and (self.with_grad, self.kind) == (other.with_grad, other.kind)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a step does: its nodes, where it leaves the tensors of the next snapshot, and those that it appends to lists."""
+
+    nodes: list[_Applied]
+    left: list[Place]
+    appended: list[list[Place]]
+
+    def is_like(self, other: _Step) -> bool:
+        return (
+            len(self.nodes) == len(other.nodes)
+            and (self.left, self.appended) == (other.left, other.appended)
+            and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
+        )
+
+
+class _Beginning:
+    """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
+    nodes: how many there are.  lists: those that steps append to."""
+
+    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
+
+    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[list[Any]]) -> None:
+        self.seen = seen
+        self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
+        self.elements = elements
+        self.nodes = len(interpreter.nodes)
+        self.lists = lists
+        self.lengths = list(map(len, lists))
+
+
+class Loop:
+    """One run of a `for` statement, and the iterator of its elements where steps may be left out."""
+
+    def __init__(self, interpreter: RecordingInterpreter, cells: Mapping[str, Any], names: LoopNames) -> None:
+        """cells: of the variables around the function."""
+        self._interpreter = interpreter
+        self._cells = cells
+        self._names = names
+        self._elements: Sequence[Any] = ()
+        self._at = -1
+        self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
+        self._tries = 0
+        self._before: _Beginning | None = None
+        self._step: _Step | None = None
+        self._recorded: Any = None
+        self.left: tuple[Any, ...] = ()
+        """What steps that did not run have left: the element of the next one, and the values of the variables."""
+
+    def __iter__(self) -> Loop:
+        return self
+
+    def __next__(self) -> Any:
+        self._at += 1
+        if self._at >= len(self._elements):
+            self.run_all()
+            self._elements = ()
+            raise StopIteration
+        return self._elements[self._at]
+
+    def over(self, elements: Any) -> Any:
+        """`elements`, or the loop itself if they are many, and nothing but their contents and counters can tell which is which."""
+        if len(elements) <= _FEWEST + 2 or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
+            return elements
+        if isinstance(elements, range):
+            can_tell = self._names.unpacked or self._names.counters != self._names.targets
+            self._units = {abs(elements.step)}
+        else:
+            can_tell = not (self._are_alike(elements) and self._count_evenly(elements))
+        if can_tell:
+            return elements
+        self._elements, self._tries = elements, _TRIES
+        return self
+
+    def run_all(self) -> None:
+        """From here on all steps run."""
+        self._tries = 0
+        self._before = self._step = self._recorded = None
+
+    def is_watched(self) -> bool:
+        return self._tries > 0 and self._at > 0  # the first step may be another one
+
+    def repeats(self, variables: Mapping[str, Any]) -> bool:
+        """Whether steps have been left out, so that the one that follows is the last; asked at the beginning of each.  variables: of the
+        function."""
+        recorder = self._interpreter.recorder
+        recorder.native_depth += 1  # what is compared is no business of the program
+        try:
+            return self._repeats(variables)
+        finally:
+            recorder.native_depth -= 1
+
+    def _repeats(self, variables: Mapping[str, Any]) -> bool:
+        before, now = self._before, self._begun(variables)
+        if now is None:
+            self.run_all()
+            return False
+        step = None if before is None else self._done(before, now)
+        remaining = len(self._elements) - 1 - self._at
+        known = None
+        if step is not None and remaining * len(step.nodes) >= max(_WORTH, 2 * len(self._interpreter.recorder.prologue)):
+            known = recorded(self._interpreter)
+            if self._step is not None and self._step.is_like(step) and self._recorded == known:
+                moves = self._moves(self._step, step)
+                if moves is not None:
+                    self._leave_out(step, moves, now, variables)
+                    return True
+        self._tries -= before is not None
+        self._before, self._step, self._recorded = now, step, known
+        if not self._tries or remaining < _FEWEST:
+            self.run_all()
+        return False
+
+    # -- what a step begins with
+    def _are_alike(self, elements: Sequence[Any]) -> bool:
+        """Whether elements are different tensors of one kind that the call has made, or tuples of these and of numbers for counters."""
+        rows = [self._tensors_of(element) for element in elements]
+        if any(row is None for row in rows):
+            return False
+        tensors = [x for row in rows for x in row or ()]
+        kinds = [list(map(kind_of, row or ())) for row in rows]
+        recorder, values = self._interpreter.recorder, self._interpreter.values
+        return (
+            all(kind == kinds[0] for kind in kinds)
+            and len(set(map(id, tensors))) == len(tensors)
+            and all(id(x) in values and not recorder.is_outside(x) for x in tensors)
+        )
+
+    def _count_evenly(self, elements: Sequence[Any]) -> bool:
+        """Whether the counters among the parts of elements move by as much in each step."""
+        for parts in zip(*elements, strict=True) if self._names.unpacked else ():
+            numbers = [x for x in parts if type(x) is int]
+            moves = {b - a for a, b in pairwise(numbers)}
+            if len(numbers) not in (0, len(parts)) or len(moves) > 1:
+                return False
+            self._units.update(map(abs, moves))
+        return True
+
+    def _tensors_of(self, element: Any) -> list[Tensor] | None:
+        """The tensors of an element; None where something else may tell which element it is."""
+        names = self._names
+        if not names.unpacked:
+            return [element] if isinstance(element, Tensor) else None
+        if type(element) is not tuple or len(element) != len(names.targets):
+            return None
+        for x, name in zip(element, names.targets, strict=True):
+            if not (isinstance(x, Tensor) or (type(x) is int and name in names.counters)):
+                return None
+        return [x for x in element if isinstance(x, Tensor)]
+
+    def _begun(self, variables: Mapping[str, Any]) -> _Beginning | None:
+        """What the step that follows begins with; None where that cannot be told."""
+        interpreter, names = self._interpreter, self._names
+        recorder = interpreter.recorder
+        if state.top is not interpreter or not all(name in variables for name in names.stored):
+            return None
+        lists = [variables[name] for name in names.appended if type(variables.get(name)) is list]
+        if any(map(recorder.is_outside, lists)):
+            return None
+        apart = {*self._cells, *names.counters, *(() if names.unpacked else names.targets)}
+        looked_at = {
+            name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
+        }
+        try:
+            around = [cell.cell_contents for name, cell in self._cells.items() if name != "__class__"]
+        except ValueError:  # one has no value yet
+            return None
+        element = self._elements[self._at]
+        given = [] if type(self._elements) is range else self._tensors_of(element) or []
+        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists)
+        return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
+
+    # -- what a step does
+    def _done(self, before: _Beginning, now: _Beginning) -> _Step | None:
+        """What the step between two beginnings has done; None where it is not one that could go on like that."""
+        if before.seen.tokens != now.seen.tokens:
+            return None
+        interpreter = self._interpreter
+        places: dict[Any, Place] = {value: ("given", k) for k, value in enumerate(before.values) if value is not None}
+        nodes: list[_Applied] = []
+        count = 0
+        for node in interpreter.nodes[before.nodes : now.nodes]:
+            applied = self._applied(node, places)
+            if applied is None:
+                return None
+            nodes.append(applied)
+            for v in node.outputs:
+                places[v] = "made", count
+                count += 1
+
+        def place(x: Any) -> Place | None:
+            value = interpreter.values.get(id(x)) if isinstance(x, Tensor) else None
+            return None if value is None else places.get(value)
+
+        # What raises when it is evaluated again runs again, which what has written must not.
+        if any(a.node.op.effect is Effect.IN_PLACE for a in nodes) and any(a.node.may_exit for a in nodes):
+            return None
+        left = [place(x) for x in now.seen.tensors[now.elements :]]
+        appended = [[place(x) for x in items[start:]] for items, start in zip(now.lists, before.lengths, strict=True)]
+        held = [k - now.elements for k in now.seen.held if k >= now.elements]
+        if None in left or any(None in items for items in appended):
+            return None
+        if any(left[k] != ("given", k + now.elements) for k in held):
+            return None
+        return _Step(nodes, left, appended)  # type: ignore[arg-type]
+
+    def _applied(self, node: Node, places: Mapping[int, Place]) -> _Applied | None:
+        op, interpreter = node.op, self._interpreter
+        with_grad = interpreter.evaluated.get(node.outputs[0]) if node.outputs else None
+        if with_grad is None or op.kind in _REFUSED or op.effect is Effect.RANDOM or "dynamic shape" in op.traits:
+            return None
+        operands: list[Any] = []
+        for x in node.operands:
+            if type(x) is int:
+                if x not in places and not (x in interpreter.numbers or x in interpreter.inputs):
+                    return None  # something of an earlier step
+                operands.append(places.get(x, ("shared", x)))
+            else:
+                operands.append(x)
+        position = None
+        if op is select and isinstance(operands[1], Literal):
+            position, operands[1] = operands[1].value, None
+        kind = tuple([(interpreter.avals[v], v in interpreter.requires_grad) for v in node.outputs])
+        return _Applied(node, tuple(operands), with_grad, kind, position)  # type: ignore[arg-type]
+
+    def _moves(self, step: _Step, following: _Step) -> list[int] | None:
+        """How far the position of each node moves from step to step; None where that is not the same for all that are left."""
+        distances = []
+        for one, other in zip(step.nodes, following.nodes, strict=True):
+            distance = 0
+            if one.position is not None and other.position is not None:
+                distance = other.position - one.position
+                x, dim = self._interpreter.avals[other.node.operands[0]], other.node.attrs["dim"]  # type: ignore[index]
+                end = other.position + distance * (len(self._elements) - 1 - self._at)
+                # Else positions have changed their sign on the way.
+                if (distance and abs(distance) not in self._units) or not 0 <= end < x.shape[dim]:  # type: ignore[union-attr]
+                    return None
+            distances.append(distance)
+        return distances
+
+    # -- steps that do not run
+    def _leave_out(self, step: _Step, moves: list[int], now: _Beginning, variables: Mapping[str, Any]) -> None:
+        """Do to tensors what all steps up to the last would do.  If one of them raises, it runs."""
+        begin, interpreter = self._at, self._interpreter
+        before = now.seen.tensors[now.elements :]
+        repeating = _Repeating(interpreter, step, moves, now.elements)
+        after = interpreter.evaluating(lambda: self._passed(repeating, before, now.lists))
+        interpreter.left_out += self._at - begin
+        replace = _Replacement(interpreter, before, after)
+        replace.inside(now.seen.containers)
+        self.left = (self._elements[self._at], *[replace(variables[name]) for name in self._names.stored])
+        self.run_all()
+
+    def _passed(self, repeating: _Repeating, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
+        """What is found in the place of `found` at the beginning of the first step that has to run."""
+        begin, end = self._at, len(self._elements) - 1
+        for at in range(begin, end):
+            element = () if type(self._elements) is range else self._tensors_of(self._elements[at]) or ()
+            try:
+                found, added = repeating.once(at - begin + 1, [*element, *found])
+            except Exception as error:
+                if is_foreign(error):
+                    raise
+                self._at = at
+                return found
+            for items, more in zip(lists, added, strict=True):
+                items += more
+        self._at = end
+        return found
+
+
+class _Repeating:
+    """A step, to be done again and again.  Tensors have numbers: what the step begins with, then what it shares with others, then what it
+    makes."""
+
+    def __init__(self, interpreter: RecordingInterpreter, step: _Step, moves: list[int], elements: int) -> None:
+        """moves: how far the position of each node moves from step to step."""
+        self._interpreter = interpreter
+        shared = sorted({place[1] for a in step.nodes for place in a.operands if type(place) is tuple and place[0] == "shared"})
+        self._shared: list[Any] = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
+        starts = {"given": 0, "made": elements + len(step.left) + len(shared)}
+        numbers = {("shared", v): elements + len(step.left) + k for k, v in enumerate(shared)}
+
+        def number(place: Place) -> int:
+            return numbers[place] if place in numbers else starts[place[0]] + place[1]
+
+        self._nodes = [
+            (a.node, a.node.attrs, [number(x) if type(x) is tuple else x for x in a.operands], a.position, distance, a.with_grad)
+            for a, distance in zip(step.nodes, moves, strict=True)
+        ]
+        self._left = list(map(number, step.left))
+        self._appended = [list(map(number, items)) for items in step.appended]
+
+    def once(self, times: int, given: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
+        """What a step leaves and appends, so many steps after the one that was recorded.  given: what it begins with."""
+        again, known = self._interpreter.again, [*given, *self._shared]
+        for node, attributes, places, position, distance, with_grad in self._nodes:
+            operands = [known[x] if type(x) is int else x for x in places]
+            if position is not None:
+                operands[1] = Literal(position + distance * times)
+            known += again(node, attributes, operands, with_grad)
+        return [known[k] for k in self._left], [[known[k] for k in items] for items in self._appended]
+
+
+class _Replacement:
+    """Puts other tensors in the places of tensors: in tuples, which are made anew, and inside of lists and dictionaries."""
+
+    def __init__(self, interpreter: RecordingInterpreter, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+        self._recorder = interpreter.recorder
+        self._known: dict[int, Any] = {id(x): y for x, y in zip(before, after, strict=True)}
+
+    def __call__(self, value: Any) -> Any:
+        if type(value) is tuple and id(value) not in self._known:
+            new = tuple(map(self, value))
+            same = all(x is y for x, y in zip(new, value, strict=True))
+            self._known[id(value)] = value if same else self._recorder.made(new)
+        return self._known.get(id(value), value)
+
+    def inside(self, containers: Sequence[Any]) -> None:
+        for container in containers:
+            pairs = list(container.items() if type(container) in DICTIONARIES else enumerate(container))
+            for key, value in pairs:
+                if (new := self(value)) is not value:
+                    container[key] = new

@@ -1,0 +1,230 @@
+"""What code finds at one point of a recorded call, to be compared with what it finds at another.
+
+`snapshot` goes through all that some variables lead to.  Two with equal tokens are alike: in the same places they have the same lists,
+functions and objects from outside, plain values that are equal, and tensors of one kind that the call has made, the same one in two
+places where the other has the same one in both.  So code that finds nothing else, and asks for no contents, does the same from both.
+Where something has a state that does not show (an iterator, an instance that the call has made) there is no snapshot.  What is outside
+is not gone through: the recording has all changes of that, and `recorded` tells whether there were any.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.policies import is_heap_type
+from tracejit.core import dtypes
+from tracejit.core.dtypes import DType
+from tracejit.core.interpreter import state
+from tracejit.tensor import Size, Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = [
+    "DICTIONARIES",
+    "SEQUENCES",
+    "VALUES",
+    "Same",
+    "Snapshot",
+    "is_constant",
+    "kind_of",
+    "left_outside",
+    "recorded",
+    "snapshot",
+]
+
+VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
+SEQUENCES: Final = (list, deque)
+DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
+_OF_TENSORS: Final = frozenset(
+    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving"}
+    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "rows"}
+)
+"""What is known of values, of numbers in them, of objects that the call has made, and of loops: each step adds to it."""
+_MOST: Final = 4096
+"""Tokens of a snapshot: who keeps more is not compared."""
+
+
+class Same:
+    """An object, equal to itself alone; it lives as long as this."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.held is other.held
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Snapshot:
+    """tokens: see the module.  tensors: those that the call has made, each once.  held: which of them are where another one cannot be put,
+    by their places among `tensors`.  containers: the lists and dictionaries that have been gone through."""
+
+    __slots__ = ("containers", "held", "tensors", "tokens")
+
+    def __init__(self, tokens: list[Any], tensors: list[Tensor], held: set[int], containers: list[Any]) -> None:
+        self.tokens = tokens
+        self.tensors = tensors
+        self.held = held
+        self.containers = containers
+
+
+def snapshot(
+    recorder: Recorder, given: Sequence[Tensor], variables: Mapping[str, Any], around: Iterable[Any], apart: Sequence[list[Any]]
+) -> Snapshot | None:
+    """given: tensors that come first.  variables: by name; each may be given another value.  around: what else code finds, in places that
+    keep their values.  apart: lists that are not gone through, and found in one place alone: there is no snapshot where that is not so."""
+    walk = _Walk(recorder, apart)
+    for x in given:
+        if not walk.visit(x, False):
+            return None
+    for name, value in variables.items():
+        walk.tokens.append(name)
+        if not walk.visit(value, False):
+            return None
+    for value in around:
+        if not walk.visit(value, True):
+            return None
+    return Snapshot(walk.tokens, walk.tensors, walk.held, walk.containers)
+
+
+class _Walk:
+    def __init__(self, recorder: Recorder, apart: Sequence[list[Any]]) -> None:
+        self.tokens: list[Any] = [state.grad_enabled, state.autocast, dtypes.default_dtype()]
+        self.tensors: list[Tensor] = []
+        self.held: set[int] = set()
+        self.containers: list[Any] = []
+        self._recorder = recorder
+        self._places: dict[int, int] = {}  # of tensors
+        self._seen: dict[int, int] = {}  # of anything else: its number
+        self._apart = dict.fromkeys(map(id, apart), 0)
+
+    def visit(self, value: Any, held: bool) -> bool:
+        """Go through a value and what it leads to; False where it has a state that does not show."""
+        waiting = [(value, held)]
+        while waiting:
+            value, held = waiting.pop()
+            parts = self._entered(value, held)
+            if parts is None or len(self.tokens) > _MOST:
+                return False
+            waiting += reversed(parts)
+        return True
+
+    def _entered(self, x: Any, held: bool) -> list[tuple[Any, bool]] | None:
+        """What is inside of `x`, after a token for it."""
+        cls, tokens = type(x), self.tokens
+        if cls in VALUES or cls is range:
+            tokens.append((cls, repr(x)))
+            return []
+        if is_symbolic(x):  # the same number is the same, whenever it was computed
+            tokens.append(Same(x) if x._late is not None else (cls, x._name))
+            return []
+        if self._recorder.is_outside(x) or is_constant(x):
+            tokens.append(Same(x))
+            return []
+        if isinstance(x, Tensor):
+            return self._entered_tensor(x, held)
+        if id(x) in self._apart:
+            self._apart[id(x)] += 1
+            tokens.append(Same(x))
+            return [] if self._apart[id(x)] == 1 and not held else None
+        known = self._seen.get(id(x))
+        tokens.append((cls, known))
+        if known is not None:
+            return [(y, True) for y in x] if cls is tuple and held else []
+        self._seen[id(x)] = len(self._seen)
+        if cls is tuple or cls is Size:
+            tokens.append(len(x))
+            return [(y, held) for y in x]
+        tokens.append(Same(x))
+        if cls in SEQUENCES:
+            self.containers.append(x)
+            tokens.append(len(x))
+            return [(y, False) for y in x]
+        if cls in DICTIONARIES:
+            self.containers.append(x)
+            tokens.append([(type(key), repr(key)) if type(key) in VALUES else Same(key) for key in x])
+            return [(y, False) for y in x.values()]
+        if cls is set or cls is frozenset:
+            tokens.append({(type(y), repr(y)) for y in x})
+            return [] if all(type(y) in VALUES for y in x) else None
+        if cls is types.MethodType:
+            return [(x.__func__, True), (x.__self__, True)]
+        return self._entered_function(x) if cls is types.FunctionType else None
+
+    def _entered_tensor(self, x: Tensor, held: bool) -> list[tuple[Any, bool]] | None:
+        place = self._places.setdefault(id(x), len(self.tensors))
+        if held:
+            self.held.add(place)
+        self.tokens.append((Tensor, place))
+        if place < len(self.tensors):
+            return []
+        self.tensors.append(x)
+        if vars(x) or x._hooks or hasattr(x, "_dynamic"):
+            return None
+        self.tokens.append(kind_of(x))
+        return [(x._base, False), (x._grad, True)]
+
+    @staticmethod
+    def _entered_function(x: types.FunctionType) -> list[tuple[Any, bool]] | None:
+        try:
+            cells = [cell.cell_contents for cell in x.__closure__ or ()]
+        except ValueError:  # a variable that has no value yet
+            return None
+        found = [*cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
+        return [(y, True) for y in found]
+
+
+def kind_of(x: Tensor) -> tuple[Any, ...]:
+    """What there is to know of a tensor, but for its contents and for other objects that it leads to."""
+    node, base = x._node, x._base
+    # Where its root has been written to, a view gets its place on the tape when it is used next: not by being looked at.
+    is_behind = base is not None and base._storage is not None and x._seen != base._storage.version
+    place = type(node), getattr(node, "op", None), x._index, is_behind
+    return (type(x), x._aval, x._array.strides, x._requires_grad, type(x._storage), *place)
+
+
+def left_outside(recorder: Recorder) -> list[Any]:
+    """What the call has put outside so far."""
+    effects = recorder.effects.in_order
+    given = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]
+    return [*given, *[effect.value for effect in effects]]
+
+
+def is_constant(x: Any) -> bool:
+    return type(x) in (types.ModuleType, DType) or (type(x) is type and not is_heap_type(x))
+
+
+def recorded(interpreter: RecordingInterpreter) -> list[Any]:
+    """All that the recording holds, but for values and nodes: what its objects have, and what is in the containers of these."""
+    seen: set[int] = set()
+
+    def parts(x: Any) -> list[Any]:
+        seen.add(id(x))
+        slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
+        named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
+        return [(name, looked(value, 2)) for name, value in named.items() if name not in _OF_TENSORS]
+
+    def looked(x: Any, levels: int) -> Any:
+        if type(x) in VALUES:
+            return type(x), repr(x)
+        if is_symbolic(x):  # which would take a look at it for a use of the number
+            return Same(x)
+        inside: list[Any] = []
+        if type(x).__module__.startswith("tracejit.capture."):
+            inside = [] if id(x) in seen else parts(x)
+        elif levels and issubclass(type(x), list | tuple | deque | set | frozenset):
+            inside = [looked(y, levels - 1) for y in x]
+        elif levels and issubclass(type(x), dict):
+            inside = [(looked(key, levels - 1), looked(value, levels - 1)) for key, value in x.items()]
+        return inside if type(x) is tuple else [Same(x), *inside]
+
+    return parts(interpreter.recorder) + parts(interpreter)

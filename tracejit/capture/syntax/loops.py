@@ -1,0 +1,103 @@
+"""Which `for` loops may have steps that need not run, from their syntax alone, and how their variables are used.
+
+A step does not run where those before it show what it does (capture/repeating.py).  That needs a body whose variables are the function's
+own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in one way: as
+a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, which moves by a fixed distance from step to step.  A list that is appended to and
+used for nothing else in the body is not looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.scopes import names_stored_by
+
+__all__ = ["LoopNames", "loop_names", "moves_with", "positions"]
+
+_SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNames:
+    """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are appended to.
+    unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too."""
+
+    targets: tuple[str, ...]
+    unpacked: bool
+    stored: tuple[str, ...]
+    counters: tuple[str, ...]
+    appended: tuple[str, ...]
+
+
+def loop_names(node: ast.For, local: set[str], captured: frozenset[str], shared: set[str]) -> LoopNames | None:
+    """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
+    functions read; shared: names that it declares global or nonlocal."""
+    parts = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+    targets = [part.id for part in parts if isinstance(part, ast.Name)]
+    stored = names_stored_by(node.body)
+    inside = [part for statement in node.body for part in _own_parts(statement)]
+    if len(targets) < len(parts) or (stored | {*targets}) & shared or any(isinstance(part, _SUSPENDING) for part in inside):
+        return None
+    private = local - captured
+    counters = {name for name in {*targets} & private - stored if _only_counts(name, node.body)}
+    appended = {name for name in private - stored - {*targets} if _only_appended_to(name, node.body)}
+    unpacked = isinstance(node.target, ast.Tuple)
+    stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
+    return LoopNames(tuple(targets), unpacked, tuple(sorted(stored)), tuple(sorted(counters)), tuple(sorted(appended)))
+
+
+def positions(node: ast.Subscript) -> list[ast.expr]:
+    """What stands between the commas of a subscript."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def moves_with(expression: ast.expr, names: Iterable[str]) -> set[str]:
+    """Those of `names` that an expression adds to something else, or takes away from it."""
+    if isinstance(expression, ast.Name):
+        return {expression.id} & set(names)
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Add | ast.Sub):
+        return moves_with(expression.left, names) | moves_with(expression.right, names)
+    return set()
+
+
+def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement, but for bodies of nested functions and classes."""
+    yield node
+    if not isinstance(node, FunctionNode | ast.ClassDef):
+        for child in ast.iter_child_nodes(node):
+            yield from _own_parts(child)
+
+
+def _uses(name: str, body: Sequence[ast.stmt]) -> int:
+    return sum(isinstance(part, ast.Name) and part.id == name for statement in body for part in ast.walk(statement))
+
+
+def _only_counts(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether each use of a name is one position of a subscript that is read or assigned to, to which it is added once."""
+    parts = [part for statement in body for part in _own_parts(statement)]
+    updated = {id(part.target) for part in parts if isinstance(part, ast.AugAssign)}
+    counted = 0
+    for part in parts:
+        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Del) and id(part) not in updated:
+            counted += sum(_uses_once(name, place) for place in positions(part))
+    return counted == _uses(name, body)
+
+
+def _uses_once(name: str, place: ast.expr) -> bool:
+    return bool(moves_with(place, {name})) and _uses(name, [ast.Expr(place)]) == 1
+
+
+def _only_appended_to(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether each use of a name, of which there are some, is a statement `name.append(value)`."""
+    count = 0
+    for statement in body:
+        for part in _own_parts(statement):
+            if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and len(part.value.args) == 1):
+                continue
+            function = part.value.func
+            if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
+                count += function.value.id == name
+    return count > 0 and count == _uses(name, body)
