@@ -216,7 +216,7 @@ def test_sizes_of_zero_and_one_and_equal_ones_are_recorded_where_they_mean_somet
 
 def test_errors_of_shapes_are_eagers_errors() -> None:
     compiled = T.compile(lambda x: x.reshape(-1, 8).sum(0))
-    for n in (8, 16, 24, 40):
+    for n in (16, 24, 40, 56):
         assert compiled(T.ones(n)).tolist() == [n / 8] * 8
     for n in (12, 7):
         with pytest.raises(RuntimeError, match="invalid for a tensor of"):
@@ -399,3 +399,70 @@ def test_what_a_program_takes_out_of_sizes_is_right_for_each_of_them(name: str) 
                 assert (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides), n
             else:
                 assert a == b, n
+
+
+def _drawn(x: T.Tensor) -> T.Tensor:
+    return T.rand(x.shape[0])
+
+
+def _dropped(x: T.Tensor) -> T.Tensor:
+    return T.nn.functional.dropout(x, 0.3)
+
+
+def _few_terms(x: T.Tensor) -> T.Tensor:
+    rows = x[: x.shape[0] // 8]
+    return rows.t() @ rows
+
+
+def _steps_of_floats(x: T.Tensor) -> T.Tensor:
+    return x * (20.0 // x.shape[0]) + x * 2.0 ** (x.shape[0] // 16) + x * (0.5 * x.shape[0] // 8 + 1)
+
+
+def _powers(x: T.Tensor) -> T.Tensor:
+    return x * 2 ** (x.shape[0] - 8)
+
+
+def _regular(x: T.Tensor) -> T.Tensor:
+    return T.linspace(0, 1, x.shape[0])
+
+
+def _dimensions_of_one(x: T.Tensor) -> T.Tensor:
+    return x.view(x.shape[0], 2, x.shape[1] // 2).transpose(1, 2).contiguous()
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        (_drawn, [(n,) for n in (5, 9, 13, 17, 11, 15, 31)]),
+        (_dropped, [(n,) for n in (5, 7, 11, 15, 9, 12, 14)]),
+        (_few_terms, [(n, 4) for n in (16, 17, 18, 24, 33)]),
+        (_steps_of_floats, [(n, 4) for n in (11, 12, 13, 25, 17, 18, 40, 5)]),
+        (_powers, [(n, 4) for n in (5, 7, 9, 11)]),
+        (_regular, [(n,) for n in (5, 7, 9, 11, 13)]),
+        (_dimensions_of_one, [(5, 12), (7, 16), (9, 6), (2, 2), (3, 2)]),
+    ],
+)
+def test_numbers_that_stay_for_some_sizes_are_others_for_further_ones(
+    function: Callable[[T.Tensor], T.Tensor], shapes: list[tuple[int, ...]]
+) -> None:
+    compiled = T.compile(function)
+    for shape in shapes:
+        x = T.arange(math.prod(shape)).float().reshape(shape)
+        T.manual_seed(1)
+        expected = function(x)
+        T.manual_seed(1)
+        found = compiled(x)
+        assert (found.dtype, found.shape, found.stride()) == (expected.dtype, expected.shape, expected.stride())
+        assert T.allclose(found, expected, rtol=1e-6)
+
+
+def test_errors_of_slices_are_eagers_errors_for_numbers_that_are_no_integers() -> None:
+    def sliced(x: T.Tensor) -> str:
+        try:
+            return str(x[: 2 ** (x.shape[0] - 8)])
+        except TypeError as error:
+            return str(error)
+
+    compiled = T.compile(sliced)
+    for n in (9, 7, 6, 5, 10):
+        assert compiled(T.ones(n)) == sliced(T.ones(n))

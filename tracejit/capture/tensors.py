@@ -343,7 +343,11 @@ class RecordingInterpreter(StateRecorder):
             if tuple(map(without_symbols, aval.shape)) != out._array.shape:
                 sizes.give_up(f"the shape of {op.name} depends on data")
                 return None
-            shapes.append(aval.shape if has_sizes(aval.shape) else None)
+            is_of_sizes = has_sizes(aval.shape)
+            shapes.append(aval.shape if is_of_sizes else None)
+            if is_of_sizes:  # dimensions of 0 and 1 lie otherwise in memory, and NumPy decides by that
+                for size in aval.shape:
+                    bool(size > 1 or size == 1)
         if "reshapes" in op.traits and type(recorded[0]) is int:  # its rule leaves that to NumPy
             equal(product(self.avals[recorded[0]].shape), product(found[0].shape))  # type: ignore[union-attr]
         return shapes

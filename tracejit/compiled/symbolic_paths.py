@@ -116,8 +116,9 @@ class Region:
 
     def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
         """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, or
-        taken it for another kind of number; so it is compared, for its own sizes and until it was once for other ones throughout: then no
-        number stands there that should be another one."""
+        taken it for another kind of number; so it is compared, for its own sizes and until it was twice for other
+        ones, the last time for such as change all that is computed of them: a number that stands there, and should be another one, is seen
+        then."""
         is_own = sizes == self._own
         if what in (self._compared if is_own else self._confirmed) and not config.verify:
             return True
@@ -128,7 +129,7 @@ class Region:
             self._compared.add(what)
             return True
         compared = self._confirmations[what] = self._confirmations.get(what, 0) + 1
-        if compared >= _ENOUGH or self.env.have_moved(self.env.values(self._own), self.env.values(sizes)):
+        if compared >= _ENOUGH or (compared > 1 and self.env.have_moved(self.env.values(self._own), self.env.values(sizes))):
             self._confirmed.add(what)
         return True
 

@@ -179,6 +179,8 @@ def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     step = 1 if key.step is None else operator.index(key.step)
     if step < 1:
         return key.indices(size)  # for its error, and for who refuses it
+    if isinstance(key.start, float) or isinstance(key.stop, float):
+        return key.indices(size)  # for its error
     ends = []
     for end, default in ((key.start, 0), (key.stop, size)):
         end = default if end is None else integer("slice", "bound", end)

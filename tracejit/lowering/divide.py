@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tracejit.core.shapes import size_range
 from tracejit.loops.bounds import check_reach
 from tracejit.loops.language import Nest
 from tracejit.loops.rewrites.divide import divide
@@ -33,7 +34,7 @@ class Piece:
         value or scratch."""
         buffers = (*self.nest.buffers, *self.nest.temporaries)
         cut = self.division
-        for k in range(1 if cut is None else cut.count):
+        for k in size_range(0, 1 if cut is None else cut.count):
             sizes = list(self.sizes)
             places = [a.offset for a in self.buffers]
             if cut is not None:

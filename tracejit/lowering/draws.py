@@ -158,7 +158,7 @@ def _draw(numbers: Callable[[_Names, Sequence[Expr], DType], list[Expr]]) -> Cal
             stores = [Store(target, Index(((axis, each),), offset), x) for offset, x in zip(at, made, strict=False)]
             return (*name.lines, *stores)
 
-        full, rest = divmod(count, each)
+        full, rest = count // each, int(count % each)  # a symbolic one settles: so many stores are written out
         for first, extent, stored in ((0, full, each), (full, 1, rest)):
             if extent and stored:
                 axis = w.axis()

@@ -17,7 +17,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
-from tracejit.core.shapes import product
+from tracejit.core.shapes import product, size_range
 from tracejit.ir.graph import Node, operand_aval
 from tracejit.ir.layouts import Position, Positions, Source, Strided, is_constant, linear, strided_view
 from tracejit.loops.bounds import bounded
@@ -298,7 +298,7 @@ def _matmul(w: Writer, values: Values, node: Node, code: int) -> None:
         return Load(w.buffer(x, aval.dtype), Index(index.terms, w.parameters.size(offset)))
 
     def all_terms(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
-        terms = [load(a, (*rows, m, 0), axes, i * k) * load(b, (*columns, 0, n), axes, i * j) for i in range(inner)]
+        terms = [load(a, (*rows, m, 0), axes, i * k) * load(b, (*columns, 0, n), axes, i * j) for i in size_range(0, inner)]
         return (Store(target, w.index(out, axes), sum(terms[1:], terms[0])),)
 
     def one_term(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
