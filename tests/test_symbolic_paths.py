@@ -466,3 +466,10 @@ def test_errors_of_slices_are_eagers_errors_for_numbers_that_are_no_integers() -
     compiled = T.compile(sliced)
     for n in (9, 7, 6, 5, 10):
         assert compiled(T.ones(n)) == sliced(T.ones(n))
+
+
+def test_explain_says_why_programs_are_made_for_each_size() -> None:
+    compiled = T.compile(lambda x: x.sort().values * 2)
+    for n in (5, 7, 9, 11):
+        assert compiled(T.arange(n).flip(0)).tolist() == [2 * k for k in range(n)]
+    assert "programs with steps of Python are made for each size" in compiled.explain()

@@ -116,9 +116,8 @@ class Region:
 
     def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
         """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, or
-        taken it for another kind of number; so it is compared, for its own sizes and until it was twice for other
-        ones, the last time for such as change all that is computed of them: a number that stands there, and should be another one, is seen
-        then."""
+        taken it for another kind of number; so it is compared, for its own sizes and until it was twice for other ones,
+        the last time for such as change all that is computed of them: a number that stands there, and should be another one, is seen."""
         is_own = sizes == self._own
         if what in (self._compared if is_own else self._confirmed) and not config.verify:
             return True
@@ -258,8 +257,13 @@ class SymbolicPaths:
             where = f", where {' and '.join(guards[:_MOST])}{more}" if guards else ""
             count = sum(region.instances for region in path.regions)
             state = f"{count} paths came of it" if recording.is_trusted else "which no other recording has confirmed yet"
+            own = ""
+            if path.needs_host:
+                own = "; programs with steps of Python are made for each size"
+            elif any(region.is_refuted for region in path.regions):
+                own = "; what was made for several sizes was not what each of them needs, so programs are made for each size"
             lines.append(
-                f"a recording with symbolic sizes {names}{where}: {state}, machine code for {len(path.regions)} regions of sizes"
+                f"a recording with symbolic sizes {names}{where}: {state}, machine code for {len(path.regions)} regions of sizes{own}"
             )
         return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
 

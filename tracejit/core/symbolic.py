@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
+    "BINARY",
     "SYMBOLIC",
     "ShapeEnv",
     "Substitution",
@@ -47,7 +48,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -65,7 +66,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_UNARY}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY}
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
 _plain_int = int.__int__
@@ -374,7 +375,7 @@ class ShapeEnv:
 
 
 def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
-    plain = _BINARY[name]
+    plain = BINARY[name]
 
     def method(self: Any, other: Any) -> Any:
         if type(other) in _SEQUENCES:

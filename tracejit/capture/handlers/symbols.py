@@ -18,7 +18,7 @@ import numpy as np
 
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber
-from tracejit.core.symbolic import SYMBOLIC, without_symbols
+from tracejit.core.symbolic import BINARY, SYMBOLIC, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
 
 if TYPE_CHECKING:
@@ -44,13 +44,7 @@ __all__ = [
 
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
+    **BINARY,
     "<<": operator.lshift,
     ">>": operator.rshift,
     "&": operator.and_,
