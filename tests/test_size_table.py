@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import collections
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tracejit.cpython import c_api, size_table
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, slot_offsets
 from tracejit.cpython.reference_counts import counting
-from tracejit.cpython.size_table import LOOK, SizeTable, look_text
+from tracejit.cpython.size_table import LOOK, SizeTable, look_text, sized_among
 from tracejit.llvm.linked import linked
 
 pytestmark = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
@@ -70,6 +71,51 @@ def test_each_list_of_shapes_finds_what_was_put_there_last(known: list[Any], oth
         assert looked_up(table, *map(Sized, other)) is None
 
 
+class Named(NamedTuple):
+    first: Any
+    second: Any
+
+
+def nested(shapes: list[Any], how: list[str]) -> list[Any]:
+    """Objects of these shapes, packed in containers."""
+    objects: list[Any] = list(map(Sized, shapes))
+    for kind in how:
+        packed = {
+            "list": objects, "tuple": tuple(objects), "dict": {str(k): x for k, x in enumerate(objects)}, "named": Named(objects, 1),
+            "ordered": collections.OrderedDict(enumerate(objects)), "pair": (1.5, (objects, None)),
+        }[kind]  # fmt: skip
+        objects = [None, packed, Sized((2,))]
+    return objects
+
+
+@settings(max_examples=100, deadline=None)
+@given(SHAPES, st.lists(st.sampled_from(["list", "tuple", "dict", "named", "ordered", "pair"]), max_size=6))
+def test_shapes_in_containers_are_found_as_machine_code_finds_them(shapes: Any, how: list[str]) -> None:
+    objects, table = nested(shapes, how), SizeTable()
+    found = sized_among(objects, Sized)
+    table.put(tuple([x._array.shape for x, _ in found]), "found")
+    assert looked_up(table, *objects) == "found"
+    for x, (at, *steps) in found:
+        value = objects[at]
+        for container, key in zip(steps[::2], steps[1::2], strict=True):
+            assert value is container
+            value = value[key]
+        assert value is x
+    assert len(found) == len(shapes) + len(how) if len(how) < 2 else len(found) <= len(shapes) + len(how)
+
+
+def test_some_hundred_objects_of_a_call_are_looked_at() -> None:
+    objects = [[Sized((2,)) for _ in range(200)], {k: Sized((3,)) for k in range(200)}, Sized((4,))]
+    found = [x._array.shape for x, _ in sized_among(objects, Sized)]
+    assert found == [(2,)] * 200 + [(3,)] * 54
+    table, loop = SizeTable(), []
+    table.put(tuple(found), "found")
+    assert looked_up(table, *objects) == "found"
+    loop.append(loop)
+    table.put(((7,),), "after a list in itself")
+    assert looked_up(table, loop, Sized((7,))) == "after a list in itself" and len(sized_among([loop, Sized((7,))], Sized)) == 1
+
+
 def test_other_arguments_than_those_of_the_class_have_no_sizes() -> None:
     table = SizeTable()
     table.put(((2, 3),), "found")
@@ -106,6 +152,18 @@ def test_calls_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
     assert sorted(entry.executable.counter[0] for entry in f.entries()) == [HOT + 3] * 3  # of the third size the first call, too
     with pytest.raises(AssertionError, match="served by Python"):
         f(tj.ones(6))
+
+
+def test_calls_with_batches_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
+    f = tj.compile(lambda batch, k=2: batch["x"] * k + batch["y"][0].sum())
+    for n in (3, 5, 4):
+        for _ in range(HOT + 2):
+            f({"x": tj.ones(n), "y": (tj.ones(n),)})
+    f._paths[0] = refuse
+    for n in (3, 4, 5, 5, 3):
+        assert f({"x": tj.ones(n), "y": (tj.ones(n),)}).tolist() == [2.0 + n] * n
+    with pytest.raises(AssertionError, match="served by Python"):
+        f({"x": tj.ones(3), "y": (tj.ones(4),)})
 
 
 def test_a_call_that_the_path_of_its_sizes_does_not_serve_finds_another_and_is_served_by_that_from_then_on(hot_soon: Any) -> None:

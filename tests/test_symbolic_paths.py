@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -155,6 +155,90 @@ def test_a_training_step_with_batches_of_any_size_is_recorded_twice_and_trains_a
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4)
     for a, b in zip(results[0][1], results[1][1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def labelled(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+    return F.cross_entropy(x @ W, y)
+
+
+CONTAINERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "a pair": (lambda batch: labelled(*batch), lambda x, y: ((x, y),)),
+    "a list": (lambda batch: labelled(batch[0], batch[1]), lambda x, y: ([x, y],)),
+    "a dictionary": (lambda batch: labelled(batch["x"], batch["y"]), lambda x, y: ({"x": x, "y": y},)),
+    "a dictionary of lists": (lambda batch: labelled(batch["xy"][0], batch["xy"][1][0]), lambda x, y: ({"xy": [x, (y,)]},)),
+    "a named tuple": (lambda batch: labelled(batch.x, batch.y), lambda x, y: (Labelled(x, y),)),
+    "beside an argument": (lambda x, more: labelled(x, more[0]) * len(more), lambda x, y: (x, [y, 2.0])),
+    "a shape that is read": (lambda batch: (batch[0].shape, len(batch[1]), batch[0] * 2), lambda x, y: ([x, y],)),
+}
+
+
+class Labelled(NamedTuple):
+    x: T.Tensor
+    y: T.Tensor
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_sizes_of_tensors_in_containers_are_symbolic(name: str) -> None:
+    function, packed = CONTAINERS[name]
+    compiled, alone = T.compile(function), T.compile(function, dynamic=False)
+    for n in SIZES:
+        given = packed(*rows(n), T.arange(n) % 3)
+        compiled(*given)
+        alone(*given)
+        assert plain(compiled(*given)) == plain(alone(*given))
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, len(set(SIZES)) - 2), compiled.explain()
+    assert compiled.stats.guard_misses == len(set(SIZES)) - 1 and not compiled.reasons
+    assert alone.stats.traces == len(set(SIZES))
+
+
+def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:
+    compiled = T.compile(lambda items: T.cat([x * 2 for x in items]).sum(0) + T.stack([x.mean(0) for x in items]).sum(0))
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        lengths = random.integers(2, 50, 3)
+        items = [rows(int(n))[0] for n in lengths]
+        expected = sum(x.sum(0) * 2 + x.mean(0) for x in items)
+        np.testing.assert_allclose(compiled(items).numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert compiled.stats.traces == 2 and compiled.stats.instances == 10
+    assert compiled([*items, items[0] + 1]).shape == (4,) and compiled.stats.traces == 3  # one more of them
+
+
+def test_what_else_is_in_a_container_is_guarded_in_instances() -> None:
+    compiled = T.compile(lambda batch: batch["x"] * batch["k"] + (1 if "y" in batch else 2))
+    for n in (5, 7, 9, 11):
+        assert compiled({"x": T.ones(n), "k": 3}).tolist() == [5.0] * n
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 2)
+    for n in (5, 9, 12, 13, 14):
+        assert compiled({"x": T.ones(n), "k": 4}).tolist() == [6.0] * n
+        assert compiled({"y": T.ones(3), "k": 4, "x": T.ones(n)}).tolist() == [5.0] * n
+        assert compiled({"x": T.ones(n), "k": 4.5}).tolist() == [6.5] * n
+        assert compiled({"x": T.ones(1), "k": 4}).tolist() == [6.0]
+        assert compiled({"x": T.ones(n, dtype=T.float64), "k": 4}).dtype == T.float64
+
+
+def test_a_tensor_that_is_in_a_container_twice_is_no_other_one() -> None:
+    def function(items: list[T.Tensor]) -> T.Tensor:
+        items[0].add_(1)
+        return items[0] + items[1]
+
+    compiled = T.compile(function)
+    for n in (5, 7, 9, 11, 13):
+        x = T.zeros(n)
+        assert compiled([x, x]).tolist() == [2.0] * n
+        assert compiled([T.zeros(n), T.zeros(n)]).tolist() == [1.0] * n
+        assert compiled([T.zeros(n), T.zeros(1)]).tolist() == [1.0] * n
+
+
+def test_tensors_that_a_call_takes_out_of_a_container_leave_no_sizes_behind() -> None:
+    def function(items: list[T.Tensor]) -> T.Tensor:
+        first = items.pop().sum()
+        made = [T.zeros(3) + k for k in range(20)]
+        return first + sum(x.shape[0] for x in made) + len(items)
+
+    compiled = T.compile(function)
+    for n in (5, 7, 9, 11):
+        assert compiled([T.zeros(2), T.ones(n)]).item() == n + 61
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 2)
 
 
 def test_gradients_after_the_call_come_of_programs_that_are_instances_too() -> None:

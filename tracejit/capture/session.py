@@ -37,6 +37,7 @@ from tracejit.core.collection import held_back
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import call_hook
+from tracejit.cpython.size_table import sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
 from tracejit.tensor import Tensor
 
@@ -191,6 +192,18 @@ class Session(Recorder):
         positional = tuple(read(a, given.at(i), i) for i, a in enumerate(args))
         return positional, {k: read(a, named.at(k), k) for k, a in kwargs.items()}
 
+    def named_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], list[str]]:
+        """`tensors_among` the arguments, and what the function calls them, whether it has looked at them or not."""
+        keys: list[int | str] = [*range(len(args)), *kwargs]
+        found = sized_among((*args, *kwargs.values()), Tensor)
+        for tensor, (key, *steps) in found:
+            called = self.facts.argument(keys[key])
+            for container, key in zip(steps[::2], steps[1::2], strict=True):
+                self.facts.call(container, called)
+                called = self.facts.item(container, key)
+            self.facts.call(tensor, called)
+        return [x for x, _ in found], [self.facts.name(x) for x, _ in found]
+
     # -- the rest of the handlers
     def importing(self, name: str, attribute: str | None) -> None:
         """An import statement follows.  It may fail, and the program may catch that."""
@@ -329,8 +342,8 @@ def record(
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The tensors that are arguments themselves."""
-    return [x for x in (*args, *kwargs.values()) if type(x) is Tensor]
+    """The tensors that are arguments, or in containers that are."""
+    return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor)]
 
 
 def _recorded(
@@ -348,8 +361,7 @@ def _recorded(
             session.root(function)
             positional, named = session.arguments(args, kwargs)
             if dynamic:
-                given = tensors_among(args, kwargs)
-                session.sizes.begin(given, [session.facts.name(x) for x in given], dynamic)
+                session.sizes.begin(*session.named_tensors(args, kwargs), dynamic)
             session.hook()
             run.push()  # after the hook: who is not seen is not recorded
             result = session.calls.call(function, positional, named)

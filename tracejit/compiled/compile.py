@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import MISS, Exit, Recording
-from tracejit.capture.session import declare_inlined, hindrance, record
+from tracejit.capture.session import declare_inlined, hindrance, record, tensors_among
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
@@ -792,8 +792,8 @@ class CompiledFunction(_Partial[P, R]):
 
 
 def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """The shapes of the tensors among the arguments."""
-    return tuple([x._array.shape for x in (*args, *kwargs.values()) if type(x) is Tensor])
+    """The shapes of the tensors among the arguments, and in containers that are arguments."""
+    return tuple([x._array.shape for x in tensors_among(args, kwargs)])
 
 
 class FullGraphError(RuntimeError):

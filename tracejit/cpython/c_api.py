@@ -22,7 +22,8 @@ import numpy as np
 from tracejit.core.interrupts import is_foreign
 
 __all__ = [
-    "CELL", "FUNCTIONS", "ITEMS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TYPE", "VERIFIED",
+    "CELL", "DICTIONARIES", "FLAGS", "FUNCTIONS", "ITEMS", "LISTS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER",
+    "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
     "address_of_new",
     "declaration", "dictionary_version", "immortal_objects", "mro_offset", "new_array", "slot_offsets", "supported", "symbols",
     "unsupported", "word",
@@ -40,10 +41,15 @@ CELL: Final = 16  # PyCellObject.ob_ref
 METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
 METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
 REFERENT: Final = 16  # PyWeakReference.wr_object: None when it is gone
+FLAGS: Final = 168  # PyTypeObject.tp_flags
+LISTS: Final = 1 << 25  # Py_TPFLAGS_LIST_SUBCLASS: list and what inherits from it
+TUPLES: Final = 1 << 26
+DICTIONARIES: Final = 1 << 29
 
 FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
     "PyDict_New": ("ptr", ()),
+    "PyDict_Next": ("i32", ("ptr", "ptr", "ptr", "ptr")),
     "PyDict_SetItem": ("i32", ("ptr", "ptr", "ptr")),
     "PyErr_Clear": ("void", ()),
     "PyErr_ExceptionMatches": ("i32", ("ptr",)),
@@ -223,6 +229,9 @@ def _is_as_expected() -> bool:
         and word(id(cell) + CELL) == id(marker) and word(id(pair) + ITEMS) == id(marker)
         and word(id(append) + METHOD_SELF) == id(items) and ctypes.string_at(word(word(id(len) + METHOD))) == b"len"
         and ctypes.py_object.from_address(id(proxy) + MAPPING).value == dict(proxy)
+        and all(word(id(cls) + FLAGS) == cls.__flags__ for cls in (list, dict, _Probe))
+        and [[bool(cls.__flags__ & bit) for bit in (LISTS, TUPLES, DICTIONARIES)] for cls in (list, tuple, dict, _Probe)]
+        == [[True, False, False], [False, True, False], [False, False, True], [False] * 3]
     )  # fmt: skip
 
 

@@ -1,7 +1,10 @@
 """Which path serves arguments of these sizes, as machine code finds it: a hash table over the shapes of the arrays in a call's arguments.
 
-A shape is looked for where NumPy's public struct has it (cpython/arrays.py), in the arguments whose exact type is a given class, in a slot
-of it.  Two lists of shapes with one hash are taken for the same: what is found is only who is asked first, and checks its own guards.
+A shape is looked for where NumPy's public struct has it (cpython/arrays.py), in the objects whose exact type is a given class, in a slot
+of it.  These are arguments, or items of lists, tuples and dictionaries that are; `sized_among` finds the same ones as machine code, in the
+same order.  Neither looks at more than some hundred objects of a call, so large containers of other things cost nothing.
+
+Two lists of shapes with one hash are taken for the same: what is found is only who is asked first, and checks its own guards.
 
 It must not know what serves a call.
 """
@@ -9,12 +12,13 @@ It must not know what serves a call.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from tracejit.cpython.arrays import BYTES, DIMENSIONS, ND
-from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
+from tracejit.cpython.c_api import DICTIONARIES, FLAGS, ITEMS, LIST_ITEMS, LISTS, SIZE, TUPLES, TYPE, declaration
 
-__all__ = ["LOOK", "Shapes", "SizeTable", "look_text"]
+__all__ = ["LOOK", "Shapes", "SizeTable", "look_text", "sized_among"]
 
 Shapes = tuple[tuple[int, ...], ...]
 LOOK: Final = "look_up"
@@ -22,6 +26,36 @@ LOOK: Final = "look_up"
 _FACTOR: Final = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: Knuth, The Art of Computer Programming, volume 3, 6.4
 _WORD: Final = (1 << 64) - 1
 _FEWEST: Final = 16  # places
+_MOST: Final = 256  # objects of a call that are looked at
+_DEEPEST: Final = 4  # containers in each other
+
+
+def sized_among(objects: Iterable[Any], cls: type) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The instances of a class among the arguments of a call, and in lists, tuples and dictionaries among them, with where each is: the
+    number of the argument, then the container and the index or key at each step."""
+    found: list[tuple[Any, tuple[Any, ...]]] = []
+    left = _MOST
+
+    def look(items: Iterator[tuple[Any, Any]], path: tuple[Any, ...], depth: int) -> None:
+        nonlocal left
+        for key, value in items:
+            if not left:
+                return
+            left -= 1
+            kind = type(value)
+            if kind is cls:
+                found.append((value, (*path, key)))
+            elif not depth:
+                continue
+            elif issubclass(kind, tuple):
+                look(enumerate(tuple.__iter__(value)), (*path, key, value), depth - 1)
+            elif issubclass(kind, list):
+                look(enumerate(list.__iter__(value)), (*path, key, value), depth - 1)
+            elif issubclass(kind, dict):
+                look(iter(list(dict.items(value))), (*path, key, value), depth - 1)
+
+    look(enumerate(objects), (), _DEEPEST)
+    return found
 
 
 def _hash(shapes: Shapes) -> int:
@@ -69,26 +103,27 @@ def _words(places: dict[Shapes, int]) -> bytes:
 def look_text(slot: int) -> str:
     """The definition of LOOK.  slot: offset of the array in an instance of the class."""
     return f"""
-define internal ptr @{LOOK}(ptr %table, ptr %type, ptr %arguments, i64 %count) nounwind {{
+{declaration("PyDict_Next")}
+define internal i64 @sizes_of(ptr %object, ptr %type, i64 %hash, ptr %left, i64 %depth) nounwind {{
 entry:
-  br label %argument
-argument:
-  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
-  %hash = phi i64 [ 0, %entry ], [ %hash.next, %next ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %look, label %find
-look:
-  %at = getelementptr ptr, ptr %arguments, i64 %i
-  %object = load ptr, ptr %at
+  %position = alloca i64
+  %key = alloca ptr
+  %value = alloca ptr
+  %few = load i64, ptr %left
+  %over = icmp eq i64 %few, 0
+  br i1 %over, label %same, label %one
+one:
+  %fewer = sub i64 %few, 1
+  store i64 %fewer, ptr %left
   %type.at = getelementptr i8, ptr %object, i64 {TYPE}
   %is = load ptr, ptr %type.at
   %known = icmp eq ptr %is, %type
-  br i1 %known, label %inside, label %next
+  br i1 %known, label %inside, label %else
 inside:
   %array.at = getelementptr i8, ptr %object, i64 {slot}
   %array = load ptr, ptr %array.at
   %empty = icmp eq ptr %array, null
-  br i1 %empty, label %next, label %shape
+  br i1 %empty, label %same, label %shape
 shape:
   %nd.at = getelementptr i8, ptr %array, i64 {ND}
   %nd = load i32, ptr %nd.at
@@ -113,9 +148,86 @@ end:
   %rank1 = add i64 %rank, 1
   %h.rank = add i64 %h, %rank1
   %h.end = mul i64 %h.rank, {_FACTOR - (1 << 64)}
-  br label %next
-next:
-  %hash.next = phi i64 [ %hash, %look ], [ %hash, %inside ], [ %h.end, %end ]
+  ret i64 %h.end
+else:
+  %deepest = icmp eq i64 %depth, 0
+  br i1 %deepest, label %same, label %kind
+kind:
+  %depth1 = sub i64 %depth, 1
+  %flags.at = getelementptr i8, ptr %is, i64 {FLAGS}
+  %flags = load i64, ptr %flags.at
+  %row.bits = and i64 %flags, {TUPLES | LISTS}
+  %no.row = icmp eq i64 %row.bits, 0
+  br i1 %no.row, label %no.items, label %row
+row:
+  %tuple.bit = and i64 %flags, {TUPLES}
+  %is.list = icmp eq i64 %tuple.bit, 0
+  %count.at = getelementptr i8, ptr %object, i64 {SIZE}
+  %count = load i64, ptr %count.at
+  br i1 %is.list, label %list, label %tuple
+list:
+  %list.at = getelementptr i8, ptr %object, i64 {LIST_ITEMS}
+  %list.items = load ptr, ptr %list.at
+  br label %item
+tuple:
+  %tuple.items = getelementptr i8, ptr %object, i64 {ITEMS}
+  br label %item
+item:
+  %items = phi ptr [ %list.items, %list ], [ %tuple.items, %tuple ], [ %items, %next.item ]
+  %i = phi i64 [ 0, %list ], [ 0, %tuple ], [ %i1, %next.item ]
+  %h.item = phi i64 [ %hash, %list ], [ %hash, %tuple ], [ %h.next, %next.item ]
+  %item.left = load i64, ptr %left
+  %some = icmp ne i64 %item.left, 0
+  %rest = icmp slt i64 %i, %count
+  %more = and i1 %some, %rest
+  br i1 %more, label %next.item, label %items.end
+next.item:
+  %item.at = getelementptr ptr, ptr %items, i64 %i
+  %item.object = load ptr, ptr %item.at
+  %h.next = call i64 @sizes_of(ptr %item.object, ptr %type, i64 %h.item, ptr %left, i64 %depth1)
+  %i1 = add i64 %i, 1
+  br label %item
+items.end:
+  ret i64 %h.item
+no.items:
+  %dictionary.bit = and i64 %flags, {DICTIONARIES}
+  %no.dictionary = icmp eq i64 %dictionary.bit, 0
+  br i1 %no.dictionary, label %same, label %dictionary
+dictionary:
+  store i64 0, ptr %position
+  br label %pair
+pair:
+  %h.pair = phi i64 [ %hash, %dictionary ], [ %h.value, %next.pair ]
+  %pair.left = load i64, ptr %left
+  %pairs.over = icmp eq i64 %pair.left, 0
+  br i1 %pairs.over, label %pairs.end, label %ask
+ask:
+  %there = call i32 @PyDict_Next(ptr %object, ptr %position, ptr %key, ptr %value)
+  %no.pair = icmp eq i32 %there, 0
+  br i1 %no.pair, label %pairs.end, label %next.pair
+next.pair:
+  %value.object = load ptr, ptr %value
+  %h.value = call i64 @sizes_of(ptr %value.object, ptr %type, i64 %h.pair, ptr %left, i64 %depth1)
+  br label %pair
+pairs.end:
+  ret i64 %h.pair
+same:
+  ret i64 %hash
+}}
+define internal ptr @{LOOK}(ptr %table, ptr %type, ptr %arguments, i64 %count) nounwind {{
+entry:
+  %left = alloca i64
+  store i64 {_MOST}, ptr %left
+  br label %argument
+argument:
+  %i = phi i64 [ 0, %entry ], [ %i1, %look ]
+  %hash = phi i64 [ 0, %entry ], [ %hash.next, %look ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %find
+look:
+  %at = getelementptr ptr, ptr %arguments, i64 %i
+  %object = load ptr, ptr %at
+  %hash.next = call i64 @sizes_of(ptr %object, ptr %type, i64 %hash, ptr %left, i64 {_DEEPEST})
   %i1 = add i64 %i, 1
   br label %argument
 find:

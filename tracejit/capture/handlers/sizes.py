@@ -37,6 +37,7 @@ class SizeHandlers(Handlers):
         super().__init__(recorder)
         self.env: ShapeEnv | None = None
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
+        self._tensors: list[Tensor] = []  # the arguments, and what is in them
         self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
         self._mixed: dict[Name, tuple[str, Any, Any]] = {}  # how a variable is computed of sizes and of other numbers
 
@@ -45,6 +46,7 @@ class SizeHandlers(Handlers):
         """These dimensions of the arguments are variables from now on."""
         env = self.env = ShapeEnv()
         env.locate = user_line
+        self._tensors = tensors  # they live as long as their ids are asked for, whatever the call does to containers
         for k, tensor in enumerate(tensors):
             shape = list(tensor._array.shape)
             for d in range(len(shape)):
