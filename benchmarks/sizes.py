@@ -80,6 +80,42 @@ def _recurrent() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
     return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
 
 
+def _network() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A training step of an LSTM, and its sequences."""
+    tracejit.manual_seed(0)
+    network, read = nn.LSTM(16, 32), nn.Linear(32, 1)
+    optimizer = optim.SGD([*network.parameters(), *read.parameters()], lr=0.0)
+
+    def step(xs: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (read(network(xs)[0]) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+
+
+def _scanned() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A step of the recurrent cell as a scan."""
+    tracejit.manual_seed(0)
+    cell, read = nn.RNNCell(16, 32), nn.Linear(32, 1)
+    optimizer = optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+
+    def over(hidden: Any, x: Any) -> Any:
+        return cell(x, hidden), None
+
+    def step(xs: Any) -> Any:
+        optimizer.zero_grad()
+        hidden, _ = tracejit.scan(over, tracejit.zeros(4, 32), xs)
+        loss = (read(hidden) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+
+
 def _median(call: Callable[[], Any]) -> float:
     times = []
     for _ in range(60):
@@ -149,6 +185,8 @@ def main() -> None:
     with tracejit.config.override(cache=False, compile_wait=math.inf):
         _measure("training step, batches", _training, sizes)
         _measure("transformer layer, lengths", _attention, sizes)
+        _measure("LSTM, lengths", _network, sizes)
+        _measure("scan, lengths", _scanned, sizes)
         _measure("recurrent step, lengths", _recurrent, sizes)
 
 

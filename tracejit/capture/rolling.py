@@ -25,8 +25,9 @@ from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.snapshots import VALUES, Same, is_constant, left_outside, recorded
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
+from tracejit.core.symbolic import without_symbols
 from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ir.loop import loop
+from tracejit.ir.loop import FEWEST, loop
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import detach, reshape, select, slice_
 from tracejit.ops.public.movement import stack
@@ -41,8 +42,6 @@ __all__ = ["Step", "repeated"]
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
-FEWEST: Final = 8
-"""Steps of a loop that becomes one: fewer run faster side by side."""
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
 
 
@@ -51,14 +50,14 @@ def repeated(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What is carried in the end, and what was collected, stacked in the order of the slices."""
     recorder, nodes = interpreter.recorder, interpreter.nodes
-    order = range(count - 1, -1, -1) if reverse else range(count)
     collected: list[list[Tensor]] = []
     entered, begin, first = carried, 0, 0
     so_far: Any = None
     known: Any = None
     signature: Any = None
     same = count > FEWEST and not recorder.stopped
-    for i in order:
+    for k in range(without_symbols(count)):
+        i = count - 1 - k if reverse else k
         if len(collected) == 1 and same:
             entered, begin, first = carried, len(nodes), len(interpreter.avals)
             so_far, known = recorded(interpreter), _known(recorder, step)
@@ -76,6 +75,7 @@ def repeated(
                     break
     rows = collected[::-1] if reverse else collected
     if not (same and so_far == recorded(interpreter)):
+        int(count)  # which steps there are is what a symbolic one is asked for
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
     leaving = [*carried, *collected[-1]]
     return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, begin, count, reverse)

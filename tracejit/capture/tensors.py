@@ -402,8 +402,11 @@ class RecordingInterpreter(StateRecorder):
             node.inputs = tuple(x if type(x) in _NUMBERS_OF_RECORDINGS else y for x, y in zip(operands, saved, strict=True))
             self._patched.append((node, "inputs", saved))
 
-    def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
-        return rolling.repeated(self, step, carried, sliced, count, reverse)
+    def repeated(
+        self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
+    ) -> Any:
+        own = step if shared is None else lambda on, slices: step(on, slices, shared)
+        return rolling.repeated(self, own, carried, sliced, count, reverse)
 
     # -- values leave the world of tensors
     def take(self, tensor: Tensor) -> Any:

@@ -96,9 +96,12 @@ class Interpreter:
         """The library calls a method of the program's."""
         return getattr(owner, name)(*arguments)
 
-    def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
+    def repeated(
+        self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
+    ) -> Any:
         """(what is carried in the end, what was collected, stacked) of a loop that the library runs: (carried on, collected) =
-        step(carried, slices), for slice i of each of `sliced` along its first dimension.  None: the library is to write it out."""
+        step(carried, slices), for slice i of each of `sliced` along its first dimension; step(carried, slices, shared) where all tensors
+        that steps share are told.  None: the library is to write it out."""
         return None
 
     def warn(self, message: str, stacklevel: int) -> None:

@@ -13,9 +13,9 @@ The interpreter runs the body step by step: that is what a loop means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,7 +24,12 @@ from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
 from tracejit.ir.interpreter import NodeFailed, StepFailed, run_nodes
 
-__all__ = ["loop"]
+__all__ = ["DIFFERENTIABLE", "FEWEST", "loop"]
+
+FEWEST: Final = 8
+"""Steps of a loop of the library that is written out: so few run faster side by side."""
+DIFFERENTIABLE: list[Callable[[int], Op]] = []
+"""`loop` with a vjp: put here once, by passes/loop_gradient.py."""
 
 
 def _rule(*avals: Any, body: Body, carried: int, sliced: int, count: int, reverse: bool) -> tuple[Aval, ...]:
