@@ -45,23 +45,26 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     _require_callable("while_loop", cond_fn=cond_fn, body_fn=body_fn)
     if not isinstance(carried_inputs, tuple | list):
         raise TypeError(f"while_loop(): carried_inputs must be a tuple or list, got {type(carried_inputs).__name__}")
-    given, structure = flatten(carried_inputs)
+    given, structure = flatten(tuple(carried_inputs))
+    is_flat = all(part is None for part in structure[1])
+
+    def arranged(leaves: list[Any]) -> Any:
+        return leaves if is_flat else state.top.built(unflatten(structure, leaves))
 
     def condition(leaves: list[Any]) -> Any:
-        return _one_element(
-            "while_loop", "the result of cond_fn", state.top.call(cond_fn, *state.top.built(unflatten(structure, leaves)))
-        )
+        return _one_element("while_loop", "the result of cond_fn", state.top.call(cond_fn, *arranged(leaves)))
 
     def step(leaves: list[Any]) -> list[Any]:
-        carried = state.top.built(unflatten(structure, leaves))
-        found = state.top.call(body_fn, *carried)
+        found = state.top.call(body_fn, *arranged(leaves))
         if not isinstance(found, tuple | list):
             raise TypeError(f"while_loop(): body_fn must return a tuple or list like carried_inputs, got {type(found).__name__}")
-        _require_alike("while_loop", "what body_fn returns", tuple(carried), tuple(found))
-        return flatten(found)[0]
+        others, other = flatten(tuple(found))
+        _require_same("while_loop", "what body_fn returns", (leaves, structure), (others, other))
+        return others
 
     found = state.top.iterated(condition, step, given)
-    return unflatten(structure, [x.clone() if isinstance(x, Tensor) and any(x is y for y in given) else x for x in found])
+    own = [x.clone() if isinstance(x, Tensor) and any(x is y for y in given) else x for x in found]
+    return unflatten(flatten(carried_inputs)[1], own)
 
 
 def scan(
@@ -221,12 +224,17 @@ def _require_tensors(name: str, what: str, value: Any) -> None:
 
 def _require_alike(name: str, what: str, expected: Any, found: Any) -> None:
     """Of one structure, shapes and dtypes."""
-    (leaves, structure), (others, other) = flatten(expected), flatten(found)
-    if structure != other:
-        raise TypeError(f"{name}(): {what} must have the structure {_structure(expected)}, got {_structure(found)}")
+    _require_same(name, what, flatten(expected), flatten(found))
+
+
+def _require_same(name: str, what: str, expected: tuple[list[Any], Any], found: tuple[list[Any], Any]) -> None:
+    """The same of leaves and structures."""
+    (leaves, structure), (others, other) = expected, found
+    of_tensors = [isinstance(x, Tensor) for x in leaves]
+    if structure != other or of_tensors != [isinstance(y, Tensor) for y in others]:
+        wanted, got = _structure(unflatten(structure, leaves)), _structure(unflatten(other, others))
+        raise TypeError(f"{name}(): {what} must have the structure {wanted}, got {got}")
     for x, y in zip(leaves, others, strict=True):
-        if isinstance(x, Tensor) != isinstance(y, Tensor):
-            raise TypeError(f"{name}(): {what} must have the structure {_structure(expected)}, got {_structure(found)}")
         if isinstance(x, Tensor) and (x.shape != y.shape or x.dtype is not y.dtype):
             raise RuntimeError(
                 f"{name}(): {what} must keep shape and dtype, expected {list(x.shape)} of {x.dtype}, got {list(y.shape)} of {y.dtype}"
