@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tracejit.capture.recording.entry import Body, Recording, cell_of
+from tracejit.capture.recording.entry import INTERRUPTED, Body, Recording, cell_of
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.hot_entry import machine_entry
 from tracejit.compiled.side_trace import Trace, remainder
@@ -197,7 +197,10 @@ class Entry:
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, MISS or an Exit."""
-        return self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
+        result: Any = INTERRUPTED
+        while result is INTERRUPTED:
+            result = self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
+        return result
 
     def calls(self) -> str:
         """How calls reach the program, for a reader."""

@@ -37,7 +37,8 @@ def hoist(graph: Graph) -> Graph:
     builder.avals = dict(graph.avals)
     changed = False
     for node in graph.nodes:
-        loop = _Loop(builder, node) if node.op.kind is Kind.LOOP else None
+        has_count = node.op.kind is Kind.LOOP and "count" in node.attrs
+        loop = _Loop(builder, node) if has_count else None
         if loop is not None and loop.relieved():
             changed = True
             builder.nodes += [*loop.before, loop.node(), *loop.after]
