@@ -1,10 +1,10 @@
-"""Products of few rows, in pieces that OpenBLAS computes where the matrices lie.
+"""Products of few rows or few terms, in pieces that OpenBLAS computes where the matrices lie.
 
-OpenBLAS packs both operands of a product before it multiplies, which for a product of few rows (a step of a recurrent network, a small
-batch) takes as long as the multiplication, and it wakes its threads for it.  Its kernels for processors with 512-bit vectors have another
-way, without packing or threads, for products of up to a million multiplications.  So a larger product whose second operand is stored as
-it is used, and near enough to be read again and again, is computed in blocks of columns that take that way: in half to nine tenths of the
-time, up to some 48 rows.
+OpenBLAS packs both operands of a product before it multiplies, which for a product of few rows or terms (a step of a recurrent network,
+the gradients of a small batch) takes as long as the multiplication, and it wakes its threads for it.  Its kernels for processors with
+512-bit vectors have another way, without packing or threads, for products of up to a million multiplications.  So a larger product whose
+second operand is stored as it is used, and near enough to be read again and again, is computed in blocks of columns that take that way:
+in a third to nine tenths of the time, the sooner the fewer rows.
 
 The bits are those of the whole product: OpenBLAS adds along the inner dimension in stretches, and a block is cut there where it would
 have been.  For that blocks begin and end with whole vectors.  `helper` is LLVM text of a function with the arguments of gemm, since
