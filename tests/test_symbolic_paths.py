@@ -525,3 +525,21 @@ def test_explain_says_why_programs_are_made_for_each_size() -> None:
     for n in (5, 7, 9, 11):
         assert compiled(T.arange(n).flip(0)).tolist() == [2 * k for k in range(n)]
     assert "programs with steps of Python are made for each size" in compiled.explain()
+
+
+def test_lengths_of_scans_and_batches_are_symbolic_together() -> None:
+    w = T.eye(4) * 0.5
+
+    def states(xs: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        def step(h: T.Tensor, x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+            h = T.tanh(x + h @ w)
+            return h, h
+
+        return T.scan(step, T.zeros(xs.shape[1], 4), xs)
+
+    compiled = T.compile(states)
+    for n, batch in ((20, 4), (20, 6), (20, 9), (30, 5), (33, 11), (20, 13), (41, 3)):
+        xs = T.tensor(np.random.default_rng(n).normal(size=(n, batch, 4)).astype(np.float32))
+        result = compiled(xs)
+        assert plain(result) == plain(exact(states, xs)) or compiled.stats.compiled_calls == 0
+    assert compiled.stats.traces == 3 and compiled.stats.instances == 4, compiled.explain()

@@ -55,7 +55,6 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
 MOST: Final = 8
 """Steps of a `while_loop` among which two have to do the same."""
-_SIZED: Final = frozenset({"sized"})  # which values have symbolic sizes: the avals say so, too
 _DIFFER: Final = (
     "no two steps in a row were the same operations, and nothing but operations (a value that leaves a tensor, a draw, a write, "
     "an index that may be out of range, a change outside are more)"
@@ -277,7 +276,7 @@ def iterated(
         return value
 
     def place() -> _Place:
-        held = recorded(interpreter, OF_READING | _SIZED), recorded(interpreter, _SIZED)
+        held = recorded(interpreter, OF_READING), recorded(interpreter)
         counts = len(interpreter.nodes), len(interpreter.avals), len(recorder.prologue)
         return _Place(carried, test, *counts, held, _known(recorder, (condition, step)))
 

@@ -45,7 +45,7 @@ VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
 SEQUENCES: Final = (list, deque)
 DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _OF_TENSORS: Final = frozenset(
-    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving"}
+    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "remarks", "rows", "_prepared"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
