@@ -540,6 +540,6 @@ def test_lengths_of_scans_and_batches_are_symbolic_together() -> None:
     compiled = T.compile(states)
     for n, batch in ((20, 4), (20, 6), (20, 9), (30, 5), (33, 11), (20, 13), (41, 3)):
         xs = T.tensor(np.random.default_rng(n).normal(size=(n, batch, 4)).astype(np.float32))
-        result = compiled(xs)
-        assert plain(result) == plain(exact(states, xs)) or compiled.stats.compiled_calls == 0
+        compiled(xs)
+        assert plain(compiled(xs)) == plain(exact(states, xs))
     assert compiled.stats.traces == 3 and compiled.stats.instances == 4, compiled.explain()

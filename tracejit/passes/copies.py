@@ -92,11 +92,13 @@ class _Copier(GraphBuilder):
         self.append(node)
 
     def with_straight_matrices(self, loop: Node) -> Node:
-        """The loop, given matrices that lie as its products read them."""
-        body, first = loop.attrs["body"].graph, loop.attrs["carried"] + loop.attrs["sliced"]
-        operands = list(loop.operands)
+        """The loop, given matrices that lie as its products read them; as it is where it may have few steps."""
+        attributes, operands = loop.attrs, list(loop.operands)
+        if attributes.get("count", 0) < FEWEST_STEPS:
+            return loop
+        body, first = attributes["body"].graph, attributes["carried"] + attributes["sliced"]
         for k, (v, x) in enumerate(zip(body.inputs, operands, strict=True)):
-            if k < first or type(x) is not int or loop.attrs["count"] < FEWEST_STEPS:
+            if k < first or type(x) is not int:
                 continue
             layout = self.strided.get(x)
             if layout is None or len(layout.strides) != 2 or not _is_read_transposed(body, v, layout.strides):
