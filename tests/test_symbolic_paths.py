@@ -156,6 +156,9 @@ OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "map": lambda xs: T.map(lambda x: x.softmax(0) * x.sum(), xs),
     "LSTM": networks("LSTM"),
     "LSTM in two directions": networks("LSTM", bidirectional=True, num_layers=2),
+    "RNN": networks("RNN", nonlinearity="relu", bidirectional=True),
+    "GRU": networks("GRU"),
+    "GRU in two directions": networks("GRU", bidirectional=True, bias=False),
     "LSTM without gradients": lambda xs: LSTM(xs[:, None])[0].detach(),
 }
 LSTM = nn.LSTM(4, 3)

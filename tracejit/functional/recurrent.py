@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.dtypes import float32, float64
+from tracejit.core.interpreter import state as state_of_thread
 from tracejit.core.precision import lowered
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops.composites.recurrent import lstm, steps_of
+from tracejit.ops.composites.recurrent_units import elman, gru
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
@@ -117,6 +120,27 @@ def _projected(mode: str, x: Any, weights: Weights) -> Any:
     return linear(x, w_ih, bias)
 
 
+def _is_whole(mode: str, projected: Any, state: State, weights: Weights) -> bool:
+    """Whether a layer is one operation: as PyTorch's LSTM is, which rounds once; of others, steps of shorter numbers are rounded."""
+    if mode == "LSTM":
+        return weights[4] is None
+    return projected.dtype is state[0].dtype and projected.dtype in (float32, float64) and state_of_thread.autocast is None
+
+
+def _whole(mode: str, projected: Any, state: State, weights: Weights, backwards: bool) -> State:
+    """The states after each step of such a layer."""
+    _, w_hh, _, b_hh, _ = weights
+    columns = permute(w_hh, dims=(1, 0))
+    if mode == "LSTM":
+        if projected.dtype is not state[0].dtype:  # under autocast
+            projected = cast(projected, dtype=state[0].dtype)
+        return lstm(projected, *state, columns, backwards=backwards)[:2]  # type: ignore[no-any-return]
+    if mode == "GRU":
+        offset = zeros(w_hh.shape[0], dtype=projected.dtype) if b_hh is None else b_hh
+        return gru(projected, *state, columns, offset, backwards=backwards)[:1]  # type: ignore[no-any-return]
+    return (elman(projected, *state, columns, backwards=backwards, relu=mode == "RNN_RELU"),)
+
+
 def recurrent(
     mode: str,
     input: Any,
@@ -155,12 +179,10 @@ def _network(
         for backwards, own in enumerate(directions):
             initial = tuple([select(s, len(last), dim=0) for s in state])
             projected = _projected(mode, x, own)
-            if mode == "LSTM" and batch_sizes is None and own[4] is None:
-                if projected.dtype is not initial[0].dtype:  # under autocast, of which this kernel rounds once
-                    projected = cast(projected, dtype=initial[0].dtype)
-                output, cells, _ = lstm(projected, *initial, permute(own[1], dims=(1, 0)), backwards=bool(backwards))
-                parts.append(output)
-                last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in (output, cells)]))
+            if batch_sizes is None and _is_whole(mode, projected, initial, own):
+                states = _whole(mode, projected, initial, own, bool(backwards))
+                parts.append(states[0])
+                last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in states]))
                 continue
             steps = list(steps_of(projected)) if batch_sizes is None else _pieces(projected, batch_sizes)
             outputs, final = _through_time(mode, steps, initial, own, bool(backwards))

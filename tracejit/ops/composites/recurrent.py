@@ -19,7 +19,7 @@ from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import reshape, select, slice_
 from tracejit.ops.samples import cases, floats
 
-__all__ = ["lstm", "steps_of"]
+__all__ = ["Step", "began_with", "columns_of", "looped", "lstm", "states_before", "steps_of"]
 
 Step = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
 """(carried, slices, shared) -> (carried on, collected)."""
@@ -31,7 +31,7 @@ def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: b
     return states, states, projected
 
 
-def _columns(x: Any, n: int, i: int, j: int) -> Any:
+def columns_of(x: Any, n: int, i: int, j: int) -> Any:
     """Columns i * n to j * n of a matrix."""
     return slice_.of(x, dim=1, start=i * n, stop=j * n, step=1)
 
@@ -41,7 +41,7 @@ def _stack(parts: list[Any]) -> Any:
     return cat.of(*rows, dim=0) if len(rows) > 1 else rows[0]
 
 
-def _looped(step: Step, carried: list[Any], sliced: list[Any], shared: list[Any], reverse: bool) -> tuple[list[Any], list[Any]]:
+def looped(step: Step, carried: list[Any], sliced: list[Any], shared: list[Any], reverse: bool) -> tuple[list[Any], list[Any]]:
     """(what is carried in the end, what was collected, stacked) of a step for each slice, which is one loop where a graph is made."""
     first = sliced[0]
     interpreter = first.interpreter if isinstance(first, Abstract) else state.top
@@ -60,16 +60,16 @@ def _forward(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[
     hidden, cell = carried
     n = hidden.shape[1]
     x = slices[0] + matmul.of(hidden, shared[0])
-    both = sigmoid.of(_columns(x, n, 0, 2))  # input and forget gates
-    new = tanh.of(_columns(x, n, 2, 3))
-    out = sigmoid.of(_columns(x, n, 3, 4))
-    cell = _columns(both, n, 1, 2) * cell + _columns(both, n, 0, 1) * new
+    both = sigmoid.of(columns_of(x, n, 0, 2))  # input and forget gates
+    new = tanh.of(columns_of(x, n, 2, 3))
+    out = sigmoid.of(columns_of(x, n, 3, 4))
+    cell = columns_of(both, n, 1, 2) * cell + columns_of(both, n, 0, 1) * new
     hidden = out * tanh.of(cell)
     return [hidden, cell], [hidden, cell, cat.of(both, new, out, dim=1)]
 
 
 def _expansion(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) -> tuple[Any, Any, Any]:
-    _, (outputs, cells, gates) = _looped(_forward, [hidden, cell], [projected], [columns], backwards)
+    _, (outputs, cells, gates) = looped(_forward, [hidden, cell], [projected], [columns], backwards)
     return outputs, cells, gates
 
 
@@ -134,7 +134,7 @@ def _slopes(gates: Any) -> Any:
     return slopes
 
 
-def _before(states: Any, initial: Any, backwards: bool) -> Any:
+def states_before(states: Any, initial: Any, backwards: bool) -> Any:
     """The state that each step began with, given those that they ended with."""
     return np.concatenate((states[1:], initial[None]) if backwards else (initial[None], states[:-1]))
 
@@ -152,7 +152,7 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     through = bent * bent
     np.subtract(1, through, out=through)
     through *= leave  # from a hidden state to its cell
-    for k, other in enumerate((new, _before(cells, cell, backwards), entry, bent)):
+    for k, other in enumerate((new, states_before(cells, cell, backwards), entry, bent)):
         factors[:, k] *= other  # from cell or hidden state to what the gates were given
     out = np.empty((length, batch, 4 * n), cells.dtype)
     rows = np.ascontiguousarray(columns.T)
@@ -178,13 +178,13 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
         dot(given, rows, dh)
     g_columns = None
     if c.needs[3]:
-        began = _before(leave * bent, hidden, backwards)
+        began = states_before(leave * bent, hidden, backwards)
         g_columns = np.matmul(began.reshape(-1, n).T, out.reshape(-1, 4 * n))
     return out, dh, dc, g_columns
 
 
-def _began(states: Any, initial: Any, backwards: bool) -> Any:
-    """`_before` with primitives."""
+def began_with(states: Any, initial: Any, backwards: bool) -> Any:
+    """`states_before` with primitives."""
     length, first = states.shape[0], reshape.of(initial, shape=(1, *initial.shape))
     if length == 1:
         return first
@@ -208,23 +208,23 @@ def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, An
         gate, curve, previous, *rest = slices
         arrived = iter(rest)
         gh, gc, extra = [next(arrived) if there else None for there in arrives]
-        entry, forget, new, leave = (_columns(gate, n, k, k + 1) for k in range(4))
+        entry, forget, new, leave = (columns_of(gate, n, k, k + 1) for k in range(4))
         dh = dh if gh is None else dh + gh
         dc = (dc if gc is None else dc + gc) + dh * leave * (1.0 - curve * curve)
         parts = [dc * new, dc * previous, dc * entry, dh * curve]
         if extra is not None:
-            parts = [part + _columns(extra, n, k, k + 1) for k, part in enumerate(parts)]
+            parts = [part + columns_of(extra, n, k, k + 1) for k, part in enumerate(parts)]
         slopes = (entry * (1.0 - entry), forget * (1.0 - forget), 1.0 - new * new, leave * (1.0 - leave))
         given = cat.of(*[part * slope for part, slope in zip(parts, slopes, strict=True)], dim=1)
         return [matmul.of(given, shared[0]), dc * forget], [given]
 
     zeros = [REGISTRY["full"].beside(cells, 0.0, shape=(batch, n), dtype=cells.dtype) for _ in range(2)]
-    sliced = [gates, bent, _began(cells, cell, backwards), *[x for x in received if x is not None]]
-    (dh, dc), (given,) = _looped(step, zeros, sliced, [transpose_matrix(columns)], not backwards)
+    sliced = [gates, bent, began_with(cells, cell, backwards), *[x for x in received if x is not None]]
+    (dh, dc), (given,) = looped(step, zeros, sliced, [transpose_matrix(columns)], not backwards)
     g_columns = None
     if c.needs[3]:
         outputs = slice_.of(gates, dim=2, start=3 * n, stop=4 * n, step=1) * bent
-        began = reshape.of(_began(outputs, hidden, backwards), shape=(length * batch, n))
+        began = reshape.of(began_with(outputs, hidden, backwards), shape=(length * batch, n))
         g_columns = matmul.of(transpose_matrix(began), reshape.of(given, shape=(length * batch, 4 * n)))
     return given, dh, dc, g_columns
 
