@@ -218,7 +218,7 @@ def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, An
         given = cat.of(*[part * slope for part, slope in zip(parts, slopes, strict=True)], dim=1)
         return [matmul.of(given, shared[0]), dc * forget], [given]
 
-    zeros = [REGISTRY["full"].beside(cells, 0.0, shape=(batch, n), dtype=cells.dtype) for _ in range(2)]
+    zeros = [REGISTRY["full"].beside(cells, 0.0, shape=x.shape, dtype=x.dtype) for x in c.avals[1:3]]
     sliced = [gates, bent, began_with(cells, cell, backwards), *[x for x in received if x is not None]]
     (dh, dc), (given,) = looped(step, zeros, sliced, [transpose_matrix(columns)], not backwards)
     g_columns = None

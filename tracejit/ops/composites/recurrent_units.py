@@ -26,8 +26,8 @@ from tracejit.ops.samples import cases, floats
 __all__ = ["elman", "gru"]
 
 
-def _zeros(beside: Any, *shape: int) -> Any:
-    return REGISTRY["full"].beside(beside, 0.0, shape=shape, dtype=beside.dtype)
+def _zeros(beside: Any, aval: Aval) -> Any:
+    return REGISTRY["full"].beside(beside, 0.0, shape=aval.shape, dtype=aval.dtype)
 
 
 def _of_columns(states: Any, initial: Any, given: Any, backwards: bool) -> Any:
@@ -114,7 +114,7 @@ def _elman_gradients(c: Any, g: Any) -> tuple[Any, Any, Any]:
         given = where.of(state <= 0, 0.0, dh) if relu else dh * (1.0 - state * state)
         return [matmul.of(given, shared[0])], [given]
 
-    (dh,), (given,) = looped(step, [_zeros(states, *hidden.shape)], [states, g], [transpose_matrix(columns)], not backwards)
+    (dh,), (given,) = looped(step, [_zeros(states, c.avals[1])], [states, g], [transpose_matrix(columns)], not backwards)
     return given, dh, _of_columns(states, hidden, given, backwards) if c.needs[2] else None
 
 
@@ -244,7 +244,7 @@ def _gru_gradients(c: Any, g: Any, g_kept: Any) -> tuple[Any, Any, Any, Any]:
         return [matmul.of(turned, shared[0]) + dh * update], [cat.of(first, last, dim=1), turned]
 
     sliced = [kept, began_with(states, hidden, backwards), *[x for x in (g, g_kept) if x is not None]]
-    carried = [_zeros(states, *hidden.shape)]
+    carried = [_zeros(states, c.avals[1])]
     (dh,), (out, turned) = looped(step, carried, sliced, [transpose_matrix(columns)], not backwards)
     g_columns = _of_columns(states, hidden, turned, backwards) if c.needs[2] else None
     return out, dh, g_columns, sum_.of(turned, dims=(0, 1), keepdim=False) if c.needs[3] else None
