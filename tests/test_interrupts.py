@@ -273,6 +273,8 @@ ENDLESS = """
     import os, signal, subprocess, sys, time
     import tracejit as T
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts this in the background has Ctrl-C ignored
+
     def send(seconds, times=1):
         each = f"time.sleep({seconds}); os.kill({os.getpid()}, signal.SIGINT)"
         script = f"import os, signal, time\\nfor _ in range({times}): {each}"
