@@ -61,59 +61,51 @@ def _attention() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
     return encode, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(2, n, 32)).astype(np.float32)),)
 
 
-def _recurrent() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
-    """A step of a recurrent cell in a loop of Python, and its sequences."""
-    tracejit.manual_seed(0)
-    cell, read = nn.RNNCell(16, 32), nn.Linear(32, 1)
-    optimizer = optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+def _trained(forward: Callable[[Any], Any], parameters: list[Any]) -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A training step of what reads a number from the states that `forward` makes of sequences, and these."""
+    read = nn.Linear(32, 1)
+    optimizer = optim.SGD([*parameters, *read.parameters()], lr=0.0)
 
     def step(xs: Any) -> Any:
         optimizer.zero_grad()
+        loss = (read(forward(xs)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+
+
+def _recurrent() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A recurrent cell in a loop of Python."""
+    tracejit.manual_seed(0)
+    cell = nn.RNNCell(16, 32)
+
+    def last(xs: Any) -> Any:
         hidden = tracejit.zeros(4, 32)
         for x in xs:
             hidden = cell(x, hidden)
-        loss = (read(hidden) ** 2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+        return hidden
 
-    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
-
-
-def _network() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
-    """A training step of an LSTM, and its sequences."""
-    tracejit.manual_seed(0)
-    network, read = nn.LSTM(16, 32), nn.Linear(32, 1)
-    optimizer = optim.SGD([*network.parameters(), *read.parameters()], lr=0.0)
-
-    def step(xs: Any) -> Any:
-        optimizer.zero_grad()
-        loss = (read(network(xs)[0]) ** 2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+    return _trained(last, list(cell.parameters()))
 
 
 def _scanned() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
-    """A step of the recurrent cell as a scan."""
+    """The same as a scan."""
     tracejit.manual_seed(0)
-    cell, read = nn.RNNCell(16, 32), nn.Linear(32, 1)
-    optimizer = optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+    cell = nn.RNNCell(16, 32)
 
     def over(hidden: Any, x: Any) -> Any:
         return cell(x, hidden), None
 
-    def step(xs: Any) -> Any:
-        optimizer.zero_grad()
-        hidden, _ = tracejit.scan(over, tracejit.zeros(4, 32), xs)
-        loss = (read(hidden) ** 2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+    return _trained(lambda xs: tracejit.scan(over, tracejit.zeros(4, 32), xs)[0], list(cell.parameters()))
 
-    return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+
+def _network() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """An LSTM."""
+    tracejit.manual_seed(0)
+    network = nn.LSTM(16, 32)
+    return _trained(lambda xs: network(xs)[0], list(network.parameters()))
 
 
 def _median(call: Callable[[], Any]) -> float:
