@@ -61,23 +61,51 @@ def _attention() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
     return encode, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(2, n, 32)).astype(np.float32)),)
 
 
-def _recurrent() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
-    """A step of a recurrent cell in a loop of Python, and its sequences."""
-    tracejit.manual_seed(0)
-    cell, read = nn.RNNCell(16, 32), nn.Linear(32, 1)
-    optimizer = optim.SGD([*cell.parameters(), *read.parameters()], lr=0.0)
+def _trained(forward: Callable[[Any], Any], parameters: list[Any]) -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A training step of what reads a number from the states that `forward` makes of sequences, and these."""
+    read = nn.Linear(32, 1)
+    optimizer = optim.SGD([*parameters, *read.parameters()], lr=0.0)
 
     def step(xs: Any) -> Any:
         optimizer.zero_grad()
-        hidden = tracejit.zeros(4, 32)
-        for x in xs:
-            hidden = cell(x, hidden)
-        loss = (read(hidden) ** 2).mean()
+        loss = (read(forward(xs)) ** 2).mean()
         loss.backward()
         optimizer.step()
         return loss.detach()
 
     return step, lambda n: (tracejit.tensor(np.random.default_rng(n).normal(size=(n, 4, 16)).astype(np.float32)),)
+
+
+def _recurrent() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A recurrent cell in a loop of Python."""
+    tracejit.manual_seed(0)
+    cell = nn.RNNCell(16, 32)
+
+    def last(xs: Any) -> Any:
+        hidden = tracejit.zeros(4, 32)
+        for x in xs:
+            hidden = cell(x, hidden)
+        return hidden
+
+    return _trained(last, list(cell.parameters()))
+
+
+def _scanned() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """The same as a scan."""
+    tracejit.manual_seed(0)
+    cell = nn.RNNCell(16, 32)
+
+    def over(hidden: Any, x: Any) -> Any:
+        return cell(x, hidden), None
+
+    return _trained(lambda xs: tracejit.scan(over, tracejit.zeros(4, 32), xs)[0], list(cell.parameters()))
+
+
+def _network() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """An LSTM."""
+    tracejit.manual_seed(0)
+    network = nn.LSTM(16, 32)
+    return _trained(lambda xs: network(xs)[0], list(network.parameters()))
 
 
 def _median(call: Callable[[], Any]) -> float:
@@ -149,6 +177,8 @@ def main() -> None:
     with tracejit.config.override(cache=False, compile_wait=math.inf):
         _measure("training step, batches", _training, sizes)
         _measure("transformer layer, lengths", _attention, sizes)
+        _measure("LSTM, lengths", _network, sizes)
+        _measure("scan, lengths", _scanned, sizes)
         _measure("recurrent step, lengths", _recurrent, sizes)
 
 

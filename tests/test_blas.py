@@ -83,16 +83,38 @@ def test_products_of_every_layout_are_right(library: blas.Blas, dtype: DType) ->
         np.testing.assert_array_equal(c[:, n:], beyond)
 
 
-@pytest.mark.parametrize(("m", "n"), [(33, 21), (1, 128), (128, 1), (1, 1)])
-def test_numpys_own_library_gives_matmuls_bits(m: int, n: int) -> None:
+@pytest.mark.parametrize("k", [70, 1000])
+@pytest.mark.parametrize(("m", "n"), [(33, 21), (1, 128), (128, 1), (1, 1), (16, 512), (7, 640)])
+def test_numpys_own_library_gives_matmuls_bits(m: int, n: int, k: int) -> None:
     library = blas._from_numpy()
     if library is None:
         pytest.skip("this NumPy exports no 64-bit CBLAS")
     generator = np.random.default_rng(1)
-    a, b = generator.normal(size=(m, 70)).astype(np.float32), generator.normal(size=(70, n)).astype(np.float32)
+    a, b = generator.normal(size=(m, k)).astype(np.float32), generator.normal(size=(k, n)).astype(np.float32)
     c = np.full((m, n), np.nan, np.float32)
     gemm(library, dtypes.float32, a, b, c, (False, False), 1.0, 0.0)
     np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "second_turned", "expected"),
+    [
+        (("16", "512", "128"), False, True),
+        (("%m", "512", "128"), False, True),
+        (("16", "256", "128"), False, False),
+        (("16", "512", "128"), True, False),
+    ],
+)
+@pytest.mark.parametrize("thin", [False, True])
+def test_products_that_may_be_thin_are_computed_in_pieces_where_that_pays(
+    thin: bool, sizes: tuple[str, str, str], second_turned: bool, expected: bool
+) -> None:
+    code = Code()
+    library = blas.Blas("test", True, {}, thin)
+    blas.emit_gemm(code, library, dtypes.float32, (False, second_turned), sizes, [("%a", "512")] * 3, 1.0, 0.0)
+    called = "tracejit_thin_tracejit_blas_sgemm" if thin and expected else "tracejit_blas_sgemm"
+    assert f"call void @{called}(" in code.lines[-1]
+    assert set(code.declarations) == {"tracejit_blas_sgemm", called}
 
 
 def test_other_dtypes_are_refused() -> None:

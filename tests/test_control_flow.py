@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as tj
+from tests.graph_programs import f64, op
 from tracejit.autograd.gradcheck import gradcheck, gradgradcheck
+from tracejit.config import config
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import bool_
 from tracejit.core.tree import flatten
+from tracejit.ir.graph import Body, Graph
+from tracejit.ir.interpreter import interpret
+from tracejit.ir.loop import WHILE
+from tracejit.ir.printer import parse, to_text
+from tracejit.ir.tracer import trace
+from tracejit.ir.verifier import verify
+from tracejit.passes.dce import dce
+from tracejit.passes.pipeline import optimise
+from tracejit.runtime.program import BACKENDS, build
 
 
 def parameter(*shape: int, seed: int = 0) -> Any:
@@ -135,6 +149,285 @@ def test_a_while_loop_goes_on_while_its_condition_holds() -> None:
     assert np.allclose(slope.numpy(), 0.5 / root.detach().numpy())
     same_when_compiled(newton, x.detach())
     assert tj.while_loop(lambda n: False, lambda n: (n + 1,), [3]) == [3]
+
+
+def results(value: Any) -> list[Any]:
+    """All that there is to compare, bit by bit."""
+    leaves = flatten(value)[0]
+    return [
+        (x.dtype, x.shape, x.stride(), x.requires_grad, x.detach().numpy().tobytes()) if isinstance(x, tj.Tensor) else x
+        for x in leaves
+    ]
+
+
+def newton(x: Any) -> Any:
+    return tj.while_loop(
+        lambda y, _: ((y * y - x).abs() > 1e-9).any(), lambda y, n: ((y + x / y) / 2, n + 1), (x * 1.0, tj.tensor(0))
+    )
+
+
+def counting(n: Any) -> Any:
+    i, total = tj.while_loop(lambda i, total: i < n, lambda i, total: (i + 1, total * 0.5 + i), (tj.tensor(0), tj.ones(3)))
+    return i * 2, total + 1
+
+
+def fibonacci(n: Any) -> Any:
+    return tj.while_loop(lambda a, b, i: i < n, lambda a, b, i: (b, a + b, i + 1), (n * 0, n * 0 + 1, tj.tensor(0)))
+
+
+def carried_condition(n: Any) -> Any:
+    return tj.while_loop(
+        lambda go, i: go, lambda go, i: ((i + 1 < n).reshape(1), i + 1), ((n > 0).reshape(1), tj.tensor([0], dtype=tj.int32))
+    )
+
+
+def number_as_condition(n: Any) -> Any:
+    return tj.while_loop(lambda i, s: i, lambda i, s: (i - 1, {"a": [s["a"][0] * 1.5]}), (n * 1.0, {"a": [tj.ones(2)]}))
+
+
+def with_what_is_around(n: Any) -> Any:
+    return tj.while_loop(
+        lambda x, w, i: i < n, lambda x, w, i: ((x @ WEIGHTS).relu() * BOX["scale"] + w, w, i + 1), (FIRST, FIRST, tj.tensor(0))
+    )
+
+
+def in_no_grad(n: Any) -> Any:
+    layer = LAYER
+    with tj.no_grad():
+        return tj.while_loop(lambda x, i: i < n, lambda x, i: (layer(x).relu(), i + 1), (tj.eye(2), tj.tensor(0)))
+
+
+def in_loops(n: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        i, y = tj.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 0.5 + x), (tj.tensor(0), h))
+        return y, y.sum() + i
+
+    return tj.scan(step, tj.ones(2), tj.arange(24.0).reshape(12, 2))
+
+
+def used_and_written(n: Any) -> Any:
+    y = n * tj.ones(2)
+    z, k = tj.while_loop(lambda z, k: k < n, lambda z, k: (z * 0.5, k + 1), (y, tj.tensor(0)))
+    z.add_(5)
+    return y, z * k, z[1]
+
+
+WEIGHTS = tj.tensor([[0.5, 0.25], [0.5, -0.25]])
+FIRST = tj.tensor([[1.0, 2.0], [3.0, 4.0]])
+LAYER = tj.nn.Linear(2, 2)
+LAYER.load_state_dict({"weight": tj.tensor([[0.5, 0.25], [0.5, 0.125]]), "bias": tj.tensor([0.5, 0.25])})
+BOX = {"scale": 0.5}
+COUNTS = (5, 1, 2, 3, 40, 0, 5, 100)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "function",
+    [counting, fibonacci, carried_condition, number_as_condition, in_no_grad, in_loops, used_and_written],
+)
+def test_one_recording_of_a_while_loop_serves_every_number_of_steps(function: Callable[..., Any], backend: str) -> None:
+    before = config.backend
+    config.backend = backend
+    try:
+        compiled = tj.compile(function)
+        for n in COUNTS:
+            assert results(compiled(tj.tensor(n))) == results(function(tj.tensor(n)))
+    finally:
+        config.backend = before
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == len(COUNTS) - 1, compiled.explain()
+    assert compiled.stats.programs_compiled == 1 and "one path for each number of steps" not in compiled.explain()
+
+
+def test_newton_s_iteration_is_a_loop_whose_length_the_program_finds() -> None:
+    compiled = tj.compile(newton)
+    for scale in (3.0, 1e3, 1e6, 17.0, 1e-3, 2.0):
+        x = tj.tensor([2.0, 9.0], dtype=tj.float64) * scale
+        assert results(compiled(x)) == results(newton(x))
+    assert compiled.stats.traces == 1 and "loop while a condition holds" in compiled.explain()
+
+
+def test_a_while_loop_of_what_is_around_it_finds_that_as_it_is_now() -> None:
+    compiled = tj.compile(with_what_is_around)
+    for n, scale in zip(COUNTS, (0.5, 0.5, 0.25, 2.0, 0.125, 1.0, 0.5, 0.25), strict=True):
+        BOX["scale"] = scale
+        WEIGHTS.mul_(-0.5)
+        assert results(compiled(tj.tensor(n))) == results(with_what_is_around(tj.tensor(n)))
+    assert "loop while a condition holds" in compiled.explain() and compiled.stats.traces <= 3, compiled.explain()
+
+
+def test_recording_a_while_loop_does_not_grow_with_the_number_of_steps() -> None:
+    def nodes(n: int) -> int:
+        compiled = tj.compile(counting)
+        compiled(tj.tensor(n))
+        return len(compiled._entries[0].recording.graph.avals)
+
+    assert nodes(5) == nodes(5000)
+
+
+def test_no_result_of_a_while_loop_is_a_tensor_that_it_was_given() -> None:
+    def function(x: Any, w: Any, n: Any) -> Any:
+        y, kept = tj.while_loop(lambda y, w: y.sum() < n, lambda y, w: (y + 1, w), (x, w))
+        y.add_(10)
+        kept.add_(20)
+        return y, kept
+
+    compiled = tj.compile(function)
+    for n in (9.0, 0.0, 9.0, 30.0, 0.0):
+        x, w, z, v = tj.ones(3), tj.ones(2), tj.ones(3), tj.ones(2)
+        assert results((*compiled(x, w, tj.tensor(n)), x, w)) == results((*function(z, v, tj.tensor(n)), z, v))
+        assert x.equal(tj.ones(3)) and w.equal(tj.ones(2))
+    assert compiled.stats.traces == 1
+
+
+def test_a_gradient_through_a_while_loop_needs_a_path_for_each_number_of_steps_and_explain_says_so() -> None:
+    def carried(n: Any) -> Any:
+        w = tj.ones(3, requires_grad=True)
+        _, total = tj.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * w * 2), (tj.tensor(0), w * 1))
+        return tj.autograd.grad(total.sum(), w)
+
+    def beside(n: Any) -> Any:
+        w = tj.ones(3, requires_grad=True)
+        k, y = tj.while_loop(lambda i, y: (i * w).sum() < n, lambda i, y: (i + 1, y * w.detach() * 2), (tj.tensor(0), tj.ones(3)))
+        return tj.autograd.grad((w * y * k).sum(), w)
+
+    for function, traces in ((carried, 5), (beside, 1)):
+        compiled = tj.compile(function)
+        for n in (5, 5, 3, 9, 0, 1, 5, 9):
+            assert results(compiled(tj.tensor(n))) == results(function(tj.tensor(n)))
+        assert compiled.stats.traces == traces and compiled.stats.compiled_calls == 8 - traces
+        assert ("what it carries on requires grad" in compiled.explain()) == (traces > 1)
+
+
+def counting_in_python(n: Any) -> Any:
+    seen: list[int] = []
+
+    def body(i: Any) -> Any:
+        seen.append(1)
+        return (i + len(seen),)
+
+    return (*tj.while_loop(lambda i: i < n, body, (tj.tensor(0),)), len(seen))
+
+
+def leaking(n: Any) -> Any:
+    kept: list[Any] = []
+
+    def body(i: Any) -> Any:
+        if not kept:
+            kept.append(i + 1)
+            return (kept[0],)
+        return (i + 1,)
+
+    (i,) = tj.while_loop(lambda i: i < n, body, (tj.tensor(0),))
+    if kept:
+        kept[0].add_(100)
+    return i
+
+
+def knowing_the_first(n: Any) -> Any:
+    first, second = tj.ones(2), tj.ones(2) * 2
+    return tj.while_loop(
+        lambda a, b: b.sum() < n, lambda a, b: (b, a + b if a is first or a is second else a * b), (first, second)
+    )
+
+
+def branching(n: Any) -> Any:
+    return tj.while_loop(lambda i: i < n, lambda i: (i + 2 if i > 3 else i + 1,), (tj.tensor(0),))
+
+
+def leaving(n: Any) -> Any:
+    return tj.while_loop(lambda i: i < n, lambda i: (i + (1 + i.item() // 4),), (tj.tensor(0),))
+
+
+def drawing(n: Any) -> Any:
+    tj.manual_seed(0)
+    return tj.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y + tj.rand(2)), (tj.tensor(0), tj.zeros(2))), tj.rand(2)
+
+
+def writing(n: Any) -> Any:
+    return tj.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y.add_(1)), (tj.tensor(0), tj.zeros(2)))
+
+
+def turning(n: Any) -> Any:
+    return tj.while_loop(lambda h, i: i < n, lambda h, i: (h.t() * 1, i + 1), (tj.arange(4.0).reshape(2, 2), tj.tensor(0)))
+
+
+def with_a_number(n: Any) -> Any:
+    return tj.while_loop(lambda i, k: i < n, lambda i, k: (i + k, k + 1), (tj.tensor(0), 1))
+
+
+def with_a_bool(n: Any) -> Any:
+    return tj.while_loop(lambda i: bool(i < n), lambda i: (i + 1,), (tj.tensor(0),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [counting_in_python, leaking, knowing_the_first, branching, leaving, drawing, writing, turning, with_a_number, with_a_bool],
+)
+def test_a_while_loop_whose_steps_do_more_is_as_eager_has_it_and_explain_says_why_it_is_no_loop(
+    function: Callable[..., Any],
+) -> None:
+    compiled = tj.compile(function)
+    for n in (5, 5, 3, 9, 0, 1, 2, 5, 9):
+        assert results(compiled(tj.tensor(n))) == results(function(tj.tensor(n)))
+    assert compiled.stats.compiled_calls, compiled.explain()
+    assert "while_loop() at " in compiled.explain() and "one path for each number of steps" in compiled.explain()
+
+
+def test_errors_of_a_compiled_while_loop_are_those_of_the_eager_call() -> None:
+    def function(x: Any, n: Any) -> Any:
+        return tj.while_loop(lambda y: y.sum() < n, lambda y: (tj.cat([y, y]),), (x,))
+
+    def ambiguous(x: Any, n: Any) -> Any:
+        return tj.while_loop(lambda y: y < n, lambda y: (y + 1,), (x,))
+
+    for wrong, message in ((function, "what body_fn returns must keep shape and dtype"), (ambiguous, "ambiguous")):
+        compiled = tj.compile(wrong)
+        for call in (wrong, compiled, compiled):
+            with pytest.raises(RuntimeError, match=message):
+                call(tj.ones(3), tj.tensor(9.0))
+
+
+def test_the_length_of_what_a_while_loop_carries_may_be_another_one() -> None:
+    def function(x: Any) -> Any:
+        return tj.while_loop(lambda s, k: s.sum() < 1000, lambda s, k: ((x @ x.t()) @ s + s + 1, k + 1), (x * 1, tj.tensor(0)))
+
+    compiled = tj.compile(function)
+    for n in (3, 5, 9, 4, 20, 31):
+        x = tj.tensor(np.random.default_rng(n).uniform(size=(n, 2)))
+        for a, b in zip(compiled(x), function(x), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+    assert compiled.stats.traces == 2, compiled.explain()
+
+
+def looped() -> Graph:
+    def step(go: Any, x: Any, limit: Any) -> tuple[Any, Any]:
+        y = op("mul", x, 2.0)
+        return op("lt", op("sum", y, dims=(0,), keepdim=False), limit), y
+
+    body = Body(trace(step, [Aval((), bool_), f64(2), f64()]))
+    return trace(lambda go, x, limit: WHILE.of(go, x, limit, body=body, carried=2), [Aval((), bool_), f64(2), f64()])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_node_of_a_while_loop_means_the_same_everywhere(backend: str) -> None:
+    graph = verify(looped(), functional=True)
+    program = build(optimise(graph), {}, backend=backend)
+    for go in (True, False):
+        given = (np.array(go), np.array([1.0, 2.0]), np.array(100.0))
+        found, expected = program.run(given, ()), interpret(graph, given)
+        assert not isinstance(found, int) and all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert np.array_equal(expected[1], [64.0, 128.0] if go else [1.0, 2.0]) and not expected[0]
+
+
+def test_the_node_of_a_while_loop_is_kept_though_nothing_reads_it_is_read_back_and_refuses_wrong_operands() -> None:
+    graph = looped()
+    assert [node.op for node in dce(replace(graph, outputs=())).nodes] == [WHILE]
+    assert parse(to_text(graph)).equals(graph)
+    body = Body(trace(lambda x: op("neg", x), [f64()]))
+    with pytest.raises(ValueError, match="while: the body carries on"):
+        trace(lambda x: WHILE.of(x, body=body, carried=1), [f64()])
+    with pytest.raises(ValueError, match="while: the body takes"):
+        trace(lambda x: WHILE.of(x, body=body, carried=1), [f64(2)])
 
 
 def test_a_condition_calls_one_branch_alone_and_its_gradient_is_that_branch_s() -> None:

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from tests.graph_programs import f32, f64, names, op
-from tracejit.ir.graph import Graph
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Body, Graph
 from tracejit.ir.interpreter import interpret
+from tracejit.ir.loop import loop
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import verify
+from tracejit.lowering.values import Values
 from tracejit.passes.copies import copies
 from tracejit.passes.memory import verify_memory
 
@@ -92,3 +95,64 @@ def test_gemm_reads_its_operands_in_place_or_copies() -> None:
 )
 def test_a_product_is_added_only_to_what_nothing_else_reads(function: Callable[..., Any], expected: list[str]) -> None:
     assert names(copied(function, f32(8, 8), f32(8, 8))) == expected
+
+
+def looped(step: Callable[..., Any], avals: Any, count: int = 6) -> Callable[..., Any]:
+    """A function whose loop carries its first operand and shares the others with all steps."""
+    body = Body(trace(step, avals))
+    return lambda *xs: loop(0).of(*xs, body=body, carried=1, sliced=0, count=count, reverse=False)[0]
+
+
+def turned(x: Any) -> Any:
+    return op("permute", x, dims=(1, 0))
+
+
+def times_turned(h: Any, w: Any) -> Any:
+    return op("tanh", op("matmul", h, turned(w)))
+
+
+def times(h: Any, w: Any) -> Any:
+    return op("tanh", op("matmul", h, w))
+
+
+ROWS, WIDTH = 32, 48
+GIVEN = (f64(ROWS, WIDTH), f64(WIDTH, WIDTH))
+
+
+def strides_of_shared(graph: Graph) -> tuple[int, ...]:
+    """Of the matrix that the steps of the loop of a graph share."""
+    values = Values(graph, {})
+    (loop,) = [node for node in graph.nodes if node.op.kind is Kind.LOOP]
+    return values.strided[loop.operands[1]].strides  # type: ignore[index]
+
+
+def test_a_matrix_that_steps_would_read_transposed_is_copied_once_before_the_loop() -> None:
+    done = copied(looped(times_turned, GIVEN), *GIVEN)
+    assert sorted(names(done)) == ["clone", "clone", "loop0", "permute", "permute"]
+    assert strides_of_shared(done) == (1, WIDTH)  # so that its transpose lies row by row
+    transposed_outside = copied(lambda h, w: looped(times, GIVEN)(h, turned(w)), *GIVEN)
+    assert sorted(names(transposed_outside)) == ["clone", "clone", "loop0", "permute"]
+    assert strides_of_shared(transposed_outside) == (WIDTH, 1)
+
+
+def twice(h: Any, w: Any) -> Any:
+    return op("tanh", op("matmul", op("matmul", h, w), turned(w)))
+
+
+def scaled(h: Any, w: Any) -> Any:
+    return op("mul", h, op("tanh", op("matmul", turned(w), h)))
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "count"),
+    [
+        (times, GIVEN, 6),  # read as it lies
+        (twice, GIVEN, 6),  # read both ways
+        (times_turned, (f64(4, WIDTH), GIVEN[1]), 6),  # a small product
+        (times_turned, GIVEN, 2),  # few steps
+        (scaled, (f64(WIDTH, WIDTH), GIVEN[1]), 6),  # the first operand
+    ],
+)
+def test_other_matrices_of_loops_stay_where_they_are(step: Callable[..., Any], given: Any, count: int) -> None:
+    done = copied(looped(step, given, count), *given)
+    assert names(done) == ["clone", "loop0"]  # what is carried is copied, since it is an input

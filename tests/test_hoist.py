@@ -44,14 +44,20 @@ def test_products_of_slices_with_a_shared_matrix_are_one_before_the_loop(kept: b
     assert len(body.inputs) == 2  # neither the slice nor the matrix
 
 
+def turned(x: Any) -> Any:
+    return op("permute", x, dims=(1, 0))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
-def test_sums_of_products_over_the_steps_are_one_after_the_loop(reverse: bool) -> None:
+@pytest.mark.parametrize("stored_transposed", [False, True])
+def test_sums_of_products_over_the_steps_are_one_after_the_loop(stored_transposed: bool, reverse: bool) -> None:
     def step(total: Any, h: Any, x: Any) -> Any:
         g = op("sin", op("mul", h, x))
-        return op("add", total, op("matmul", op("permute", x, dims=(1, 0)), g)), g
+        product = op("matmul", turned(x), g)
+        return op("add", total, turned(product) if stored_transposed else product), g
 
     graph, body = hoisted(looped(step, [f64(OUT, OUT), f64(ROWS, OUT), f64(ROWS, OUT)], 2, 1, reverse=reverse))
-    assert "matmul" not in names(body) and "add" not in names(body)
+    assert "matmul" not in names(body) and "add" not in names(body) and "permute" not in names(body)
     assert names(graph).count("matmul") == 1 and len(body.outputs) == 2  # what is carried, which is collected now
 
 
@@ -88,7 +94,12 @@ def subtracted(total: Any, x: Any, w: Any) -> Any:
     return op("sub", op("matmul", op("permute", x, dims=(1, 0)), op("sin", x)), total)
 
 
-@pytest.mark.parametrize("step", [carried_on, read_inside, subtracted])
+def read_before_it_is_transposed(total: Any, x: Any, w: Any) -> Any:
+    product = op("matmul", turned(x), op("sin", x))
+    return op("add", total, turned(product)), op("tanh", product)
+
+
+@pytest.mark.parametrize("step", [carried_on, read_inside, subtracted, read_before_it_is_transposed])
 def test_products_that_steps_need_themselves_stay(step: Callable[..., Any]) -> None:
     graph = looped(step, [f64(IN, IN)] * 3, 1, 1)
     assert hoist(graph) is graph

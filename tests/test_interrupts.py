@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,6 +267,60 @@ ODD = """
 def test_what_a_handler_raises_is_the_programs_whatever_its_class() -> None:
     said = subprocess.run([sys.executable, "-c", textwrap.dedent(ODD)], capture_output=True, text=True, timeout=200)
     assert said.stdout == "[]\n", (said.stdout[-2000:], said.stderr[-2000:])
+
+
+ENDLESS = """
+    import os, signal, subprocess, sys, time
+    import tracejit as T
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts this in the background has Ctrl-C ignored
+
+    def send(seconds, times=1):
+        each = f"time.sleep({seconds}); os.kill({os.getpid()}, signal.SIGINT)"
+        script = f"import os, signal, time\\nfor _ in range({times}): {each}"
+        return subprocess.Popen([sys.executable, "-c", script])
+
+    @T.compile
+    def function(n, x):
+        x.add_(1)
+        i, total = T.while_loop(lambda i, t: i != n, lambda i, t: (i + 1, t * 0.5 + i), (T.tensor(0), T.ones(3)))
+        T.while_loop(lambda i: i < 0, lambda i: (i - 1,), (i,))
+        return total + x
+
+    x = T.zeros(3)
+    for _ in range(int(sys.argv[1])):
+        function(T.tensor(3), x)
+    before = x.clone()
+    for _ in range(2):
+        started, sender = time.monotonic(), send(0.3)
+        try:
+            function(T.tensor(-1), x)
+        except KeyboardInterrupt:
+            assert time.monotonic() - started < 20 and x.equal(before)
+        sender.wait()
+
+    calls = []
+    signal.signal(signal.SIGINT, lambda *_: calls.append(function(T.tensor(2), T.zeros(3))))
+    sender = send(0.1, 3)
+    n, steps = 10_000_000, 0
+    while len(calls) < 3:  # some of them while it is in machine code
+        found = function(T.tensor(n), x)
+        steps += 1
+    sender.wait()
+    assert all(y.equal(calls[0]) for y in calls) and calls[0].tolist() == [2.25] * 3, calls
+    assert x.equal(before + steps), (x, before, steps)
+    print(function.stats.traces, function.stats.guard_misses, function.stats.exits)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of other processes are POSIX")
+@pytest.mark.parametrize("calls", [3, 1200])
+def test_ctrl_c_leaves_a_loop_that_never_ends_before_anything_is_written(calls: int, tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(textwrap.dedent(ENDLESS))
+    environment = {**os.environ, "PYTHONPATH": str(Path(T.__file__).parents[1])}
+    command = [sys.executable, str(tmp_path / "endless.py"), str(calls)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
+    assert said.stdout == "1 0 0\n", (said.stdout[-2000:], said.stderr[-2000:])
 
 
 def test_errors_of_the_program_are_told_from_those_of_what_the_library_calls() -> None:

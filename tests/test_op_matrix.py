@@ -26,7 +26,7 @@ from tracejit.passes.expand import expand
 from tracejit.passes.functionalise import functionalise
 from tracejit.runtime.program import build
 
-UNSAMPLED = {"guard"}  # has no value: its behaviour is the subject of test_interpreter.py and test_program.py
+UNSAMPLED = {"guard", "while"}  # no value, a body: see test_interpreter.py and test_program.py, and test_control_flow.py
 REDEFINED = {"replace_data"}  # its vjp is by definition not its derivative
 DIFFERENTIATED = [  # the others have none, or one that raises
     op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from against_torch import assert_close, numbers
 
 import tracejit
 from tracejit import nn
+from tracejit.ops.composites.recurrent import steps_of
 
 
 def pair(name: str, *args: Any, **options: Any) -> tuple[Any, Any]:
@@ -181,3 +183,32 @@ def test_sequences_are_padded_and_packed_as_torch_does() -> None:
         assert mine.tolist() == given.tolist()
     with pytest.raises(RuntimeError, match="greater than 0"):
         nn.utils.rnn.pack_padded_sequence(tracejit.ones(5, 2, 3), [2, 0])
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_steps_of_a_compiled_layer_are_loops_forward_and_backward(bidirectional: bool, name: str) -> None:
+    tracejit.manual_seed(0)
+    net = getattr(nn, name)(6, 8, bidirectional=bidirectional)
+
+    def gradients(x: Any) -> Any:
+        return tracejit.autograd.grad((net(x)[0] ** 2).mean(), [x, *net.parameters()])
+
+    compiled = tracejit.compile(gradients, wait=True)
+    for seed in range(3):
+        tracejit.manual_seed(seed)
+        x = tracejit.randn(40, 3, 6).requires_grad_()
+        for replayed, eager in zip(compiled(x), gradients(x), strict=True):
+            np.testing.assert_allclose(replayed.numpy(), eager.numpy(), rtol=1e-4, atol=1e-6)
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 2
+    assert len(re.findall(r"loop of \d+ steps", compiled.explain())) >= 2 + 2 * bidirectional, compiled.explain()
+
+
+def test_the_gradient_of_the_inputs_of_steps_has_zeros_where_a_step_had_none() -> None:
+    x = tracejit.randn(4, 2, 3).requires_grad_()
+    first, _, third, _ = steps_of.of(x)
+    (g,) = tracejit.autograd.grad((first * 2 + third * third).sum(), x)
+    expected = np.zeros((4, 2, 3), np.float32)
+    expected[0], expected[2] = 2, 2 * x.detach().numpy()[2]
+    np.testing.assert_array_equal(g.numpy(), expected)
+    assert not np.shares_memory(first.detach().numpy(), x.detach().numpy())

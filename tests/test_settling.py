@@ -149,6 +149,36 @@ def test_branches_that_flip_are_never_left_alone() -> None:
     assert compiled.stats.eager_calls == 2
 
 
+def steered(x: T.Tensor) -> T.Tensor:
+    y = x * 2 if x.sum() > 0 else x + 1
+    return (y * y - x * y).sum()
+
+
+@pytest.mark.parametrize("size", [100_000, 1_000_000])
+def test_branches_over_large_arrays_are_never_left_alone_where_programs_go_through_them_once(size: int) -> None:
+    compiled = T.compile(steered, wait=True)
+    for x in [T.ones(size), -T.ones(size)] * 200:
+        compiled(x)
+    assert compiled.stats.eager_calls == compiled.stats.traces == 2 and compiled._settling.direct_calls == 0
+    (first, second) = compiled._entries
+    assert first.gain > 100 * first.effort > 0 and second.gain > 100 * second.effort > 0
+
+
+def test_what_a_program_computes_for_nothing_before_a_branch_counts_whole() -> None:
+    """Two products that take as long as in eager mode, for one addition that the other side has besides."""
+    a, b = T.ones(96, 512), T.ones(512, 96)
+
+    def products_first(x: T.Tensor, flag: T.Tensor) -> Any:
+        y = (a @ b) @ x
+        return y if flag > 0 and y[0, 0] > 0 else y + 1
+
+    compiled = T.compile(products_first, wait=True)
+    x = T.ones(96, 96)
+    for k in range(1000):
+        compiled(x, T.tensor(float(k % 2)))
+    assert compiled._settling.direct_calls > 0, compiled.explain()
+
+
 @pytest.mark.parametrize("bad", [300, 3000])
 def test_a_function_that_settled_finds_out_that_things_have_changed(bad: int) -> None:
     with override(max_entries=4, max_sizes=4):

@@ -122,6 +122,61 @@ def test_instances_give_what_a_path_that_was_recorded_for_the_size_gives(name: s
     assert compiled.stats.traces <= 4
 
 
+def scanned(xs: T.Tensor, reverse: bool = False) -> Any:
+    """The last state, all states, and gradients."""
+    xs, w = xs.clone().requires_grad_(), W.clone().requires_grad_()
+
+    def step(h: T.Tensor, x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        h = T.tanh(x @ w + h * 0.5)
+        return h, h
+
+    last, states = T.scan(step, T.zeros(3), xs, reverse=reverse)
+    value = (last * 2).sum() + (states * states).mean()
+    return last.detach(), states.detach(), *T.autograd.grad(value, (xs, w))
+
+
+def networks(name: str, **options: Any) -> Callable[[T.Tensor], Any]:
+    """A recurrent network that is trained on sequences."""
+
+    def make(xs: T.Tensor) -> Any:
+        xs = xs.clone().requires_grad_()
+        states, last = network(xs.reshape(-1, 2, 2))
+        value = (states * states).mean() + sum([s.sum() for s in (last if isinstance(last, tuple) else (last,))])
+        return states.detach(), *T.autograd.grad(value, [xs, *network.parameters()])
+
+    T.manual_seed(3)
+    network = getattr(nn, name)(2, 3, **options)
+    return make
+
+
+LONG = (20, 31, 44, 57, 23, 80)
+OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
+    "scan": scanned,
+    "scan from the end": lambda xs: scanned(xs, reverse=True),
+    "map": lambda xs: T.map(lambda x: x.softmax(0) * x.sum(), xs),
+    "LSTM": networks("LSTM"),
+    "LSTM in two directions": networks("LSTM", bidirectional=True, num_layers=2),
+    "RNN": networks("RNN", nonlinearity="relu", bidirectional=True),
+    "GRU": networks("GRU"),
+    "GRU in two directions": networks("GRU", bidirectional=True, bias=False),
+    "LSTM without gradients": lambda xs: LSTM(xs[:, None])[0].detach(),
+}
+LSTM = nn.LSTM(4, 3)
+
+
+@pytest.mark.parametrize("name", OVER_TIME)
+def test_loops_of_the_library_are_recorded_twice_whatever_their_lengths(name: str) -> None:
+    function = OVER_TIME[name]
+    compiled = T.compile(function)
+    for n in LONG:
+        given, result = rows(n), compiled(*rows(n))
+        assert plain(result) == plain(exact(function, *given)) or compiled.stats.compiled_calls == 0, n
+        for found, expected in zip(leaves(result), leaves(function(*given)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-6)
+    assert compiled.stats.traces == 2 and compiled.stats.instances == len(LONG) - 2, compiled.explain()
+    assert not any(region.is_refuted for path in compiled._symbolic.paths for region in path.regions)
+
+
 def leaves(value: Any) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return [leaf for part in value for leaf in leaves(part)]
@@ -557,3 +612,21 @@ def test_explain_says_why_programs_are_made_for_each_size() -> None:
     for n in (5, 7, 9, 11):
         assert compiled(T.arange(n).flip(0)).tolist() == [2 * k for k in range(n)]
     assert "programs with steps of Python are made for each size" in compiled.explain()
+
+
+def test_lengths_of_scans_and_batches_are_symbolic_together() -> None:
+    w = T.eye(4) * 0.5
+
+    def states(xs: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        def step(h: T.Tensor, x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+            h = T.tanh(x + h @ w)
+            return h, h
+
+        return T.scan(step, T.zeros(xs.shape[1], 4), xs)
+
+    compiled = T.compile(states)
+    for n, batch in ((20, 4), (20, 6), (20, 9), (30, 5), (33, 11), (20, 13), (41, 3)):
+        xs = T.tensor(np.random.default_rng(n).normal(size=(n, batch, 4)).astype(np.float32))
+        compiled(xs)
+        assert plain(compiled(xs)) == plain(exact(states, xs))
+    assert compiled.stats.traces == 3 and compiled.stats.instances == 4, compiled.explain()

@@ -37,20 +37,34 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     """`while cond_fn(*carried): carried = body_fn(*carried)`, from `carried_inputs` on; the last `carried`.
 
     carried_inputs: tensors, numbers, or tuples, lists and dictionaries of them.  body_fn returns as many, of the same structure, shapes and
-    dtypes.  cond_fn returns a bool or a tensor of one element.
+    dtypes.  cond_fn returns a bool or a tensor of one element.  The result has the structure of carried_inputs; tensors among them that are
+    carried to the end are copied, so no result is one of them.
+    Compiled, a loop that carries tensors alone, none of which requires grad, is one loop of the program, however many steps it takes.
 
     Raises TypeError for another structure, and RuntimeError for another shape or dtype, than the last iteration's."""
     _require_callable("while_loop", cond_fn=cond_fn, body_fn=body_fn)
     if not isinstance(carried_inputs, tuple | list):
         raise TypeError(f"while_loop(): carried_inputs must be a tuple or list, got {type(carried_inputs).__name__}")
-    carried = carried_inputs
-    while _truth("while_loop", "the result of cond_fn", cond_fn(*carried)):
-        found = body_fn(*carried)
+    given, structure = flatten(tuple(carried_inputs))
+    is_flat = all(part is None for part in structure[1])
+
+    def arranged(leaves: list[Any]) -> Any:
+        return leaves if is_flat else state.top.built(unflatten(structure, leaves))
+
+    def condition(leaves: list[Any]) -> Any:
+        return _one_element("while_loop", "the result of cond_fn", state.top.call(cond_fn, *arranged(leaves)))
+
+    def step(leaves: list[Any]) -> list[Any]:
+        found = state.top.call(body_fn, *arranged(leaves))
         if not isinstance(found, tuple | list):
             raise TypeError(f"while_loop(): body_fn must return a tuple or list like carried_inputs, got {type(found).__name__}")
-        _require_alike("while_loop", "what body_fn returns", tuple(carried), tuple(found))
-        carried = found
-    return carried
+        others, other = flatten(tuple(found))
+        _require_same("while_loop", "what body_fn returns", (leaves, structure), (others, other))
+        return others
+
+    found = state.top.iterated(condition, step, given)
+    own = [x.clone() if isinstance(x, Tensor) and any(x is y for y in given) else x for x in found]
+    return unflatten(flatten(carried_inputs)[1], own)
 
 
 def scan(
@@ -120,7 +134,8 @@ def _looped(
     first: list[Any] = []  # what the first step collected
 
     def step(carried: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
-        carry, y = combine(unflatten(of_carry, carried), None if xs is None else unflatten(of_slices, slices))
+        x = None if xs is None else state.top.built(unflatten(of_slices, slices))
+        carry, y = combine(state.top.built(unflatten(of_carry, carried)), x)
         y = () if y is None else y
         if first:
             _require_alike(name, f"{what} in a later step", first[0], y)
@@ -166,9 +181,14 @@ def _require_callable(name: str, **functions: Any) -> None:
 
 
 def _truth(name: str, what: str, value: Any) -> bool:
+    return bool(_one_element(name, what, value))
+
+
+def _one_element(name: str, what: str, value: Any) -> Any:
+    """A truth value, or a tensor that has one: the conversion refuses those of more elements."""
     if not isinstance(value, Tensor | bool | int | float):
         raise TypeError(f"{name}(): {what} must be a bool or a tensor of one element, got {type(value).__name__}")
-    return bool(value)
+    return value
 
 
 def _sliced(name: str, xs: Any, length: int | None, dim: int) -> tuple[list[Any], int]:
@@ -204,12 +224,17 @@ def _require_tensors(name: str, what: str, value: Any) -> None:
 
 def _require_alike(name: str, what: str, expected: Any, found: Any) -> None:
     """Of one structure, shapes and dtypes."""
-    (leaves, structure), (others, other) = flatten(expected), flatten(found)
-    if structure != other:
-        raise TypeError(f"{name}(): {what} must have the structure {_structure(expected)}, got {_structure(found)}")
+    _require_same(name, what, flatten(expected), flatten(found))
+
+
+def _require_same(name: str, what: str, expected: tuple[list[Any], Any], found: tuple[list[Any], Any]) -> None:
+    """The same of leaves and structures."""
+    (leaves, structure), (others, other) = expected, found
+    of_tensors = [isinstance(x, Tensor) for x in leaves]
+    if structure != other or of_tensors != [isinstance(y, Tensor) for y in others]:
+        wanted, got = _structure(unflatten(structure, leaves)), _structure(unflatten(other, others))
+        raise TypeError(f"{name}(): {what} must have the structure {wanted}, got {got}")
     for x, y in zip(leaves, others, strict=True):
-        if isinstance(x, Tensor) != isinstance(y, Tensor):
-            raise TypeError(f"{name}(): {what} must have the structure {_structure(expected)}, got {_structure(found)}")
         if isinstance(x, Tensor) and (x.shape != y.shape or x.dtype is not y.dtype):
             raise RuntimeError(
                 f"{name}(): {what} must keep shape and dtype, expected {list(x.shape)} of {x.dtype}, got {list(y.shape)} of {y.dtype}"

@@ -147,7 +147,7 @@ FRAME_FUNCTIONS: frozenset[Any] = frozenset(
 """Functions that look at the frame that calls them."""
 IMPURE: frozenset[str] = frozenset({"open", "input", "random", "getenv"})
 KEEPING_LIBRARY: frozenset[str] = frozenset(
-    {"register_hook", "register_post_accumulate_grad_hook", "Function.apply", "scan", "map"}
+    {"register_hook", "register_post_accumulate_grad_hook", "Function.apply", "scan", "map", "while_loop"}
 )
 """Functions of the library that keep functions of the program, or call them by way of the interpreter."""
 REFUSED_LIBRARY: dict[str, str] = {

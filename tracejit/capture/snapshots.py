@@ -19,6 +19,7 @@ from tracejit.capture.policies import is_heap_type
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
+from tracejit.replay.ir import Call, Define, walk
 from tracejit.tensor import Size, Tensor
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DICTIONARIES",
+    "OF_READING",
     "SEQUENCES",
     "VALUES",
     "Same",
@@ -34,6 +36,7 @@ __all__ = [
     "is_constant",
     "kind_of",
     "left_outside",
+    "only_reads",
     "recorded",
     "snapshot",
 ]
@@ -42,10 +45,15 @@ VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
 SEQUENCES: Final = (list, deque)
 DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _OF_TENSORS: Final = frozenset(
-    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving"}
-    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "rows"}
+    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
+    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "remarks", "rows", "_prepared"}
 )
-"""What is known of values, of numbers in them, of objects that the call has made, and of loops: each step adds to it."""
+"""What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
+OF_READING: Final = frozenset(
+    {"sources", "tensors", "inputs", "namespace", "prologue", "facts", "paths", "instance_reads", "class_reads"}
+    | {"_constants", "_expressions", "_once", "_variables", "_variables_of", "_symbolic", "_classes", "_usual"}
+)
+"""What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
 _MOST: Final = 4096
 """Tokens of a snapshot: who keeps more is not compared."""
 
@@ -203,15 +211,23 @@ def is_constant(x: Any) -> bool:
     return type(x) in (types.ModuleType, DType) or (type(x) is type and not is_heap_type(x))
 
 
-def recorded(interpreter: RecordingInterpreter) -> list[Any]:
-    """All that the recording holds, but for values and nodes: what its objects have, and what is in the containers of these."""
+def only_reads(statements: Iterable[Any]) -> bool:
+    """Whether statements of the prologue read, and guard what is there: they call nothing that a call of the program might have to answer
+    for, but in guards."""
+    return not any(isinstance(x, Define) and any(isinstance(part, Call) for part in walk(x.value)) for x in statements)
+
+
+def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozenset()) -> list[Any]:
+    """All that the recording holds, but for values and nodes: what its objects have, and what is in the containers of these.  apart: names
+    of what is not looked at either; with OF_READING, `only_reads` tells whether reading is all that the prologue has of it."""
     seen: set[int] = set()
+    left_out = _OF_TENSORS | apart
 
     def parts(x: Any) -> list[Any]:
         seen.add(id(x))
         slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
         named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
-        return [(name, looked(value, 2)) for name, value in named.items() if name not in _OF_TENSORS]
+        return [(name, looked(value, 2)) for name, value in named.items() if name not in left_out]
 
     def looked(x: Any, levels: int) -> Any:
         if type(x) in VALUES:

@@ -183,6 +183,9 @@ class StateRecorder(Interpreter):
             function(*arguments) if recorder.stopped else recorder.contents.settled(recorder.calls.call(function, arguments, {}))
         )
 
+    def built(self, value: Any) -> Any:
+        return value if self.recorder.stopped else self.recorder.made(value)
+
     def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
         recorder = self.recorder
         if recorder.stopped:

@@ -76,6 +76,7 @@ class RecordingInterpreter(StateRecorder):
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
         self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
         self.left_out = 0  # how many steps of loops did not run (repeating.py)
+        self.remarks: list[str] = []  # why loops of the library's are no nodes (rolling.py)
         recorder.program = self
         self._moving: list[SymbolicNumber] = []  # at which places views look
         self._wrote = False
@@ -402,8 +403,14 @@ class RecordingInterpreter(StateRecorder):
             node.inputs = tuple(x if type(x) in _NUMBERS_OF_RECORDINGS else y for x, y in zip(operands, saved, strict=True))
             self._patched.append((node, "inputs", saved))
 
-    def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
-        return rolling.repeated(self, step, carried, sliced, count, reverse)
+    def repeated(
+        self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
+    ) -> Any:
+        own = step if shared is None else lambda on, slices: step(on, slices, shared)
+        return rolling.repeated(self, own, carried, sliced, count, reverse)
+
+    def iterated(self, condition: Any, step: Any, carried: list[Any]) -> Any:
+        return rolling.iterated(self, condition, step, carried)
 
     # -- values leave the world of tensors
     def take(self, tensor: Tensor) -> Any:

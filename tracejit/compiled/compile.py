@@ -51,7 +51,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 from tracejit.capture.reasons import Reason, make
-from tracejit.capture.recording.entry import MISS, Exit, Recording
+from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
 from tracejit.capture.session import declare_inlined, hindrance, record, tensors_among
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
@@ -299,6 +299,8 @@ class CompiledFunction(_Partial[P, R]):
     ) -> Any:
         """An entry, the one in front if it is not said which, did not serve the call: it missed (number 0) or took an exit.  Try its
         bridge, then the other entries.  counter: of the entry that took the exit, if machine code went on to another one."""
+        if number == INTERRUPTED.number:
+            return self.serve(args, kwargs)
         if self._arriving is not None and self._arrived(self._arriving):
             return self.serve(args, kwargs)
         front, entries = front or self._front, self._entries

@@ -19,7 +19,7 @@ from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, Consum
 from tracejit.autograd.tape import Storage, move_retained, next_sequence
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.cell import marks
-from tracejit.capture.recording.entry import MISS, PROMOTE, Body, Exit, Recording, TensorOutput
+from tracejit.capture.recording.entry import INTERRUPTED, MISS, PROMOTE, Body, Exit, Recording, TensorOutput
 from tracejit.capture.recording.runs import Runs
 from tracejit.compiled import backward_call
 from tracejit.compiled.eager_tape import EagerTape
@@ -31,6 +31,7 @@ from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
 from tracejit.core.symbolic import Substitution
 from tracejit.ir.graph import Graph, Node
+from tracejit.llvm.driver import INTERRUPTED as LEFT_FOR_SIGNAL
 from tracejit.llvm.family import Family, Member
 from tracejit.passes.backward import active_values, places
 from tracejit.passes.partition import Partition, partition
@@ -621,7 +622,8 @@ def _backward_role(present: Mask) -> str:
 
 
 class _Leaving(dict[int, Any]):
-    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, else its Exit."""
+    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, INTERRUPTED, else its
+    Exit."""
 
     def __init__(self, counter: list[int], taken: dict[int, int]) -> None:
         super().__init__()
@@ -630,6 +632,8 @@ class _Leaving(dict[int, Any]):
         self.exits: dict[int, Exit] = {}
 
     def __missing__(self, code: int) -> Any:
+        if code == LEFT_FOR_SIGNAL:
+            return INTERRUPTED
         if code <= 0:
             self._counter[2] += 1
             return MISS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tracejit.capture.recording.entry import Body, Recording, cell_of
+from tracejit.capture.recording.entry import INTERRUPTED, Body, Recording, cell_of
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.hot_entry import machine_entry
 from tracejit.compiled.side_trace import Trace, remainder
@@ -22,6 +22,7 @@ from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph, Node
 from tracejit.report.debug import DebugLog
+from tracejit.runtime.program import Program
 
 __all__ = ["FIRST_WAIT", "Entry"]
 
@@ -31,6 +32,8 @@ _HOPS = range(
     31, 1024
 )  # calls that machine code hands over to a bridge before they are accounted for: more where many were already
 _PART = 16  # of all that went on from an exit
+_ELEMENTS = 4096  # that a program goes through in a unit of settling.py
+_BYTES = 8  # that it reads and writes for an element
 _LEAST = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
@@ -39,7 +42,8 @@ class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
     __slots__ = (
-        "_effort",
+        "_elements",
+        "_operations",
         "_served_seen",
         "body",
         "bridges",
@@ -53,7 +57,6 @@ class Entry:
         "sizes",
         "traces",
         "uses_seen",
-        "worth",
     )
 
     def __init__(
@@ -78,9 +81,9 @@ class Entry:
         self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
         self.sizes: Shapes = ()  # of the arguments of the recorded call
         self.uses_seen = 0  # at the last look for entries that are not used
-        self.worth = 2 * len(recording.graph.nodes) if recording.graph is not None else 0  # of a served call (settling.py)
+        self._operations = len(recording.graph.nodes) if recording.graph is not None else 0
         self._served_seen = 0
-        self._effort: int | None = None
+        self._elements: tuple[int, int] | None = None
 
     def translate(self) -> tuple[Recording, Body, Any, Any]:
         """(recording, body, entry, what serves calls of positional arguments in machine code).  Raises Untranslatable.
@@ -130,17 +133,30 @@ class Entry:
 
     @property
     def gain(self) -> int:
-        """What it has saved so far: the operations that eager mode would have called, two units each."""
-        return self.executable.counter[0] * self.worth
+        """What it has saved so far, in the units of settling.py: of each call the operations that eager mode would have called, two each,
+        and the elements that only eager mode goes through."""
+        ours, eagers = self._compared
+        return self.executable.counter[0] * (2 * self._operations + (eagers - ours) // _ELEMENTS)
 
     @property
     def effort(self) -> int:
-        """What it costs to leave the program at an exit, in the units of settling.py: about 4,096 elements computed, or 8 times as many
-        products added up, take one."""
-        if self._effort is None:
-            graph = self.executable.graph
-            self._effort = 1 + _elements(graph, graph.nodes) // 4096
-        return self._effort
+        """What it costs to leave the program at an exit, in these units."""
+        return 1 + self._compared[0] // _ELEMENTS
+
+    @property
+    def _compared(self) -> tuple[int, int]:
+        """(elements that the program goes through, those that eager mode does): eager mode goes through all elements of each operation,
+        where a program that has fused some computes on while it reads and writes memory once."""
+        if self._elements is None:
+            graph, program = self.executable.graph, self.executable.program
+            eagers = _elements(graph, [node for node in graph.nodes if node.op.kind is not Kind.VIEW])
+            ours = eagers
+            if isinstance(program, Program):
+                moved = program.lowered.traffic
+                slow = [node for node in graph.nodes if node.op.kind is not Kind.VIEW and not _is_fast(node)]
+                ours = min(ours, (moved.read + moved.written) // _BYTES + _elements(graph, slow))
+            self._elements = ours, eagers
+        return self._elements
 
     def stays_eager(self, number: int) -> bool:
         """Whether exit `number` has led to a path that is recorded, and it is too early to try again."""
@@ -197,7 +213,10 @@ class Entry:
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, MISS or an Exit."""
-        return self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
+        result: Any = INTERRUPTED
+        while result is INTERRUPTED:
+            result = self.run(args, kwargs) if self.machine is None or kwargs else self.machine(*args)
+        return result
 
     def calls(self) -> str:
         """How calls reach the program, for a reader."""
@@ -231,14 +250,20 @@ def _hops(crossed: int) -> int:
 
 
 def _elements(graph: Graph, nodes: Iterable[Node]) -> int:
-    """The elements that nodes compute; 8 products added up count as one."""
+    """The elements that nodes compute, or reduce; 8 products added up count as one."""
     elements = 0
     for node in nodes:
         inner = 1
         if node.op.kind is Kind.CONTRACTION and type(node.operands[0]) is int:
             inner = max(1, _shape(graph, node.operands[0])[-1] // 8)
-        elements += sum([math.prod(_shape(graph, value)) for value in node.outputs]) * inner
+        through = node.operands[:1] if node.op.kind is Kind.REDUCTION else node.outputs
+        elements += sum([math.prod(_shape(graph, value)) for value in through if type(value) is int]) * inner
     return elements
+
+
+def _is_fast(node: Node) -> bool:
+    """Whether an element takes no longer than to read and to write it."""
+    return node.op.kind in (Kind.REDUCTION, Kind.CREATION) or "exact" in node.op.traits
 
 
 def _shape(graph: Graph, value: int) -> tuple[int, ...]:

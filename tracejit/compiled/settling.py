@@ -4,13 +4,14 @@ Two accounts are kept, in counts and never in seconds, so that which calls are c
 what eager mode needs at least to call one operation, 0.7 us: to try an entry in vain costs about as much, and so does to get as far as
 trying.
 
-* Entries.  A call that an entry serves gains two for each operation that was recorded.  One that the entry in front does not serve
-  costs one for itself, one for each entry tried in vain (two where that is Python), and what a program computed before it was left; calls
-  that are recorded are not counted.  After each `WINDOW` calls that the entry in front did not serve the account is closed.  What it lost
-  is a debt, which later windows may make up for.  A function in debt that has as many paths as it may drops those that served nothing
-  (after one such loss, the next time after two ...), and the next path is recorded once the last one has served a call.  If the debt
-  stays it is left alone for `FIRST_WAIT` calls, then for four times as many, and so on, until as many windows in a row as there were
-  losses have left no debt.
+* Entries.  A call that an entry serves gains two for each operation that was recorded, and one for every 4,096 elements that only eager
+  mode goes through: it does so for each operation, a program that has fused them once (recorded_path.py).  One that the entry in front
+  does not serve costs one for itself, one for each entry tried in vain (two where that is Python), and for a program that was left as
+  much as for the elements that it goes through; calls that are recorded are not counted.  After each `WINDOW` calls that the entry in
+  front did not serve the account is closed.  What it lost is a debt, which later windows may make up for.  A function in debt that has as
+  many paths as it may drops those that served nothing (after one such loss, the next time after two ...), and the next path is recorded
+  once the last one has served a call.  If the debt stays it is left alone for `FIRST_WAIT` calls, then for four times as many, and so on,
+  until as many windows in a row as there were losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in

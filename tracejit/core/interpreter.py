@@ -92,14 +92,28 @@ class Interpreter:
         """The library calls code of the program: a hook."""
         return function(*arguments)
 
+    def built(self, value: Any) -> Any:
+        """`value`, a container that the library has made, with those in it, for code of the program."""
+        return value
+
     def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
         """The library calls a method of the program's."""
         return getattr(owner, name)(*arguments)
 
-    def repeated(self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool) -> Any:
+    def repeated(
+        self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
+    ) -> Any:
         """(what is carried in the end, what was collected, stacked) of a loop that the library runs: (carried on, collected) =
-        step(carried, slices), for slice i of each of `sliced` along its first dimension.  None: the library is to write it out."""
+        step(carried, slices), for slice i of each of `sliced` along its first dimension; step(carried, slices, shared) where all tensors
+        that steps share are told.  None: the library is to write it out."""
         return None
+
+    def iterated(self, condition: Any, step: Any, carried: list[Any]) -> list[Any]:
+        """What is carried in the end of a loop that the library runs: carried = step(carried) while condition(carried) holds, a number or
+        a tensor of one element."""
+        while condition(carried):
+            carried = step(carried)
+        return carried
 
     def warn(self, message: str, stacklevel: int) -> None:
         """The library warns: see core/warned.py."""

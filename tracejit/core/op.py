@@ -118,15 +118,14 @@ class Op:
     `operands` and `attributes` of what made them (`op` None: nothing that is known); `s.aval` is the output's, `s.same(x)` whether x has
     it.  A value of another aval than the output's is as good as None.
 
-    Traits: "checked" (eager runs the shape rule before NumPy, for its error), "raises" (on some data), "dynamic shape", "condition
-    first", "rounds numbers", "moves" and "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight
-    through" (gradients flow to operand 0 whatever the contents), "exact"
-    (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0), "arranges" (elements of operand 0, in
-    some order; "copies": as they are; "reshapes", "permutes": as these words say; "one position": those at operand 1 of a dimension;
-    "positions": those of a range of it), "joins" (operands side by side), "adds at places" (operands in zeros), "broadcasts" (operand 0
-    as elementwise primitives see it anyway), "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no
-    negative integers" (raises for one that is a number), "symmetric" and "gauge" (for tests of
-    derivatives).
+    Traits: "checked" (eager runs the shape rule before NumPy, for its error), "raises" (on some data), "may not end" (an interrupt leaves
+    it), "dynamic shape", "condition first", "rounds numbers", "moves" and "casts" (computes no numbers, or converts them), "not
+    differentiable", "no derivative", "straight through" (gradients flow to operand 0 whatever the contents), "exact" (correctly rounded:
+    the same bits now and at run time), "uniform" (all elements are operand 0), "arranges" (elements of operand 0, in some order;
+    "copies": as they are; "reshapes", "permutes": as these words say; "one position": those at operand 1 of a dimension; "positions":
+    those of a range of it), "joins" (operands side by side), "adds at places" (operands in zeros), "broadcasts" (operand 0 as elementwise
+    primitives see it anyway), "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no negative integers"
+    (raises for one that is a number), "symmetric" and "gauge" (for tests of derivatives).
     """
 
     name: str

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.dtypes import float32, float64
+from tracejit.core.interpreter import state as state_of_thread
 from tracejit.core.precision import lowered
-from tracejit.core.shapes import size_range
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
-from tracejit.ops.composites.recurrent import lstm
+from tracejit.ops.composites.recurrent import lstm, steps_of
+from tracejit.ops.composites.recurrent_units import elman, gru
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.mathematics import relu, sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
@@ -74,16 +76,9 @@ _STEPS: dict[str, Callable[[Any, Any, State, Any], State]] = {
 """mode -> (input times its weights, hidden state times its weights, state, projection) -> state, whose first part is the output."""
 
 
-def _unbound(x: Any) -> list[Any]:
-    """x[0], x[1], ..., taken in halves: so the gradients of all of them are put together in log(n) passes and not in n."""
-    size = x.shape[0]
-    if size <= 4:
-        return [select(x, i, dim=0) for i in size_range(0, size)]
-    return [*_unbound(_rows(x, 0, size // 2)), *_unbound(_rows(x, size // 2, size))]
-
-
 def _pieces(x: Any, sizes: Sequence[int]) -> list[Any]:
-    """The rows of x in pieces of these sizes, taken in halves as by `_unbound`."""
+    """The rows of x in pieces of these sizes, taken in halves: so the gradients of all of them are put together in log(n) passes and not in
+    n."""
     if len(sizes) == 1:
         return [x]
     middle = len(sizes) // 2
@@ -125,6 +120,27 @@ def _projected(mode: str, x: Any, weights: Weights) -> Any:
     return linear(x, w_ih, bias)
 
 
+def _is_whole(mode: str, projected: Any, state: State, weights: Weights) -> bool:
+    """Whether a layer is one operation: as PyTorch's LSTM is, which rounds once; of others, steps of shorter numbers are rounded."""
+    if mode == "LSTM":
+        return weights[4] is None
+    return projected.dtype is state[0].dtype and projected.dtype in (float32, float64) and state_of_thread.autocast is None
+
+
+def _whole(mode: str, projected: Any, state: State, weights: Weights, backwards: bool) -> State:
+    """The states after each step of such a layer."""
+    _, w_hh, _, b_hh, _ = weights
+    columns = permute(w_hh, dims=(1, 0))
+    if mode == "LSTM":
+        if projected.dtype is not state[0].dtype:  # under autocast
+            projected = cast(projected, dtype=state[0].dtype)
+        return lstm(projected, *state, columns, backwards=backwards)[:2]  # type: ignore[no-any-return]
+    if mode == "GRU":
+        offset = zeros(w_hh.shape[0], dtype=projected.dtype) if b_hh is None else b_hh
+        return gru(projected, *state, columns, offset, backwards=backwards)[:1]  # type: ignore[no-any-return]
+    return (elman(projected, *state, columns, backwards=backwards, relu=mode == "RNN_RELU"),)
+
+
 def recurrent(
     mode: str,
     input: Any,
@@ -163,14 +179,12 @@ def _network(
         for backwards, own in enumerate(directions):
             initial = tuple([select(s, len(last), dim=0) for s in state])
             projected = _projected(mode, x, own)
-            if mode == "LSTM" and batch_sizes is None and own[4] is None:
-                if projected.dtype is not initial[0].dtype:  # under autocast, of which this kernel rounds once
-                    projected = cast(projected, dtype=initial[0].dtype)
-                output, cells, _ = lstm(projected, *initial, permute(own[1], dims=(1, 0)), backwards=bool(backwards))
-                parts.append(output)
-                last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in (output, cells)]))
+            if batch_sizes is None and _is_whole(mode, projected, initial, own):
+                states = _whole(mode, projected, initial, own, bool(backwards))
+                parts.append(states[0])
+                last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in states]))
                 continue
-            steps = _unbound(projected) if batch_sizes is None else _pieces(projected, batch_sizes)
+            steps = list(steps_of(projected)) if batch_sizes is None else _pieces(projected, batch_sizes)
             outputs, final = _through_time(mode, steps, initial, own, bool(backwards))
             parts.append(stack(outputs) if batch_sizes is None else cat(*outputs, dim=0))
             last.append(final)

@@ -61,10 +61,11 @@ class Node:
 
     @property
     def may_exit(self) -> bool:
-        """Whether a program may leave here: a guard, what data makes raise or change its size, a loop with such a node."""
+        """Whether a program may leave here: a guard, what data makes raise or change its size, a loop with such a node
+        or one that may not end: an interrupt leaves it."""
         kind = self.op.kind
         if kind is Kind.LOOP:
-            return any(node.may_exit for node in self.attrs["body"].graph.nodes)
+            return "may not end" in self.op.traits or any(node.may_exit for node in self.attrs["body"].graph.nodes)
         return kind is Kind.GUARD or self.op.may_exit
 
 

@@ -8,23 +8,33 @@ before each step, stacked (of the variants of the primitive that keep it), what 
 A vjp needs the carried values of each step, so `loop(n)` is a primitive of its own for n of them, which names these as what it saves; the
 gradient is a loop in the other direction, which computes each step again (passes/loop_gradient.py).  `loop(0)` keeps none.
 
+`while(go, *carried, *shared; body, carried)` calls `body` with these operands as long as `go`, a truth value, holds.  The body's outputs
+are the next `go` and what is carried on, as many as `carried` says, `go` among them; so are the node's, in the end.  It may not end.  So
+it is never dropped, even where nothing reads what it gives: eager mode would not come to what follows, either.
+
 The interpreter runs the body step by step: that is what a loop means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tracejit.core.aval import Aval, ScalarAval
+from tracejit.core.dtypes import bool_
 from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
 from tracejit.ir.interpreter import NodeFailed, StepFailed, run_nodes
 
-__all__ = ["loop"]
+__all__ = ["DIFFERENTIABLE", "FEWEST", "WHILE", "loop"]
+
+FEWEST: Final = 8
+"""Steps of a loop of the library that is written out: so few run faster side by side."""
+DIFFERENTIABLE: list[Callable[[int], Op]] = []
+"""`loop` with a vjp: put here once, by passes/loop_gradient.py."""
 
 
 def _rule(*avals: Any, body: Body, carried: int, sliced: int, count: int, reverse: bool) -> tuple[Aval, ...]:
@@ -47,11 +57,7 @@ def _evaluate(
     before: list[Sequence[Any]] = []
     collected: list[Sequence[Any]] = []
     for step, i in enumerate(range(count - 1, -1, -1) if reverse else range(count)):
-        try:
-            found = run_nodes(body.graph, (*state, *[x[i, ...] for x in slices], *shared))
-        except NodeFailed as failure:
-            cause = failure.__cause__
-            raise cause if isinstance(cause, StepFailed) else StepFailed(step) from cause
+        found = _step(body, step, (*state, *[x[i, ...] for x in slices], *shared))
         before.append(state[:kept])
         state = found[:carried]
         collected.append(found[carried:])
@@ -60,6 +66,14 @@ def _evaluate(
         collected.reverse()
     stacked = [np.stack(column) for rows in (before, collected) for column in zip(*rows, strict=True)]
     return (*stacked[:kept], *[np.array(x) for x in state], *stacked[kept:])
+
+
+def _step(body: Body, step: int, operands: Sequence[Any]) -> tuple[Any, ...]:
+    try:
+        return run_nodes(body.graph, operands)
+    except NodeFailed as failure:
+        cause = failure.__cause__
+        raise cause if isinstance(cause, StepFailed) else StepFailed(step) from cause
 
 
 @cache
@@ -75,3 +89,27 @@ def loop(kept: int) -> Op:
         return _evaluate(kept, operands, **attributes)
 
     return Op(f"loop{kept}", Kind.LOOP, evaluate, rule, multiple=True)
+
+
+def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:
+    """Raises ValueError for operands that the body does not take."""
+    graph = body.graph
+    expected, out = [graph.avals[v] for v in graph.inputs], [graph.avals[v] for v in graph.outputs]  # type: ignore[index]
+    if list(avals) != expected:
+        raise ValueError(f"while: the body takes ({', '.join(map(str, expected))}), got ({', '.join(map(str, avals))})")
+    if out != expected[:carried] or out[0] != Aval((), bool_):
+        raise ValueError(
+            f"while: the body carries on ({', '.join(map(str, out))}), other than a truth value and what it was given"
+        )
+    return tuple(out)  # type: ignore[arg-type]
+
+
+def _evaluate_while(*operands: Any, body: Body, carried: int) -> tuple[Any, ...]:
+    """A body that is applied as long as a truth value holds."""
+    state, shared, step = operands[:carried], operands[carried:], 0
+    while state[0]:
+        state, step = _step(body, step, (*state, *shared)), step + 1
+    return tuple([np.array(x) for x in state])
+
+
+WHILE: Final = Op("while", Kind.LOOP, _evaluate_while, _while_rule, multiple=True, traits=frozenset({"may not end"}))

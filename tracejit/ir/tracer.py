@@ -20,7 +20,8 @@ from tracejit.core.op import REGISTRY, Kind, Op, Promotion
 from tracejit.core.promotion import common_dtype, promote
 from tracejit.core.symbolic import python_type
 from tracejit.ir.builder import GraphBuilder
-from tracejit.ir.graph import Graph, Literal, Operand
+from tracejit.ir.graph import Body, Graph, Literal, Operand
+from tracejit.ir.loop import DIFFERENTIABLE, FEWEST
 
 __all__ = ["ScalarTracer", "Tracer", "TracingInterpreter", "trace"]
 
@@ -163,6 +164,25 @@ class TracingInterpreter(Interpreter):
         if op.multiple:
             return tuple(Tracer(self, v, avals[v]) for v in ids)
         return Tracer(self, ids[0], avals[ids[0]], weak)
+
+    def repeated(
+        self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
+    ) -> Any:
+        """A loop, whose body is a step traced by itself."""
+        if shared is None or count <= FEWEST:
+            return None
+        first, last = len(carried), len(carried) + len(sliced)
+
+        def body(*given: Any) -> tuple[Any, ...]:
+            on, collected = step([*given[:first]], [*given[first:last]], [*given[last:]])
+            return (*on, *collected)
+
+        rows = [Aval(x.shape[1:], x.dtype) for x in sliced]
+        graph = trace(body, [*[x.aval for x in carried], *rows, *[x.aval for x in shared]])
+        operands = (*carried, *sliced, *shared)
+        attributes = {"body": Body(graph), "carried": first, "sliced": len(sliced), "count": count, "reverse": reverse}
+        found = self.bind(DIFFERENTIABLE[0](first), operands, attributes)[first:]
+        return [*found[:first]], [*found[first:]]
 
     def _lift(self, x: Any) -> Any:
         """A bare array becomes a constant of the graph."""

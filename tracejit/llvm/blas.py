@@ -10,6 +10,7 @@ names do not tell its integer width is refused.  SciPy's `cython_blas` exports F
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import scipy
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.llvm import thin_products
 from tracejit.llvm.operations import Code, constant, lane_type
 
 __all__ = ["Blas", "blas", "emit_gemm", "symbols"]
@@ -33,11 +35,13 @@ _CBLAS_NAMES: Final = ("sgemm", "dgemm", "sgemv", "dgemv", "sdot", "ddot")
 
 @dataclass(frozen=True, slots=True)
 class Blas:
-    """Where gemm is: `cblas` (row-major C interface, int64; gemv and dot too) or Fortran's (by reference, int32)."""
+    """Where gemm is: `cblas` (row-major C interface, int64; gemv and dot too) or Fortran's (by reference, int32).  thin: whether products
+    of few rows are computed in pieces (thin_products.py)."""
 
     source: str
     cblas: bool
     addresses: dict[str, int]  # sgemm, dgemm; with cblas sgemv, dgemv, sdot, ddot
+    thin: bool = False
 
 
 def _from_numpy() -> Blas | None:
@@ -52,8 +56,18 @@ def _from_numpy() -> Blas | None:
         except AttributeError:
             continue
         addresses = {name: int(ctypes.cast(f, ctypes.c_void_p).value or 0) for name, f in functions.items()}
-        return Blas(f"numpy {np.__version__} ({pattern.format('*')})", True, addresses)
+        thin = _processor(library, pattern) in thin_products.PROCESSORS
+        return Blas(f"numpy {np.__version__} ({pattern.format('*')})", True, addresses, thin)
     return None
+
+
+def _processor(library: ctypes.CDLL, pattern: str) -> str:
+    """The processor that OpenBLAS takes this one for; nothing of another BLAS."""
+    function = getattr(library, pattern.replace("cblas_{}", "openblas_get_corename"), None)
+    if function is None:
+        return ""
+    function.restype, function.argtypes = ctypes.c_char_p, []
+    return str(function().decode())
 
 
 def _from_scipy() -> Blas:
@@ -134,6 +148,10 @@ def emit_gemm(
         flags = [("i32", str(_TRANSPOSE if t else _NO_TRANSPOSE)) for t in transpose]
         arguments = [("i32", str(_ROW_MAJOR)), *flags, ("i64", m), ("i64", n), ("i64", k), (number, alpha_text)]
         arguments += [("ptr", a), ("i64", lda), ("ptr", b), ("i64", ldb), (number, beta_text), ("ptr", c), ("i64", ldc)]
+        if library.thin and not transpose[1] and not _is_small(sizes):
+            code.declare(symbol, "void", *[kind for kind, _ in arguments])
+            symbol, text = thin_products.helper(dtype, symbol)
+            code.declarations[symbol] = text
         code.call(symbol, "void", *arguments)
         return
 
@@ -152,3 +170,8 @@ def emit_gemm(
     arguments += [("ptr", b), integer(ldb), ("ptr", a), integer(lda), by_reference(number, beta_text), ("ptr", c), integer(ldc)]
     code.call(symbol, "void", *arguments)
     code.call("llvm.stackrestore.p0", "void", ("ptr", stack))
+
+
+def _is_small(sizes: Sequence[str]) -> bool:
+    """Whether it is known that a product has so few multiplications that OpenBLAS packs nothing."""
+    return all(size.isdecimal() for size in sizes) and math.prod(map(int, sizes)) <= thin_products.SMALL

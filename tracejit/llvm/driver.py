@@ -1,8 +1,9 @@
 """Compiles a `ProgramSpec` into one machine-code function of a frame address.
 
 `compile_program(spec) -> CompiledProgram`: `run(address, id(arrays))` returns OK (0), MISMATCH (-1: some array is not what the program
-was made for, nothing was written) or the exit code k >= 1 of a nest.  `template` is the int64 table that a frame starts from: the runtime
-copies it, fills its own slots, and passes the copy's address and the `id` of the tuple of arrays, which the program puts in slot 0.
+was made for, nothing was written), INTERRUPTED (-2: a loop found that Ctrl-C was pressed, nothing was written) or the exit code k >= 1
+of a nest.  `template` is the int64 table that a frame starts from: the runtime copies it, fills its own slots, and passes the copy's
+address and the `id` of the tuple of arrays, which the program puts in slot 0.
 
 A program is one LLVM function of a frame's address and a tuple's, whose text is written here; in the process that first meets it, Numba
 compiles it to object code, later ones find that (machine_code.py, object_cache.py).  Equal nests are one internal function; steps that
@@ -29,7 +30,7 @@ from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.core.symbolic import SymInt, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
-from tracejit.cpython import frame_check
+from tracejit.cpython import frame_check, interrupted
 from tracejit.llvm import blas, machine_code, object_cache, operations, thread_pool
 from tracejit.llvm.family import Kin
 from tracejit.llvm.linked import linked
@@ -56,10 +57,11 @@ from tracejit.lowering.steps import (
 )
 from tracejit.math import libm
 
-__all__ = ["MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
+__all__ = ["INTERRUPTED", "MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
 
 OK: Final = 0
 MISMATCH: Final = -1
+INTERRUPTED: Final = -2
 REMEMBERED: Final = 512  # programs found again by content
 PART: Final = 200  # steps in a function: LLVM takes more than proportionally long for longer ones
 
@@ -144,6 +146,7 @@ class _ProgramWriter:
         self.pointers: dict[tuple[int, int | str], str] = {}
         self.repetition: Repetition | None = None  # whose steps are being written
         self.uses_blas = False
+        self.interruptible = False
         self.table: list[int | float] = list(frame_check.expected_words(spec))  # the words behind the slots
         self.uses_pool = False
 
@@ -377,12 +380,18 @@ class _ProgramWriter:
         for slot, address, _ in step.pointers:
             places[slot] = code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
             code.lines.append(f"store ptr {self._pointer(address)}, ptr {places[slot]}")
-        count = self._integer(step.count)
+        count = step.count if isinstance(step.count, Address) else self._integer(step.count)
+        go = self._pointer(count) if isinstance(count, Address) else ""
         head, after, index, following = code.label("again"), code.label("over"), code.name(), code.name()
         before = code.block
         code.lines.append(f"br label %{head}")
         code.begin(head)
         at = len(code.lines)
+        if go:
+            body, going = code.label("step"), code.op(f"icmp ne i8 {code.op(f'load i8, ptr {go}')}, 0")
+            code.lines.append(f"br i1 {going}, label %{body}, label %{after}")
+            code.begin(body)
+            self._leave_if_interrupted()
         status = code.op(f"call i64 @{symbol}(ptr %frame)")
         if exits:
             self._leave_unless_done(self._of_step(status, index))
@@ -392,10 +401,23 @@ class _ProgramWriter:
                 moved = code.op(f"getelementptr i8, ptr {moved}, i64 {self._integer(advance)}")
                 code.lines.append(f"store ptr {moved}, ptr {places[slot]}")
         code.lines.append(f"{following} = add i64 {index}, 1")
-        more = code.op(f"icmp slt i64 {following}, {count}")
-        code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
+        if go:
+            code.lines.append(f"br label %{head}")
+        else:
+            more = code.op(f"icmp slt i64 {following}, {count}")
+            code.lines.append(f"br i1 {more}, label %{head}, label %{after}")
         code.lines.insert(at, f"{index} = phi i64 [ 0, %{before} ], [ {following}, %{code.block} ]")
         code.begin(after)
+
+    def _leave_if_interrupted(self) -> None:
+        """A loop that may never end answers Ctrl-C: the program leaves, for nothing has been written yet, and Python runs the handler."""
+        code = self.code
+        self.interruptible = True
+        self.declarations[interrupted.INTERRUPTED] = interrupted.declaration()
+        pressed, following = code.op(f"call i1 @{interrupted.INTERRUPTED}()"), code.label("go")
+        self.leaving.append(f"[ {INTERRUPTED}, %{code.block} ]")
+        code.lines.append(f"br i1 {pressed}, label %leave, label %{following}")
+        code.begin(following)
 
     def _of_step(self, status: str, step: str) -> str:
         """`status` with the number of the step, unless it has that of a step of an inner loop, or is none (lowering/exits.py)."""
@@ -509,6 +531,8 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
         found[name + "f"] = libm.address(name, dtypes.float32, arity)
     if writer.uses_blas:
         found |= blas.symbols(blas.blas())
+    if writer.interruptible:
+        found[interrupted.INTERRUPTED], _ = _interrupted()
     if writer.uses_pool:
         found |= thread_pool.symbols()
     found[frame_check.CHECK], _ = _check()
@@ -519,6 +543,12 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
 def _check() -> tuple[int, Any]:
     """The address of the check that all programs call, and what owns its code."""
     return linked(frame_check.check_text(), frame_check.CHECK)
+
+
+@cache
+def _interrupted() -> tuple[int, Any]:
+    """The same of the question that loops ask."""
+    return linked(interrupted.interrupted_text(), interrupted.INTERRUPTED)
 
 
 def compilations() -> int:

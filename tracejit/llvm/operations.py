@@ -90,7 +90,8 @@ class Code:
     """The text of one function under construction.
 
     `lines` is where instructions go (loops swap it to fill their parts separately).  `declarations` maps external symbols to
-    their declarations; `libm` holds (function, dtype, arity) of the C functions among them.  `scales`: as `Target.scales`.
+    their declarations, and helpers to their definitions; `libm` holds (function, dtype, arity) of the C functions among them.
+    `scales`: as `Target.scales`.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -119,10 +120,14 @@ class Code:
         self.lines.append(f"{label}:")
         self.block = label
 
+    def declare(self, symbol: str, result: str, *types: str) -> None:
+        """An external function or intrinsic that is called."""
+        if symbol not in self.declarations:
+            self.declarations[symbol] = f"declare {result} @{symbol}({', '.join(types)})"
+
     def call(self, symbol: str, result: str, *arguments: tuple[str, str]) -> str:
         """Call an external function or intrinsic with (type, value) arguments."""
-        if symbol not in self.declarations:
-            self.declarations[symbol] = f"declare {result} @{symbol}({', '.join(t for t, _ in arguments)})"
+        self.declare(symbol, result, *[t for t, _ in arguments])
         text = f"call {result} @{symbol}({', '.join(f'{t} {v}' for t, v in arguments)})"
         if result != "void":
             return self.op(text)

@@ -253,21 +253,21 @@ class _Lowering:
         """The body is a program of its own: what it is given are its arrays, which are not the same in each step; what is carried it writes
         to.  Its slots are some of this program's."""
         values, attributes = self.values, node.attrs
-        graph, carried, sliced = attributes["body"].graph, attributes["carried"], attributes["sliced"]
+        graph, carried, sliced = attributes["body"].graph, attributes["carried"], attributes.get("sliced", 0)
         strides = {v: values.strided[x].strides for v, x in zip(graph.inputs, node.operands, strict=True) if values.is_tensor(x)}  # type: ignore[index]
         for v in graph.inputs[carried : carried + sliced]:
             strides[v] = strides[v][1:]
         code = self.loops[node.outputs[0]]  # of whatever leaves in it
         codes = {id(inner): code for inner in _inner_nodes(graph)}
         body = lower(step_graph(graph, carried, len(node.outputs) - len(graph.outputs)), strides, codes=codes)
-        exits = bool(body.live.steps)
+        exits = bool(body.live.steps) or "may not end" in node.op.traits  # an interrupt leaves it
         kept = len(node.outputs) - len(graph.outputs)
         for x, out in zip(node.operands[:carried], node.outputs[kept:], strict=False):
             self.accumulated[x] = out  # type: ignore[index]
         reads = frozenset(values.root(o) for o in node.operands if values.is_tensor(o))  # type: ignore[arg-type]
         self.units.append(
             _Unit(
-                text_of("loop of ", attributes["count"], " steps"),
+                text_of("loop of ", attributes["count"], " steps") if "count" in attributes else "loop while a condition holds",
                 reads,
                 frozenset(node.outputs),
                 exits,
@@ -550,14 +550,15 @@ class _Lowering:
 
     def _loop(self, node: Node, body: Lowered, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
         values, attributes = self.values, node.attrs
-        carried, sliced, count, reverse = (attributes[name] for name in ("carried", "sliced", "count", "reverse"))
+        carried, sliced, reverse = attributes["carried"], attributes.get("sliced", 0), attributes.get("reverse", False)
+        count: int | None = attributes.get("count")
         kept = len(node.outputs) - len(attributes["body"].graph.outputs)
         pointers: list[tuple[int, Address, int]] = []
 
         def put(layout: Strided, moves: bool, itemsize: int) -> None:
             """The array that comes next is this one, or, in each step, the next slice of it."""
             advance = layout.strides[0] if moves else 0
-            first = layout.offset + (advance * (count - 1) if reverse else 0)
+            first = layout.offset + (advance * (count - 1) if reverse and count is not None else 0)
             slot = u.base + array_slot(len(pointers))
             pointers.append((slot, self._address(layout.root, first, itemsize), (-advance if reverse else advance) * itemsize))
 
@@ -571,7 +572,13 @@ class _Lowering:
         given = [x.value if isinstance(x, Literal) else numbers[x] for x in node.operands if not values.is_tensor(x)]  # type: ignore[union-attr, index]
         instead = {own: n for (own, _), n in zip(body.scalars, given, strict=True)}
         steps = [with_slots(step, lambda slot: u.base + slot, instead) for step in body.spec.steps]
-        return LoopCall(tuple(steps), count, tuple(pointers))
+        return LoopCall(tuple(steps), self._byte(node.operands[0]) if count is None else count, tuple(pointers))
+
+    def _byte(self, v: Operand) -> Address:
+        """Where a truth value is."""
+        assert isinstance(v, int)
+        layout = self.values.strided[v]
+        return self._address(layout.root, layout.offset, 1)
 
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:
         nest = piece.nest

@@ -169,11 +169,11 @@ class CopyCall:
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """Do some steps so many times, none of which leaves the program.  pointers: (slot, address, advance): the slot has that address the
-    first time, and each time after that is `advance` bytes further."""
+    """Do some steps so many times, or, where the count is an address, as long as the byte there is not 0.  pointers: (slot, address,
+    advance): the slot has that address the first time, and each time after that is `advance` bytes further."""
 
     steps: tuple[Step, ...]
-    count: int
+    count: int | Address
     pointers: tuple[tuple[int, Address, int], ...]
 
 
@@ -203,7 +203,8 @@ def with_slots(step: Step, slot: Callable[[int], int], numbers: Mapping[int, Num
             return CopyCall(address(step.destination), address(step.source), integer(step.nbytes))
         case LoopCall():
             steps = tuple([with_slots(inner, slot, numbers) for inner in step.steps])
-            return LoopCall(steps, step.count, tuple([(slot(n), address(a), advance) for n, a, advance in step.pointers]))
+            count = address(step.count) if isinstance(step.count, Address) else step.count
+            return LoopCall(steps, count, tuple([(slot(n), address(a), advance) for n, a, advance in step.pointers]))
     m, n, k = map(integer, (step.m, step.n, step.k))
     lda, ldb, ldc = map(integer, (step.lda, step.ldb, step.ldc))
     a, b, c = map(address, (step.a, step.b, step.c))

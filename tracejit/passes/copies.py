@@ -5,6 +5,8 @@ at the end, one for each of `targets`, are what these inputs hold when the progr
 
 - before a view that would need a copy, and before a product for an operand that gemm cannot read in place, or cannot add to: only what
   nothing else reads may be taken over by `matmul_add`, or be what a loop carries on;
+- before a loop, for a matrix that its steps share where their products would read it transposed: gemm packs such a one, number by number,
+  in every step;
 - after all nodes, for a result that is not the whole memory of a node's output or would share it with another one; for a residual that is
   a result as well, since the program may change what it was given, or lies in memory that the program did not make (a node of its own,
   so that whatever makes the result writes both); for what a write reads of memory that is written itself.
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
@@ -25,6 +28,10 @@ from tracejit.passes.products import gemm_layout, is_tiny
 __all__ = ["copies"]
 
 Shape = tuple[int, ...]
+FEWEST_STEPS = 4
+"""Of a loop before which a matrix is copied."""
+FEWEST_ELEMENTS = 1024
+"""Of a product for which it is: a smaller one is done before packing shows."""
 
 
 def copies(graph: Graph, layouts: Mapping[int, Shape], kept: int = 0, targets: Sequence[int] = ()) -> Graph:
@@ -81,7 +88,31 @@ class _Copier(GraphBuilder):
             carried = node.attrs["carried"]
             operands = (*map(self.given_up, node.operands[:carried]), *node.operands[carried:])
             node = Node(node.op, operands, node.attributes, node.outputs, node.line)
+            node = self.with_straight_matrices(node)
         self.append(node)
+
+    def with_straight_matrices(self, loop: Node) -> Node:
+        """The loop, given matrices that lie as its products read them; as it is where it may have few steps."""
+        attributes, operands = loop.attrs, list(loop.operands)
+        if attributes.get("count", 0) < FEWEST_STEPS:
+            return loop
+        body, first = attributes["body"].graph, attributes["carried"] + attributes["sliced"]
+        for k, (v, x) in enumerate(zip(body.inputs, operands, strict=True)):
+            if k < first or type(x) is not int:
+                continue
+            layout = self.strided.get(x)
+            if layout is None or len(layout.strides) != 2 or not _is_read_transposed(body, v, layout.strides):
+                continue
+            own = gemm_layout(self.aval(x).shape, layout.strides)
+            if own is not None:
+                operands[k] = self.clone(x) if own.transposed else self.transposed(self.clone(self.transposed(x)))
+        return Node(loop.op, tuple(operands), loop.attributes, loop.outputs, loop.line)
+
+    def transposed(self, v: int) -> int:
+        aval = self.aval(v)
+        out = self.fresh(Aval(aval.shape[::-1], aval.dtype))
+        self.take(Node(REGISTRY["permute"], (v,), (("dims", (1, 0)),), (out,)))
+        return out
 
     def given_up(self, x: Operand) -> int:
         """An operand whose memory the node may take over."""
@@ -127,3 +158,20 @@ class _Copier(GraphBuilder):
             if root in targets and not (root == v == target):
                 written[k] = self.clone(v)
         return (*[copied.get(o, o) if isinstance(o, int) else o for o in results], *residuals, *written)
+
+
+def _is_read_transposed(body: Graph, v: int, strides: Shape) -> bool:
+    """Whether there are products in a loop whose second operand is an input that has these strides, or a view of it, and they see it
+    transposed, all of them."""
+    found: set[bool] = set()
+    lies = {v: Strided(v, 0, strides)}
+    for node in body.nodes:
+        if is_fixed_view(node) and (base := lies.get(node.operands[0])) is not None:  # type: ignore[arg-type]
+            out = node.outputs[0]
+            layout = strided_view(node, base, body.avals[node.operands[0]].shape, body.avals[out].shape)  # type: ignore[index, union-attr]
+            if layout is not None:
+                lies[out] = layout
+        elif node.op.kind is Kind.CONTRACTION and (second := lies.get(node.operands[1])) is not None:  # type: ignore[arg-type]
+            matrix = gemm_layout(body.avals[node.operands[1]].shape, second.strides)  # type: ignore[index, union-attr]
+            found.add(matrix is not None and matrix.transposed and body.avals[node.outputs[0]].size >= FEWEST_ELEMENTS)  # type: ignore[union-attr]
+    return found == {True}

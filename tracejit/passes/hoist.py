@@ -37,7 +37,8 @@ def hoist(graph: Graph) -> Graph:
     builder.avals = dict(graph.avals)
     changed = False
     for node in graph.nodes:
-        loop = _Loop(builder, node) if node.op.kind is Kind.LOOP else None
+        has_count = node.op.kind is Kind.LOOP and "count" in node.attrs
+        loop = _Loop(builder, node) if has_count else None
         if loop is not None and loop.relieved():
             changed = True
             builder.nodes += [*loop.before, loop.node(), *loop.after]
@@ -167,25 +168,36 @@ class _Loop:
         if node is None or node.op.kind is not Kind.ELEMENTWISE or "adds" not in node.op.traits or v not in node.operands:
             return
         p = next((x for x in node.operands if x != v), None)
-        product = self.made.get(p) if type(p) is int else None
-        alone = self.uses[v] == self.uses[on] == self.uses[p] == 1
-        if not alone or product is None or not self._is_small_product(product) or self.avals[v] != self.avals[p]:  # type: ignore[index]
+        product, used_once = self._product(p)
+        alone = self.uses[v] == self.uses[on] == 1 and used_once
+        if not alone or product is None or self.avals[v] != self.avals[p]:  # type: ignore[index]
             return
         a, b = product.operands
         assert type(a) is int and type(b) is int and type(begin) is int
         if self._is_same(a) or self._is_same(b):
             return
-        left, right = self._along(a, 1), self._along(b, 0)
-        total = self._add(self.after, "matmul", left, right)
+        total = self._add(self.after, "matmul", self._along(a, 1), self._along(b, 0))
+        if p != product.outputs[0]:
+            total = self._add(self.after, "permute", total, dims=(1, 0))
         self.after.append(Node(node.op, (begin, total), (), (end,), node.line))
-        self.gone.update((on, p))  # type: ignore[arg-type]
+        self.gone.update((on, p, product.outputs[0]))  # type: ignore[arg-type]
         self._unused((a, b))
         del self.carried[v]
+
+    def _product(self, v: Operand) -> tuple[Node | None, bool]:
+        """The small product that a value is, or the transpose of (the gradient of a weight that is stored transposed), and whether nothing
+        else reads it."""
+        maker = self.made.get(v) if type(v) is int else None
+        used_once = self.uses[v] == 1
+        if maker is not None and _is_transpose(maker):
+            v = maker.operands[0]
+            maker, used_once = self.made.get(v), used_once and self.uses[v] == 1  # type: ignore[arg-type]
+        return (maker if self._is_small_product(maker) else None), used_once
 
     def _along(self, v: int, dim: int) -> int:
         """The matrices of all steps, joined along a dimension."""
         maker = self.made.get(v)
-        if maker is not None and "permutes" in maker.op.traits and maker.attrs["dims"] == (1, 0):
+        if maker is not None and _is_transpose(maker):
             return self._add(self.after, "permute", self._along(maker.operands[0], 1 - dim), dims=(1, 0))  # type: ignore[arg-type]
         rows, columns = self.avals[v].shape  # type: ignore[union-attr]
         stack = self._of_all_steps(v)
@@ -215,3 +227,8 @@ class _Loop:
             *[stack for _, stack in self.collected],
         )
         return Node(self.original.op, operands, tuple(sorted(attributes.items())), tuple(results), self.original.line)
+
+
+def _is_transpose(node: Node) -> bool:
+    """Whether the node is a matrix transposed."""
+    return "permutes" in node.op.traits and node.attrs["dims"] == (1, 0)

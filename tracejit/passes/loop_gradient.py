@@ -21,7 +21,7 @@ from tracejit.core.interpreter import Abstract
 from tracejit.core.interpreter import state as interpreter_state
 from tracejit.core.op import REGISTRY, Op
 from tracejit.ir.graph import Body, Graph, Literal
-from tracejit.ir.loop import loop
+from tracejit.ir.loop import DIFFERENTIABLE, loop
 from tracejit.ir.tracer import trace
 from tracejit.passes.backward import backward_graph
 
@@ -36,6 +36,9 @@ def differentiable_loop(carried: int) -> Op:
     op = loop(carried)
     op.vjp(f"{carried}: {' '.join(f'out{k}' for k in range(carried))}")(_pulled_back)
     return op
+
+
+DIFFERENTIABLE[:] = [differentiable_loop]
 
 
 def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:

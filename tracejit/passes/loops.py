@@ -26,7 +26,7 @@ def _reduced(node: Node, read: Collection[object], passes: Sequence[Callable[[Gr
     body, carried = attributes["body"].graph, attributes["carried"]
     kept = len(node.outputs) - len(body.outputs)
     op, history = node.op, node.outputs[:kept]
-    if not any(v in read for v in history):
+    if history and not any(v in read for v in history):
         op, history = loop(0), ()
     collected = [k for k in range(carried, len(body.outputs)) if node.outputs[kept + k] in read]
     body = replace(body, outputs=(*body.outputs[:carried], *[body.outputs[k] for k in collected]), requires_grad=frozenset())

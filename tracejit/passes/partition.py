@@ -12,7 +12,7 @@ enters a node that saved the input, or a view of it.  Everything else is kept.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -215,21 +215,21 @@ def _direct(graph: Graph, needed: dict[int, int], paths: Paths) -> set[int]:
         for v in saved_values(graph, step.node, marked):
             memory = roots.get(v, v)
             noticing[memory] = noticing.get(memory, 0) | 1 << i
-    reading = dict(needed)
-    for node in reversed(graph.nodes):
-        steps = reading.get(node.outputs[0], 0) if is_recomputable(node) else 0
-        for x in node.operands if steps else ():
-            if type(x) is int:
-                reading[x] = reading.get(x, 0) | steps
     written = {target for target, _ in graph.writes}
-    return {
-        v
-        for v in graph.inputs
-        if v in noticing
-        and v not in written
-        and isinstance(graph.avals[v], Aval)
-        and _is_noticed(paths, reading.get(v, 0) & ~noticing[v], noticing[v])
-    }
+    candidates = [v for v in graph.inputs if v in noticing and v not in written and isinstance(graph.avals[v], Aval)]
+    leading = set(candidates)  # with what can be computed again of them: steps are collected along these values alone
+    again: list[Node] = []
+    for node in graph.nodes:
+        if any(type(x) is int and x in leading for x in node.operands) and is_recomputable(node):
+            leading.update(node.outputs)
+            again.append(node)
+    reading = {v: needed[v] for v in leading if v in needed}
+    for node in reversed(again):
+        steps = reading.get(node.outputs[0], 0)
+        for x in node.operands if steps else ():
+            if type(x) is int and x in leading:
+                reading[x] = reading.get(x, 0) | steps
+    return {v for v in candidates if _is_noticed(paths, reading.get(v, 0) & ~noticing[v], noticing[v])}
 
 
 def _is_noticed(paths: Paths, readers: int, noticing: int) -> bool:
@@ -240,11 +240,8 @@ def _is_noticed(paths: Paths, readers: int, noticing: int) -> bool:
     return all(met[i] == paths.steps[i].reach for i in _bits(readers))
 
 
-def _bits(number: int) -> Iterable[int]:
-    while number:
-        low = number & -number
-        yield low.bit_length() - 1
-        number ^= low
+def _bits(number: int) -> list[int]:
+    return [i for i, bit in enumerate(bin(number)[:1:-1]) if bit == "1"]  # clearing one after the other is quadratic
 
 
 def _visit(graph: Graph, entered: Sequence[Node]) -> Visit:

@@ -28,6 +28,7 @@ from tracejit.ir.builder import GraphBuilder, next_id, rebuild
 from tracejit.ir.graph import Body, Graph, Literal, Node, Operand
 from tracejit.ir.loop import loop
 from tracejit.passes.join import sums_in_one
+from tracejit.passes.own_slices import own_slices
 from tracejit.passes.periods import stretches
 from tracejit.passes.slices import Slice, brought_first, taken_apart
 
@@ -56,7 +57,7 @@ def reroll(graph: Graph, always: bool = False) -> Graph:
     repeats, or where it is small and `always` is not asked for."""
     if len(graph.nodes) < FEWEST_NODES and not always:
         return graph
-    sequence = _Sequence(sums_in_one(graph))
+    sequence = _Sequence(sums_in_one(own_slices(graph)))
     for _ in range(_SWEEPS):
         if not sequence.fold():
             break

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from tracejit.capture.recording.entry import Recording
 from tracejit.compiled.side_trace import Trace
 from tracejit.core.op import Kind
+from tracejit.ir.graph import Node
 from tracejit.ir.printer import to_text
 from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
@@ -61,6 +62,7 @@ def explain_function(
             lines.append(
                 f"  {recording.left_out} steps of loops were recorded without running, since those before them did the same"
             )
+        lines += [f"  {remark}" for remark in recording.remarks]
         lines += _exits(entry, entries)
         lines += [f"  {line}" for line in executable.program.describe().splitlines()]
         for present, (program, _) in executable.backward_programs():
@@ -90,8 +92,7 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
         elif "dynamic shape" in node.op.traits:
             sizes = ", ".join(str(list(executable.graph.avals[v].shape)) for v in node.outputs)
             text = f"goes on only if the shape that {node.op.name} finds at {node.line} is {sizes}"
-        elif node.op.kind is Kind.LOOP and node.may_exit:
-            inside = ", ".join(dict.fromkeys(inner.line for inner in node.attrs["body"].graph.nodes if inner.may_exit))
+        elif inside := ", ".join(dict.fromkeys(_exits_inside(node))):
             text = f"goes on only if the steps of a loop find at {inside} what was recorded"
         elif count:
             text = f"goes on only if {node.op.name} at {node.line} does not raise"
@@ -106,6 +107,14 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
                 text += f"; {sides[0]}" if (sides := _sides(entry, number, bridge)) else ""
         lines.append(f"  {text}")
     return lines
+
+
+def _exits_inside(node: Node) -> Iterator[str]:
+    """The lines of what may leave the steps of a loop, but for interrupts."""
+    for inner in node.attrs["body"].graph.nodes if node.op.kind is Kind.LOOP else ():
+        if inner.op.kind is Kind.GUARD or inner.op.may_exit:
+            yield inner.line
+        yield from _exits_inside(inner)
 
 
 def _sides(entry: Any, number: int, bridge: Any) -> list[str]:

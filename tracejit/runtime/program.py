@@ -8,8 +8,8 @@
 - "interpret": the oracle, the graph itself node by node (runtime/interpret.py).
 
 `Program.run(arrays, scalars)` returns the tuple of outputs, 0 where some array is not what the program was made for, or the number
-k >= 1 of the exit that was taken.  It is a function of replay (replay/ir.py), rendered as Python: it makes the fresh outputs, and calls
-machine code in a frame that has the address of the tuple of arrays and the numbers.
+k >= 1 of the exit that was taken (or INTERRUPTED of llvm/driver.py).  It is a function of replay (replay/ir.py), rendered as Python: it
+makes the fresh outputs, and calls machine code in a frame that has the address of the tuple of arrays and the numbers.
 
 Invariants: user storage is written by no step before the last exit; arrays are bound by the tuple for the whole call; constants and
 machine code live as long as the program.
@@ -319,7 +319,7 @@ class _Code:
 
 
 class _Codes(dict[int, int]):
-    """What `run` returns for a code of the machine program: 0 for a mismatch, else the exit's number."""
+    """What `run` returns for a code of the machine program: 0 for a mismatch, else the code itself."""
 
     def __missing__(self, code: int) -> int:
         return 0 if code == MISMATCH else code

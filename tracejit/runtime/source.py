@@ -117,7 +117,12 @@ class _Writer:
             self.memories[slot] = self.memories[address.slot]
             self.starts[slot] = self.start(address)
             self.moving[slot] = self.moving.get(address.slot, "") + (f" + {index} * {advance}" if advance else "")
-        self.line(f"for {index} in range({step.count}):")
+        if isinstance(step.count, Address):
+            self.line(f"{index} = -1")
+            self.line(f"while {self.memories[step.count.slot]}[{self.place(step.count)}]:")
+            self.line(f"{index} += 1", 1)
+        else:
+            self.line(f"for {index} in range({step.count}):")
         self.depth += 1
         for inner in step.steps:
             self.step(inner)

@@ -66,8 +66,8 @@ __all__ = [
 
 
 class Exit:
-    """What an entry returns instead of a result: exit `number` (from 1) of its program was taken, or a guard failed (0, `MISS`).  Nothing
-    was changed.
+    """What an entry returns instead of a result: exit `number` (from 1) of its program was taken, a guard failed (0, `MISS`), or an
+    interrupt came (-1, `INTERRUPTED`).  Nothing was changed.
 
     counter: of the program (Executable.counter), by which it is known.  bridge: the machine code that machine code goes on to by itself
     (cpython/dispatcher.py), or None, while `left` is more than 0; each time takes one from it.  word: the address of `left`."""
@@ -84,6 +84,8 @@ class Exit:
 
 MISS = Exit(0)
 """What an entry returns when a guard fails."""
+INTERRUPTED = Exit(-1)
+"""What an entry returns when its program has been left for a signal handler: the call is made once more when that has run."""
 
 PROMOTE = Tell(Name("promote").call(), Name("counter").at(0).compared("==", Name("hot")))
 """The statement of a Body that asks whether the entry should be machine code."""
@@ -195,7 +197,7 @@ class Recording:
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
     env: of the symbolic sizes in all of this, if there are any (sized.py).
     facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program.
-    left_out: how many steps of loops did not run as Python."""
+    left_out: how many steps of loops did not run as Python.  remarks: what else there is to say of them."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -216,6 +218,7 @@ class Recording:
     env: ShapeEnv | None = field(default=None, repr=False, compare=False)
     outside: tuple[Reason, ...] = field(default=(), repr=False)
     left_out: int = field(default=0, compare=False)
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names

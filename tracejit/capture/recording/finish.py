@@ -140,6 +140,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
+        remarks=tuple(dict.fromkeys(interpreter.remarks)),
         facts=(
             *_facts_of_tensors(recorder, True),
             *recorder.facts.found,

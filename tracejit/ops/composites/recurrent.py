@@ -1,12 +1,15 @@
-"""An LSTM over a whole sequence, given what its inputs contribute to the gates."""
+"""An LSTM over a whole sequence, given what its inputs contribute to the gates; and the inputs of the steps of other networks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.interpreter import Abstract, state
+from tracejit.core.op import REGISTRY
 from tracejit.core.shapes import size_range
 from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.mathematics import sigmoid
@@ -16,7 +19,10 @@ from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import reshape, select, slice_
 from tracejit.ops.samples import cases, floats
 
-__all__ = ["lstm"]
+__all__ = ["Step", "began_with", "columns_of", "looped", "lstm", "states_before", "steps_of"]
+
+Step = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
+"""(carried, slices, shared) -> (carried on, collected)."""
 
 
 def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: bool) -> tuple[Aval, Aval, Aval]:
@@ -25,13 +31,7 @@ def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: b
     return states, states, projected
 
 
-def _order(length: int, backwards: bool) -> list[tuple[int, int | None]]:
-    """(a step, the step before it) in the order in which they are made."""
-    steps = list(size_range(0, length))[:: -1 if backwards else 1]
-    return list(zip(steps, [None, *steps], strict=False))
-
-
-def _columns(x: Any, n: int, i: int, j: int) -> Any:
+def columns_of(x: Any, n: int, i: int, j: int) -> Any:
     """Columns i * n to j * n of a matrix."""
     return slice_.of(x, dim=1, start=i * n, stop=j * n, step=1)
 
@@ -41,20 +41,36 @@ def _stack(parts: list[Any]) -> Any:
     return cat.of(*rows, dim=0) if len(rows) > 1 else rows[0]
 
 
+def looped(step: Step, carried: list[Any], sliced: list[Any], shared: list[Any], reverse: bool) -> tuple[list[Any], list[Any]]:
+    """(what is carried in the end, what was collected, stacked) of a step for each slice, which is one loop where a graph is made."""
+    first = sliced[0]
+    interpreter = first.interpreter if isinstance(first, Abstract) else state.top
+    found = interpreter.repeated(step, carried, sliced, first.shape[0], reverse, shared)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    rows: list[list[Any]] = []
+    for t in list(size_range(0, first.shape[0]))[:: -1 if reverse else 1]:
+        carried, collected = step(carried, [select.of(x, t, dim=0) for x in sliced], shared)
+        rows.append(collected)
+    return carried, [_stack(list(column)) for column in zip(*(rows[::-1] if reverse else rows), strict=True)]
+
+
+def _forward(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
+    """A step: (hidden state, cell) and what its input gives -> the next ones; these and the gates are collected."""
+    hidden, cell = carried
+    n = hidden.shape[1]
+    x = slices[0] + matmul.of(hidden, shared[0])
+    both = sigmoid.of(columns_of(x, n, 0, 2))  # input and forget gates
+    new = tanh.of(columns_of(x, n, 2, 3))
+    out = sigmoid.of(columns_of(x, n, 3, 4))
+    cell = columns_of(both, n, 1, 2) * cell + columns_of(both, n, 0, 1) * new
+    hidden = out * tanh.of(cell)
+    return [hidden, cell], [hidden, cell, cat.of(both, new, out, dim=1)]
+
+
 def _expansion(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) -> tuple[Any, Any, Any]:
-    length, n = projected.shape[0], hidden.shape[1]
-    outputs: list[Any] = [None] * length
-    cells: list[Any] = [None] * length
-    gates: list[Any] = [None] * length
-    for t, _ in _order(length, backwards):
-        x = select.of(projected, t, dim=0) + matmul.of(hidden, columns)
-        both = sigmoid.of(_columns(x, n, 0, 2))  # input and forget gates
-        new = tanh.of(_columns(x, n, 2, 3))
-        out = sigmoid.of(_columns(x, n, 3, 4))
-        cell = _columns(both, n, 1, 2) * cell + _columns(both, n, 0, 1) * new
-        hidden = out * tanh.of(cell)
-        outputs[t], cells[t], gates[t] = hidden, cell, cat.of(both, new, out, dim=1)
-    return _stack(outputs), _stack(cells), _stack(gates)
+    _, (outputs, cells, gates) = looped(_forward, [hidden, cell], [projected], [columns], backwards)
+    return outputs, cells, gates
 
 
 @composite(
@@ -118,7 +134,7 @@ def _slopes(gates: Any) -> Any:
     return slopes
 
 
-def _before(states: Any, initial: Any, backwards: bool) -> Any:
+def states_before(states: Any, initial: Any, backwards: bool) -> Any:
     """The state that each step began with, given those that they ended with."""
     return np.concatenate((states[1:], initial[None]) if backwards else (initial[None], states[:-1]))
 
@@ -136,7 +152,7 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     through = bent * bent
     np.subtract(1, through, out=through)
     through *= leave  # from a hidden state to its cell
-    for k, other in enumerate((new, _before(cells, cell, backwards), entry, bent)):
+    for k, other in enumerate((new, states_before(cells, cell, backwards), entry, bent)):
         factors[:, k] *= other  # from cell or hidden state to what the gates were given
     out = np.empty((length, batch, 4 * n), cells.dtype)
     rows = np.ascontiguousarray(columns.T)
@@ -162,58 +178,77 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
         dot(given, rows, dh)
     g_columns = None
     if c.needs[3]:
-        began = _before(leave * bent, hidden, backwards)
+        began = states_before(leave * bent, hidden, backwards)
         g_columns = np.matmul(began.reshape(-1, n).T, out.reshape(-1, 4 * n))
     return out, dh, dc, g_columns
+
+
+def began_with(states: Any, initial: Any, backwards: bool) -> Any:
+    """`states_before` with primitives."""
+    length, first = states.shape[0], reshape.of(initial, shape=(1, *initial.shape))
+    if length == 1:
+        return first
+    start, stop = (1, length) if backwards else (0, length - 1)
+    others = slice_.of(states, dim=0, start=start, stop=stop, step=1)
+    return cat.of(others, first, dim=0) if backwards else cat.of(first, others, dim=0)
 
 
 def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:
     """The same with primitives."""
     _, hidden, cell, columns = c.inputs
     _, cells, gates = c.outputs
-    length, _, n = cells.shape
-    order = _order(length, c.attributes["backwards"])
-    rows = transpose_matrix(columns)
-    given: list[Any] = [None] * length
-    starts: list[Any] = [None] * length
-    dh = dc = None
+    backwards = c.attributes["backwards"]
+    length, batch, n = cells.shape
+    bent = tanh.of(cells)
+    received = (g, g_cells, g_gates)
+    arrives = tuple([x is not None for x in received])
 
-    def plus(x: Any, y: Any) -> Any:
-        return x if y is None else y if x is None else x + y
-
-    def at(x: Any, t: int) -> Any:
-        return None if x is None else select.of(x, t, dim=0)
-
-    for t, before in reversed(order):
-        gate = at(gates, t)
-        entry, forget, new, leave = (_columns(gate, n, k, k + 1) for k in range(4))
-        bent = tanh.of(at(cells, t))
-        dh = plus(dh, at(g, t))
-        dc = plus(plus(dc, at(g_cells, t)), None if dh is None else dh * leave * (1.0 - bent * bent))
-        extra = at(g_gates, t)
-        parts: list[Any] = [None] * 4 if extra is None else [_columns(extra, n, k, k + 1) for k in range(4)]
-        if dc is not None:
-            previous = cell if before is None else at(cells, before)
-            parts[:3] = [plus(dc * new, parts[0]), plus(dc * previous, parts[1]), plus(dc * entry, parts[2])]
-            dc = dc * forget
-        if dh is not None:
-            parts[3] = plus(dh * bent, parts[3])
-        nothing = leave * 0.0
+    def step(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
+        dh, dc = carried
+        gate, curve, previous, *rest = slices
+        arrived = iter(rest)
+        gh, gc, extra = [next(arrived) if there else None for there in arrives]
+        entry, forget, new, leave = (columns_of(gate, n, k, k + 1) for k in range(4))
+        dh = dh if gh is None else dh + gh
+        dc = (dc if gc is None else dc + gc) + dh * leave * (1.0 - curve * curve)
+        parts = [dc * new, dc * previous, dc * entry, dh * curve]
+        if extra is not None:
+            parts = [part + columns_of(extra, n, k, k + 1) for k, part in enumerate(parts)]
         slopes = (entry * (1.0 - entry), forget * (1.0 - forget), 1.0 - new * new, leave * (1.0 - leave))
-        given[t] = cat.of(*[nothing if p is None else p * s for p, s in zip(parts, slopes, strict=True)], dim=1)
-        dh = matmul.of(given[t], rows)
-        if before is None:
-            starts[t] = hidden
-        else:
-            starts[t] = _columns(at(gates, before), n, 3, 4) * tanh.of(at(cells, before))
+        given = cat.of(*[part * slope for part, slope in zip(parts, slopes, strict=True)], dim=1)
+        return [matmul.of(given, shared[0]), dc * forget], [given]
+
+    zeros = [REGISTRY["full"].beside(cells, 0.0, shape=x.shape, dtype=x.dtype) for x in c.avals[1:3]]
+    sliced = [gates, bent, began_with(cells, cell, backwards), *[x for x in received if x is not None]]
+    (dh, dc), (given,) = looped(step, zeros, sliced, [transpose_matrix(columns)], not backwards)
     g_columns = None
     if c.needs[3]:
-        began, gave = (cat.of(*x, dim=0) if length > 1 else x[0] for x in (starts, given))
-        g_columns = matmul.of(transpose_matrix(began), gave)
-    return _stack(given), dh, dc, g_columns
+        outputs = slice_.of(gates, dim=2, start=3 * n, stop=4 * n, step=1) * bent
+        began = reshape.of(began_with(outputs, hidden, backwards), shape=(length * batch, n))
+        g_columns = matmul.of(transpose_matrix(began), reshape.of(given, shape=(length * batch, 4 * n)))
+    return given, dh, dc, g_columns
 
 
 @lstm.vjp(saves="1 2 3 out1 out2")
 def _(c: Any, g: Any, g_cells: Any, g_gates: Any) -> Any:
     rule = _gradients_of_arrays if isinstance(c.outputs[1], np.ndarray) else _gradients
     return tuple([x if need else None for x, need in zip(rule(c, g, g_cells, g_gates), c.needs, strict=True)])
+
+
+@composite(
+    lambda x: tuple([Aval(x.shape[1:], x.dtype) for _ in size_range(0, x.shape[0])]),
+    lambda x: tuple([select.of(x, t, dim=0) for t in size_range(0, x.shape[0])]),
+    multiple=True,
+    samples=cases((floats(3, 2, 4),), (floats(4, 2, 3).T,), (floats(1, 2),)),
+)
+def steps_of(x: Any) -> Any:
+    """x[0], x[1], ... in memory of their own: one place on the tape for all of them, where their gradients are put together once."""
+    return tuple([row.copy() for row in x])
+
+
+@steps_of.vjp()
+def _(c: Any, *cotangents: Any) -> Any:
+    (whole,) = c.avals
+    reference = next(g for g in cotangents if g is not None)
+    zeros = REGISTRY["full"].beside(reference, 0.0, shape=whole.shape[1:], dtype=whole.dtype)
+    return _stack([zeros if g is None else g for g in cotangents])
