@@ -34,28 +34,41 @@ def sized_among(objects: Iterable[Any], cls: type) -> list[tuple[Any, tuple[Any,
     """The instances of a class among the arguments of a call, and in lists, tuples and dictionaries among them, with where each is: the
     number of the argument, then the container and the index or key at each step."""
     found: list[tuple[Any, tuple[Any, ...]]] = []
-    left = _MOST
-
-    def look(items: Iterator[tuple[Any, Any]], path: tuple[Any, ...], depth: int) -> None:
-        nonlocal left
-        for key, value in items:
-            if not left:
-                return
-            left -= 1
-            kind = type(value)
-            if kind is cls:
-                found.append((value, (*path, key)))
-            elif not depth:
-                continue
-            elif issubclass(kind, tuple):
-                look(enumerate(tuple.__iter__(value)), (*path, key, value), depth - 1)
-            elif issubclass(kind, list):
-                look(enumerate(list.__iter__(value)), (*path, key, value), depth - 1)
-            elif issubclass(kind, dict):
-                look(iter(list(dict.items(value))), (*path, key, value), depth - 1)
-
-    look(enumerate(objects), (), _DEEPEST)
+    _look(found, cls, enumerate(objects), (), _DEEPEST, _MOST)
     return found
+
+
+def _look(
+    found: list[tuple[Any, tuple[Any, ...]]],
+    cls: type,
+    items: Iterator[tuple[Any, Any]],
+    path: tuple[Any, ...],
+    depth: int,
+    left: int,
+) -> int:
+    """Add what is found among `items`, of which `path` leads to the container.  left: how many objects may be looked at; returns how many
+    may be then.  (No function in another one: it would keep what it has found until the next garbage collection.)"""
+    for key, value in items:
+        if not left:
+            break
+        left -= 1
+        kind = type(value)
+        inside: Iterator[tuple[Any, Any]]
+        if kind is cls:
+            found.append((value, (*path, key)))
+            continue
+        if not depth:
+            continue
+        if issubclass(kind, tuple):
+            inside = enumerate(tuple.__iter__(value))
+        elif issubclass(kind, list):
+            inside = enumerate(list.__iter__(value))
+        elif issubclass(kind, dict):
+            inside = iter(list(dict.items(value)))
+        else:
+            continue
+        left = _look(found, cls, inside, (*path, key, value), depth - 1, left)
+    return left
 
 
 def _hash(shapes: Shapes) -> int:
