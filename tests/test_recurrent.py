@@ -11,7 +11,6 @@ from against_torch import assert_close, numbers
 
 import tracejit
 from tracejit import nn
-from tracejit.ops.composites.recurrent import steps_of
 
 
 def pair(name: str, *args: Any, **options: Any) -> tuple[Any, Any]:
@@ -202,13 +201,3 @@ def test_the_steps_of_a_compiled_layer_are_loops_forward_and_backward(bidirectio
             np.testing.assert_allclose(replayed.numpy(), eager.numpy(), rtol=1e-4, atol=1e-6)
     assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 2
     assert len(re.findall(r"loop of \d+ steps", compiled.explain())) >= 2 + 2 * bidirectional, compiled.explain()
-
-
-def test_the_gradient_of_the_inputs_of_steps_has_zeros_where_a_step_had_none() -> None:
-    x = tracejit.randn(4, 2, 3).requires_grad_()
-    first, _, third, _ = steps_of.of(x)
-    (g,) = tracejit.autograd.grad((first * 2 + third * third).sum(), x)
-    expected = np.zeros((4, 2, 3), np.float32)
-    expected[0], expected[2] = 2, 2 * x.detach().numpy()[2]
-    np.testing.assert_array_equal(g.numpy(), expected)
-    assert not np.shares_memory(first.detach().numpy(), x.detach().numpy())

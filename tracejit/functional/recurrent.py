@@ -15,9 +15,10 @@ from typing import Any
 from tracejit.core.dtypes import float32, float64
 from tracejit.core.interpreter import state as state_of_thread
 from tracejit.core.precision import lowered
+from tracejit.core.shapes import size_range
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
-from tracejit.ops.composites.recurrent import lstm, steps_of
+from tracejit.ops.composites.recurrent import lstm
 from tracejit.ops.composites.recurrent_units import elman, gru
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.mathematics import relu, sigmoid
@@ -76,9 +77,16 @@ _STEPS: dict[str, Callable[[Any, Any, State, Any], State]] = {
 """mode -> (input times its weights, hidden state times its weights, state, projection) -> state, whose first part is the output."""
 
 
+def _unbound(x: Any) -> list[Any]:
+    """x[0], x[1], ..., taken in halves: so the gradients of all of them are put together in log(n) passes and not in n."""
+    size = x.shape[0]
+    if size <= 4:
+        return [select(x, i, dim=0) for i in size_range(0, size)]
+    return [*_unbound(_rows(x, 0, size // 2)), *_unbound(_rows(x, size // 2, size))]
+
+
 def _pieces(x: Any, sizes: Sequence[int]) -> list[Any]:
-    """The rows of x in pieces of these sizes, taken in halves: so the gradients of all of them are put together in log(n) passes and not in
-    n."""
+    """The rows of x in pieces of these sizes, taken in halves as by `_unbound`."""
     if len(sizes) == 1:
         return [x]
     middle = len(sizes) // 2
@@ -184,7 +192,7 @@ def _network(
                 parts.append(states[0])
                 last.append(tuple([select(s, 0 if backwards else s.shape[0] - 1, dim=0) for s in states]))
                 continue
-            steps = list(steps_of(projected)) if batch_sizes is None else _pieces(projected, batch_sizes)
+            steps = _unbound(projected) if batch_sizes is None else _pieces(projected, batch_sizes)
             outputs, final = _through_time(mode, steps, initial, own, bool(backwards))
             parts.append(stack(outputs) if batch_sizes is None else cat(*outputs, dim=0))
             last.append(final)

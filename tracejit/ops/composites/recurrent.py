@@ -1,4 +1,4 @@
-"""An LSTM over a whole sequence, given what its inputs contribute to the gates; and the inputs of the steps of other networks."""
+"""An LSTM over a whole sequence, given what its inputs contribute to the gates, and what such operations have in common."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import reshape, select, slice_
 from tracejit.ops.samples import cases, floats
 
-__all__ = ["Step", "began_with", "columns_of", "looped", "lstm", "states_before", "steps_of"]
+__all__ = ["Step", "began_with", "columns_of", "looped", "lstm", "states_before"]
 
 Step = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
 """(carried, slices, shared) -> (carried on, collected)."""
@@ -233,22 +233,3 @@ def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, An
 def _(c: Any, g: Any, g_cells: Any, g_gates: Any) -> Any:
     rule = _gradients_of_arrays if isinstance(c.outputs[1], np.ndarray) else _gradients
     return tuple([x if need else None for x, need in zip(rule(c, g, g_cells, g_gates), c.needs, strict=True)])
-
-
-@composite(
-    lambda x: tuple([Aval(x.shape[1:], x.dtype) for _ in size_range(0, x.shape[0])]),
-    lambda x: tuple([select.of(x, t, dim=0) for t in size_range(0, x.shape[0])]),
-    multiple=True,
-    samples=cases((floats(3, 2, 4),), (floats(4, 2, 3).T,), (floats(1, 2),)),
-)
-def steps_of(x: Any) -> Any:
-    """x[0], x[1], ... in memory of their own: one place on the tape for all of them, where their gradients are put together once."""
-    return tuple([row.copy() for row in x])
-
-
-@steps_of.vjp()
-def _(c: Any, *cotangents: Any) -> Any:
-    (whole,) = c.avals
-    reference = next(g for g in cotangents if g is not None)
-    zeros = REGISTRY["full"].beside(reference, 0.0, shape=whole.shape[1:], dtype=whole.dtype)
-    return _stack([zeros if g is None else g for g in cotangents])
