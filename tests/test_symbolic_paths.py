@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,15 +109,20 @@ def exact(function: Callable[..., Any], *given: Any) -> Any:
     return compiled(*given)
 
 
+def with_rows(function: Callable[..., Any], sizes: Sequence[int], **tolerance: float) -> Any:
+    """A compiled function that has been called with so many rows: it gave what one for each size alone gives, and eager results."""
+    compiled = T.compile(function)
+    for n in sizes:
+        given, result = rows(n), compiled(*rows(n))
+        assert plain(result) == plain(exact(function, *given)) or n == sizes[0] or compiled.stats.compiled_calls == 0, n
+        for found, expected in zip(leaves(result), leaves(function(*given)), strict=True):
+            np.testing.assert_allclose(found, expected, **tolerance)
+    return compiled
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_instances_give_what_a_path_that_was_recorded_for_the_size_gives(name: str) -> None:
-    function = PROGRAMS[name]
-    compiled = T.compile(function)
-    for n in SIZES:
-        given, result = rows(n), compiled(*rows(n))
-        assert plain(result) == plain(exact(function, *given)) or n == SIZES[0] or compiled.stats.compiled_calls == 0, n
-        for found, expected in zip(leaves(result), leaves(function(*given)), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+    compiled = with_rows(PROGRAMS[name], SIZES, rtol=2e-5, atol=1e-6)
     assert compiled.stats.instances >= 2 and not compiled.reasons, compiled.explain()
     assert compiled.stats.traces <= 4
 
@@ -166,13 +171,7 @@ LSTM = nn.LSTM(4, 3)
 
 @pytest.mark.parametrize("name", OVER_TIME)
 def test_loops_of_the_library_are_recorded_twice_whatever_their_lengths(name: str) -> None:
-    function = OVER_TIME[name]
-    compiled = T.compile(function)
-    for n in LONG:
-        given, result = rows(n), compiled(*rows(n))
-        assert plain(result) == plain(exact(function, *given)) or compiled.stats.compiled_calls == 0, n
-        for found, expected in zip(leaves(result), leaves(function(*given)), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-6)
+    compiled = with_rows(OVER_TIME[name], LONG, rtol=2e-4, atol=2e-6)
     assert compiled.stats.traces == 2 and compiled.stats.instances == len(LONG) - 2, compiled.explain()
     assert not any(region.is_refuted for path in compiled._symbolic.paths for region in path.regions)
 

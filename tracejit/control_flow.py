@@ -46,10 +46,9 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     if not isinstance(carried_inputs, tuple | list):
         raise TypeError(f"while_loop(): carried_inputs must be a tuple or list, got {type(carried_inputs).__name__}")
     given, structure = flatten(tuple(carried_inputs))
-    is_flat = all(part is None for part in structure[1])
 
     def arranged(leaves: list[Any]) -> Any:
-        return leaves if is_flat else state.top.built(unflatten(structure, leaves))
+        return state.top.built(unflatten(structure, leaves))
 
     def condition(leaves: list[Any]) -> Any:
         return _one_element("while_loop", "the result of cond_fn", state.top.call(cond_fn, *arranged(leaves)))

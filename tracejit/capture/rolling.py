@@ -1,4 +1,4 @@
-"""Loops that the library runs for the program (`scan`, `while_loop`) as loops of the graph.
+"""Loops that the library runs for the program (`scan`, `map`) as loops of the graph.
 
 Steps run, and are recorded, as any other code of the call.  Where all steps but the first have appended the same nodes, of what they
 were given, and nothing else of the recording has changed meanwhile, these nodes are taken back, and one node stands for them: a loop whose
@@ -9,36 +9,25 @@ So a loop means what its steps did: whatever a step does besides (an effect, a n
 hook, a gradient of the program's own, a Python variable that makes the next step another one) shows, and the loop stays written out.
 
 Two steps suffice where the second one is all that the others can be: it has changed nothing that code can find, outside or among
-what the call has made (`_known`), and was given tensors like those that it gives, so the third one does the same, and by induction all
+what the call has made (`known_to`), and was given tensors like those that it gives, so the third one does the same, and by induction all
 others do.  Then these do not run at all.
-
-A `while_loop` is a node of another kind (WHILE), since the program finds how many steps there are; the condition belongs to the step
-before. So it is one only where two steps were enough, and where nothing that they carry on requires grad: what a backward pass needs of
-each step would take memory that grows with a number that nobody knows. Steps before these two, if these are not the first, stay as they
-are, each with a guard on its condition, and so has the first of the two. Why a `while_loop` is no node stands in the recording
-(`remarks`).
 """
 
 from __future__ import annotations
 
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.places import user_line
-from tracejit.capture.snapshots import OF_READING, VALUES, Same, is_constant, left_outside, only_reads, recorded
-from tracejit.core.dtypes import bool_
+from tracejit.capture.snapshots import VALUES, Same, is_constant, left_outside, recorded
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import without_symbols
-from tracejit.ir.graph import Body, Graph, Node
-from tracejit.ir.loop import FEWEST, WHILE, loop
-from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ir.graph import Body, Graph, Node, all_nodes
+from tracejit.ir.loop import FEWEST, loop
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import detach, reshape, select, slice_
 from tracejit.ops.public.movement import stack
@@ -49,16 +38,10 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Step", "iterated", "repeated"]
+__all__ = ["Step", "known_to", "repeated", "signature_of", "taken_back"]
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
-MOST: Final = 8
-"""Steps of a `while_loop` among which two have to do the same."""
-_DIFFER: Final = (
-    "no two steps in a row were the same operations, and nothing but operations (a value that leaves a tensor, a draw, a write, "
-    "an index that may be out of range, a change outside are more)"
-)
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
 
 
@@ -77,19 +60,19 @@ def repeated(
         i = count - 1 - k if reverse else k
         if len(collected) == 1 and same:
             entered, begin, first = carried, len(nodes), len(interpreter.avals)
-            so_far, known = recorded(interpreter), _known(recorder, [step])
+            so_far, known = recorded(interpreter), known_to(recorder, [step])
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
         before, (carried, found) = carried, step(carried, slices)
         collected.append(found)
         if same and len(collected) > 1:
-            made = _signature(interpreter, nodes[at:], before, slices, carried, found, first)
+            made = signature_of(interpreter, nodes[at:], before, slices, carried, found, first)
             same = made is not None and (signature is None or made[0] == signature[0]) and not recorder.stopped
             same = same and not _has_no_backward(made[1][0])  # type: ignore[index]
             signature = signature or made
             if len(collected) == 2 and same and _goes_on_alike(interpreter, first, before, carried):
                 same = so_far == recorded(interpreter)
-                if same and known is not None and known == _known(recorder, [step]):
+                if same and known is not None and known == known_to(recorder, [step]):
                     break
     rows = collected[::-1] if reverse else collected
     if not (same and so_far == recorded(interpreter)):
@@ -99,7 +82,7 @@ def repeated(
     return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, begin, count, reverse)
 
 
-def _signature(
+def signature_of(
     interpreter: RecordingInterpreter,
     nodes: Sequence[Node],
     carried: Sequence[Tensor],
@@ -155,17 +138,7 @@ def _signature(
 
 def _has_no_backward(graph: Graph) -> bool:
     """Whether a backward pass would compute a loop again that may not end: nothing leaves that one for an interrupt."""
-    return (
-        state.grad_enabled and bool(graph.requires_grad) and any("may not end" in node.op.traits for node in _inner_nodes(graph))
-    )
-
-
-def _inner_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a body, with those of loops in it."""
-    for node in graph.nodes:
-        yield node
-        if node.op.kind is Kind.LOOP:
-            yield from _inner_nodes(node.attrs["body"].graph)
+    return state.grad_enabled and bool(graph.requires_grad) and any("may not end" in node.op.traits for node in all_nodes(graph))
 
 
 def _body(interpreter: RecordingInterpreter, inputs: Sequence[Any], nodes: Sequence[Node], results: Sequence[Any]) -> Graph:
@@ -204,7 +177,7 @@ def _rolled(
     """One node in the place of those from `begin` on.  entered: what is carried into it; collected: by the first step, which stays as it
     is; leaving: what the last step has given."""
     graph, shared = made
-    given = _taken_back(interpreter, shared, begin)
+    given = taken_back(interpreter, shared, begin)
     start, stop = (0, count - 1) if reverse else (1, count)
     rest = [slice_.of(x, dim=0, start=start, stop=stop, step=1) for x in sliced]
     operands = (*entered, *rest, *given)
@@ -223,7 +196,7 @@ def _rolled(
     return carried, rows
 
 
-def _taken_back(interpreter: RecordingInterpreter, shared: Sequence[int], begin: int) -> list[Any]:
+def taken_back(interpreter: RecordingInterpreter, shared: Sequence[int], begin: int) -> list[Any]:
     """Take the nodes from `begin` on back; what the values are that their steps share."""
     given = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
     gone = [v for node in interpreter.nodes[begin:] for v in node.outputs]
@@ -239,143 +212,6 @@ def _taken_back(interpreter: RecordingInterpreter, shared: Sequence[int], begin:
     return given
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  nodes, values, statements: how
-    many of the recording there were.  held: what it held, without and with what it had read.  known: what the functions found."""
-
-    carried: list[Any]
-    test: Any
-    nodes: int
-    values: int
-    statements: int
-    held: tuple[Any, Any]
-    known: list[Any] | None
-
-    def has_lost_nothing(self, now: _Place, recorder: Recorder) -> bool:
-        """Whether steps since then have done nothing besides their nodes, but for reading."""
-        same = self.known is not None and self.known == now.known and self.held[0] == now.held[0]
-        return same and only_reads(recorder.prologue[self.statements :])
-
-
-def iterated(
-    interpreter: RecordingInterpreter,
-    condition: Callable[[list[Any]], Any],
-    step: Callable[[list[Any]], list[Any]],
-    carried: list[Any],
-) -> list[Any]:
-    """What is carried in the end of a `while_loop`."""
-    recorder = interpreter.recorder
-
-    def tested(carried: list[Any]) -> Any:
-        """The condition; of a tensor of one element its truth value without dimensions."""
-        value = condition(carried)
-        if isinstance(value, Tensor) and value.numel() == 1 and not recorder.stopped:
-            value = reshape.of(value, shape=()) if value.shape else value
-            value = value if value.dtype is bool_ else cast.of(value, dtype=bool_)
-        return value
-
-    def place() -> _Place:
-        held = recorded(interpreter, OF_READING), recorded(interpreter)
-        counts = len(interpreter.nodes), len(interpreter.avals), len(recorder.prologue)
-        return _Place(carried, test, *counts, held, _known(recorder, (condition, step)))
-
-    test = tested(carried)
-    steps, signature, why = 0, None, _never(carried, test)
-    for x in () if why or recorder.stopped else carried:
-        interpreter.value_of(x)  # an operand, whether steps use it or not
-    entry = begin = last = place()
-    while test:
-        if why or recorder.stopped:
-            carried = step(carried)
-            test = condition(carried)
-            continue
-        at, before, carried = len(interpreter.nodes), carried, step(carried)
-        test = tested(carried)
-        steps += 1
-        now = place()
-        for first in dict.fromkeys((begin, last)):  # the run that has begun goes on, or one begins with this step
-            made = None
-            if _lie_alike(first.carried, before, carried) and isinstance(test, Tensor) and first.has_lost_nothing(now, recorder):
-                made = _signature(interpreter, interpreter.nodes[at:], before, [], carried, [test], first.values)
-            if made is not None and (first is last or signature is None or signature == made[0]):
-                break
-            signature = None
-        if made is None:
-            begin, signature = now, None
-        elif signature is not None and last.held == now.held and _is_settled(interpreter, begin, before, carried):
-            why = _gradient(interpreter, begin.carried, carried)
-            if not why:
-                # What the steps before it have made may be elsewhere, too: then the loop is left with something of its own.
-                kept = begin.nodes + (begin is not entry)  # the guard is the first node after that place
-                graph, shared = made[1]
-                return _while(interpreter, begin, carried, graph, shared, kept)
-        else:
-            begin, signature = first, made[0]
-        last = now
-        if steps == MOST:
-            why = _DIFFER
-    if not recorder.stopped:
-        why = why or (_DIFFER if steps > 2 else f"it was over after {steps} steps, before two of them were known to do the same")
-        interpreter.remarks.append(f"while_loop() at {user_line()} is one path for each number of steps: {why}")
-    return carried
-
-
-def _never(carried: Sequence[Any], test: Any) -> str:
-    """Why a `while_loop` is no node, whatever its steps do."""
-    numbers = [type(x).__name__ for x in carried if not isinstance(x, Tensor)]
-    if numbers:
-        return f"it carries on what is no tensor ({', '.join(dict.fromkeys(numbers))})"
-    return "" if isinstance(test, Tensor) else f"its condition is no tensor ({type(test).__name__})"
-
-
-def _lie_alike(*steps: Sequence[Any]) -> bool:
-    """Whether what is carried between steps, from the first of them on, lies in memory row by row, and has nothing but contents: so it does
-    not tell how many steps there were.  What is carried on as it is stays the object that it is."""
-    for entered, *others in zip(*steps, strict=True):
-        changes = any(x is not entered for x in others)
-        if changes and not all(_is_plain(x._array) and not vars(x) and not x._hooks for x in (entered, *others)):
-            return False
-    return True
-
-
-def _is_plain(array: np.ndarray[Any, Any]) -> bool:
-    return array.strides == np.empty(array.shape, array.dtype).strides
-
-
-def _is_settled(interpreter: RecordingInterpreter, begin: _Place, before: Sequence[Any], carried: Sequence[Any]) -> bool:
-    """Whether the last step has found at each place the object that it leaves there, or one that a step has made, and leaves one that a
-    step has made; so the next step finds the like."""
-    if len(set(map(id, carried))) < len(carried):
-        return False
-    values = [(interpreter.value_of(x) or 0, interpreter.value_of(y) or 0) for x, y in zip(before, carried, strict=True)]
-    return all(x is y or min(pair) >= begin.values for x, y, pair in zip(before, carried, values, strict=True))
-
-
-def _gradient(interpreter: RecordingInterpreter, entered: Sequence[Any], carried: Sequence[Any]) -> str:
-    """Why a gradient may be wanted of what steps have made; what is carried on as it is stays the object that it is."""
-    marked = any(
-        x is not y and interpreter.value_of(y) in interpreter.requires_grad for x, y in zip(entered, carried, strict=True)
-    )
-    return "what it carries on requires grad, and a backward pass needs what each step has made" if marked else ""
-
-
-def _while(
-    interpreter: RecordingInterpreter, begin: _Place, carried: Sequence[Any], graph: Graph, shared: Sequence[int], kept: int
-) -> list[Any]:
-    """One node in the place of those from `begin` on.  kept: how many nodes there are before it."""
-    go = graph.outputs[-1]
-    unread = max(graph.avals) + 1  # the body is given the truth value that was found last
-    avals = {**graph.avals, unread: graph.avals[go]}  # type: ignore[index]
-    body = replace(
-        graph, inputs=(unread, *graph.inputs), avals=avals, outputs=(go, *graph.outputs[:-1]), requires_grad=frozenset()
-    )
-    given = [*begin.carried, *_taken_back(interpreter, shared, kept)]
-    given = [detach.of(x) if isinstance(x, Tensor) and x.requires_grad else x for x in given]
-    _, *found = WHILE.of(begin.test, *given, body=Body(body), carried=1 + len(carried))
-    return [x if x is y else z for x, y, z in zip(begin.carried, carried, found, strict=True)]
-
-
 def _goes_on_alike(interpreter: RecordingInterpreter, first: int, before: Sequence[Tensor], carried: Sequence[Tensor]) -> bool:
     """Whether what a step carries on are different tensors, each one that it has made, or the very one that was carried in there: so the
     next step finds the same object where this one has."""
@@ -384,7 +220,7 @@ def _goes_on_alike(interpreter: RecordingInterpreter, first: int, before: Sequen
     return all(x is y or (interpreter.value_of(x) or 0) >= first for x, y in zip(carried, before, strict=True))
 
 
-def _known(recorder: Recorder, functions: Sequence[Callable[..., Any]]) -> list[Any] | None:
+def known_to(recorder: Recorder, functions: Sequence[Callable[..., Any]]) -> list[Any] | None:
     """What functions find of what the call has made, in variables around functions and in what was put outside, and the modes of the
     thread; None where that has a state which does not show: an iterator, an instance of a class.  What is outside itself is the
     recording's to know: it has all changes of that."""

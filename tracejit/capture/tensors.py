@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage, OpNode
-from tracejit.capture import rolling
+from tracejit.capture import rolling, while_loops
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
 from tracejit.capture.handlers.recorder import Recorder
@@ -76,7 +76,7 @@ class RecordingInterpreter(StateRecorder):
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
         self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
         self.left_out = 0  # how many steps of loops did not run (repeating.py)
-        self.remarks: list[str] = []  # why loops of the library's are no nodes (rolling.py)
+        self.remarks: list[str] = []  # why a `while_loop` is no node (while_loops.py)
         recorder.program = self
         self._moving: list[SymbolicNumber] = []  # at which places views look
         self._wrote = False
@@ -410,7 +410,7 @@ class RecordingInterpreter(StateRecorder):
         return rolling.repeated(self, own, carried, sliced, count, reverse)
 
     def iterated(self, condition: Any, step: Any, carried: list[Any]) -> Any:
-        return rolling.iterated(self, condition, step, carried)
+        return while_loops.iterated(self, condition, step, carried)
 
     # -- values leave the world of tensors
     def take(self, tensor: Tensor) -> Any:

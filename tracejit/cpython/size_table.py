@@ -28,6 +28,7 @@ _WORD: Final = (1 << 64) - 1
 _FEWEST: Final = 16  # places
 _MOST: Final = 256  # objects of a call that are looked at
 _DEEPEST: Final = 4  # containers in each other
+_CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 
 def sized_among(objects: Iterable[Any], cls: type) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -53,20 +54,17 @@ def _look(
             break
         left -= 1
         kind = type(value)
-        inside: Iterator[tuple[Any, Any]]
         if kind is cls:
             found.append((value, (*path, key)))
             continue
-        if not depth:
+        flags = kind.__flags__
+        if not flags & _CONTAINERS or not depth:
             continue
-        if issubclass(kind, tuple):
-            inside = enumerate(tuple.__iter__(value))
-        elif issubclass(kind, list):
-            inside = enumerate(list.__iter__(value))
-        elif issubclass(kind, dict):
+        inside: Iterator[tuple[Any, Any]]
+        if flags & DICTIONARIES:
             inside = iter(list(dict.items(value)))
         else:
-            continue
+            inside = enumerate((tuple if flags & TUPLES else list).__iter__(value))
         left = _look(found, cls, inside, (*path, key, value), depth - 1, left)
     return left
 

@@ -18,10 +18,10 @@ from tracejit.core.precision import lowered
 from tracejit.core.shapes import size_range
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
-from tracejit.ops.composites.recurrent import lstm
-from tracejit.ops.composites.recurrent_units import elman, gru
+from tracejit.ops.composites.recurrent import lstm, lstm_unit
+from tracejit.ops.composites.recurrent_units import elman, gru, gru_unit
 from tracejit.ops.elementwise.arithmetic import cast
-from tracejit.ops.elementwise.mathematics import relu, sigmoid
+from tracejit.ops.elementwise.mathematics import relu
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, select, slice_
@@ -36,10 +36,6 @@ Weights = tuple[Any, ...]
 """w_ih, w_hh, b_ih, b_hh, w_hr of one layer and direction; None for those that it does not have."""
 
 
-def _columns(x: Any, start: int, stop: int) -> Any:
-    return slice_(x, dim=1, start=start, stop=stop, step=1)
-
-
 def _rows(x: Any, start: int, stop: int) -> Any:
     return slice_(x, dim=0, start=start, stop=stop, step=1)
 
@@ -52,20 +48,12 @@ def _elman(activation: Any) -> Callable[[Any, Any, State, Any], State]:
 
 
 def _lstm(projected: Any, recurrent: Any, state: State, w_hr: Any) -> State:
-    gates = projected + recurrent
-    n = gates.shape[1] // 4
-    both = sigmoid(_columns(gates, 0, 2 * n))  # input and forget gates
-    cell = _columns(both, n, 2 * n) * state[1] + _columns(both, 0, n) * tanh(_columns(gates, 2 * n, 3 * n))
-    hidden = sigmoid(_columns(gates, 3 * n, 4 * n)) * tanh(cell)
+    hidden, cell, _ = lstm_unit(projected + recurrent, state[1])
     return (hidden if w_hr is None else matmul(hidden, permute(w_hr, dims=(1, 0)))), cell
 
 
 def _gru(projected: Any, recurrent: Any, state: State, w_hr: Any) -> State:
-    (hidden,) = state
-    n = hidden.shape[1]
-    both = sigmoid(_columns(projected, 0, 2 * n) + _columns(recurrent, 0, 2 * n))  # reset and update gates
-    new = tanh(_columns(projected, 2 * n, 3 * n) + _columns(both, 0, n) * _columns(recurrent, 2 * n, 3 * n))
-    return (new + _columns(both, n, 2 * n) * (hidden - new),)
+    return (gru_unit(projected, recurrent, state[0])[0],)
 
 
 _STEPS: dict[str, Callable[[Any, Any, State, Any], State]] = {

@@ -20,7 +20,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind, Op
 from tracejit.core.symbolic import SYMBOLIC, SymFloat, SymInt
 
-__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "operand_aval"]
+__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "all_nodes", "operand_aval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,14 @@ class Body:
 
 def _same_array(a: Any, b: Any) -> bool:
     return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph, with those of the bodies of loops in it."""
+    for node in graph.nodes:
+        yield node
+        if node.op.kind is Kind.LOOP:
+            yield from all_nodes(node.attrs["body"].graph)
 
 
 def operand_aval(operand: Operand, avals: Mapping[int, Aval | ScalarAval]) -> Aval | ScalarAval | None:

@@ -11,7 +11,7 @@ new contents are copied at the end, and those of a part of it always (regions.py
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from tracejit.core.dtypes import uint8
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
 from tracejit.core.symbolic import text_of
-from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.loops.language import Nest
 from tracejit.loops.verify import verify
@@ -258,7 +258,7 @@ class _Lowering:
         for v in graph.inputs[carried : carried + sliced]:
             strides[v] = strides[v][1:]
         code = self.loops[node.outputs[0]]  # of whatever leaves in it
-        codes = {id(inner): code for inner in _inner_nodes(graph)}
+        codes = {id(inner): code for inner in all_nodes(graph)}
         body = lower(step_graph(graph, carried, len(node.outputs) - len(graph.outputs)), strides, codes=codes)
         exits = bool(body.live.steps) or "may not end" in node.op.traits  # an interrupt leaves it
         kept = len(node.outputs) - len(graph.outputs)
@@ -662,14 +662,6 @@ def step_graph(body: Graph, carried: int, kept: int) -> Graph:
         outputs.append(v)
     writes = [(target, v) for target, v in zip(body.inputs, body.outputs[:carried], strict=False) if v != target]
     return replace(body, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs), writes=tuple(writes))  # type: ignore[arg-type]
-
-
-def _inner_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a loop's body, with those of loops in it."""
-    for node in graph.nodes:
-        yield node
-        if node.op.kind is Kind.LOOP:
-            yield from _inner_nodes(node.attrs["body"].graph)
 
 
 def _defined(graph: Graph) -> set[int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from tracejit.capture.recording.entry import Recording
 from tracejit.compiled.side_trace import Trace
 from tracejit.core.op import Kind
-from tracejit.ir.graph import Node
+from tracejit.ir.graph import Node, all_nodes
 from tracejit.ir.printer import to_text
 from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
@@ -109,12 +109,11 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
     return lines
 
 
-def _exits_inside(node: Node) -> Iterator[str]:
+def _exits_inside(node: Node) -> list[str]:
     """The lines of what may leave the steps of a loop, but for interrupts."""
-    for inner in node.attrs["body"].graph.nodes if node.op.kind is Kind.LOOP else ():
-        if inner.op.kind is Kind.GUARD or inner.op.may_exit:
-            yield inner.line
-        yield from _exits_inside(inner)
+    if node.op.kind is not Kind.LOOP:
+        return []
+    return [inner.line for inner in all_nodes(node.attrs["body"].graph) if inner.op.kind is Kind.GUARD or inner.op.may_exit]
 
 
 def _sides(entry: Any, number: int, bridge: Any) -> list[str]:

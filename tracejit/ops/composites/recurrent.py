@@ -1,28 +1,28 @@
-"""An LSTM over a whole sequence, given what its inputs contribute to the gates, and what such operations have in common."""
+"""An LSTM over a whole sequence, given what its inputs contribute to the gates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tracejit.core.aval import Aval
-from tracejit.core.interpreter import Abstract, state
-from tracejit.core.op import REGISTRY
-from tracejit.core.shapes import size_range
+from tracejit.ops.composites.over_time import (
+    began_with,
+    columns_of,
+    looped,
+    of_columns,
+    zeros_beside,
+)
 from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.mathematics import sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import cat
-from tracejit.ops.movement.views import reshape, select, slice_
+from tracejit.ops.movement.views import slice_
 from tracejit.ops.samples import cases, floats
 
-__all__ = ["Step", "began_with", "columns_of", "looped", "lstm", "states_before"]
-
-Step = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
-"""(carried, slices, shared) -> (carried on, collected)."""
+__all__ = ["lstm", "lstm_unit"]
 
 
 def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: bool) -> tuple[Aval, Aval, Aval]:
@@ -31,41 +31,21 @@ def _rule(projected: Aval, hidden: Aval, cell: Aval, columns: Aval, backwards: b
     return states, states, projected
 
 
-def columns_of(x: Any, n: int, i: int, j: int) -> Any:
-    """Columns i * n to j * n of a matrix."""
-    return slice_.of(x, dim=1, start=i * n, stop=j * n, step=1)
-
-
-def _stack(parts: list[Any]) -> Any:
-    rows = [reshape.of(x, shape=(1, *x.shape)) for x in parts]
-    return cat.of(*rows, dim=0) if len(rows) > 1 else rows[0]
-
-
-def looped(step: Step, carried: list[Any], sliced: list[Any], shared: list[Any], reverse: bool) -> tuple[list[Any], list[Any]]:
-    """(what is carried in the end, what was collected, stacked) of a step for each slice, which is one loop where a graph is made."""
-    first = sliced[0]
-    interpreter = first.interpreter if isinstance(first, Abstract) else state.top
-    found = interpreter.repeated(step, carried, sliced, first.shape[0], reverse, shared)
-    if found is not None:
-        return found  # type: ignore[no-any-return]
-    rows: list[list[Any]] = []
-    for t in list(size_range(0, first.shape[0]))[:: -1 if reverse else 1]:
-        carried, collected = step(carried, [select.of(x, t, dim=0) for x in sliced], shared)
-        rows.append(collected)
-    return carried, [_stack(list(column)) for column in zip(*(rows[::-1] if reverse else rows), strict=True)]
+def lstm_unit(gates: Any, cell: Any) -> tuple[Any, Any, list[Any]]:
+    """(hidden state, cell, [input and forget gates, new, output gate]) of what the gates are given and the cell before."""
+    n = cell.shape[1]
+    both = sigmoid.of(columns_of(gates, n, 0, 2))
+    new = tanh.of(columns_of(gates, n, 2, 3))
+    out = sigmoid.of(columns_of(gates, n, 3, 4))
+    cell = columns_of(both, n, 1, 2) * cell + columns_of(both, n, 0, 1) * new
+    return out * tanh.of(cell), cell, [both, new, out]
 
 
 def _forward(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
     """A step: (hidden state, cell) and what its input gives -> the next ones; these and the gates are collected."""
     hidden, cell = carried
-    n = hidden.shape[1]
-    x = slices[0] + matmul.of(hidden, shared[0])
-    both = sigmoid.of(columns_of(x, n, 0, 2))  # input and forget gates
-    new = tanh.of(columns_of(x, n, 2, 3))
-    out = sigmoid.of(columns_of(x, n, 3, 4))
-    cell = columns_of(both, n, 1, 2) * cell + columns_of(both, n, 0, 1) * new
-    hidden = out * tanh.of(cell)
-    return [hidden, cell], [hidden, cell, cat.of(both, new, out, dim=1)]
+    hidden, cell, gates = lstm_unit(slices[0] + matmul.of(hidden, shared[0]), cell)
+    return [hidden, cell], [hidden, cell, cat.of(*gates, dim=1)]
 
 
 def _expansion(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) -> tuple[Any, Any, Any]:
@@ -134,11 +114,6 @@ def _slopes(gates: Any) -> Any:
     return slopes
 
 
-def states_before(states: Any, initial: Any, backwards: bool) -> Any:
-    """The state that each step began with, given those that they ended with."""
-    return np.concatenate((states[1:], initial[None]) if backwards else (initial[None], states[:-1]))
-
-
 def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:
     _, hidden, cell, columns = c.inputs
     _, cells, gates = c.outputs
@@ -152,7 +127,7 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     through = bent * bent
     np.subtract(1, through, out=through)
     through *= leave  # from a hidden state to its cell
-    for k, other in enumerate((new, states_before(cells, cell, backwards), entry, bent)):
+    for k, other in enumerate((new, began_with(cells, cell, backwards), entry, bent)):
         factors[:, k] *= other  # from cell or hidden state to what the gates were given
     out = np.empty((length, batch, 4 * n), cells.dtype)
     rows = np.ascontiguousarray(columns.T)
@@ -178,19 +153,8 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
         dot(given, rows, dh)
     g_columns = None
     if c.needs[3]:
-        began = states_before(leave * bent, hidden, backwards)
-        g_columns = np.matmul(began.reshape(-1, n).T, out.reshape(-1, 4 * n))
+        g_columns = of_columns(leave * bent, hidden, out, backwards)
     return out, dh, dc, g_columns
-
-
-def began_with(states: Any, initial: Any, backwards: bool) -> Any:
-    """`states_before` with primitives."""
-    length, first = states.shape[0], reshape.of(initial, shape=(1, *initial.shape))
-    if length == 1:
-        return first
-    start, stop = (1, length) if backwards else (0, length - 1)
-    others = slice_.of(states, dim=0, start=start, stop=stop, step=1)
-    return cat.of(others, first, dim=0) if backwards else cat.of(first, others, dim=0)
 
 
 def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, Any, Any]:
@@ -198,7 +162,7 @@ def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, An
     _, hidden, cell, columns = c.inputs
     _, cells, gates = c.outputs
     backwards = c.attributes["backwards"]
-    length, batch, n = cells.shape
+    n = cells.shape[2]
     bent = tanh.of(cells)
     received = (g, g_cells, g_gates)
     arrives = tuple([x is not None for x in received])
@@ -218,14 +182,13 @@ def _gradients(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[Any, Any, An
         given = cat.of(*[part * slope for part, slope in zip(parts, slopes, strict=True)], dim=1)
         return [matmul.of(given, shared[0]), dc * forget], [given]
 
-    zeros = [REGISTRY["full"].beside(cells, 0.0, shape=x.shape, dtype=x.dtype) for x in c.avals[1:3]]
+    zeros = [zeros_beside(cells, aval) for aval in c.avals[1:3]]
     sliced = [gates, bent, began_with(cells, cell, backwards), *[x for x in received if x is not None]]
     (dh, dc), (given,) = looped(step, zeros, sliced, [transpose_matrix(columns)], not backwards)
     g_columns = None
     if c.needs[3]:
         outputs = slice_.of(gates, dim=2, start=3 * n, stop=4 * n, step=1) * bent
-        began = reshape.of(began_with(outputs, hidden, backwards), shape=(length * batch, n))
-        g_columns = matmul.of(transpose_matrix(began), reshape.of(given, shape=(length * batch, 4 * n)))
+        g_columns = of_columns(outputs, hidden, given, backwards)
     return given, dh, dc, g_columns
 
 

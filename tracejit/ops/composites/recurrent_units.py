@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
-from tracejit.core.op import REGISTRY
-from tracejit.ops.composites.recurrent import began_with, columns_of, looped, states_before
+from tracejit.ops.composites.over_time import (
+    began_with,
+    columns_of,
+    looped,
+    of_columns,
+    zeros_beside,
+)
 from tracejit.ops.declare import composite
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import relu as relu_of
@@ -19,27 +24,10 @@ from tracejit.ops.elementwise.mathematics import sigmoid
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import cat
-from tracejit.ops.movement.views import reshape
 from tracejit.ops.reduce import sum_
 from tracejit.ops.samples import cases, floats
 
-__all__ = ["elman", "gru"]
-
-
-def _zeros(beside: Any, aval: Aval) -> Any:
-    return REGISTRY["full"].beside(beside, 0.0, shape=aval.shape, dtype=aval.dtype)
-
-
-def _of_columns(states: Any, initial: Any, given: Any, backwards: bool) -> Any:
-    """The cotangent of the matrix that the states before each step were multiplied with; given: that of the products."""
-    length, batch, n = states.shape
-    before = reshape.of(began_with(states, initial, backwards), shape=(length * batch, n))
-    return matmul.of(transpose_matrix(before), reshape.of(given, shape=(length * batch, given.shape[2])))
-
-
-def _of_columns_of_arrays(states: Any, initial: Any, given: Any, backwards: bool) -> Any:
-    before = states_before(states, initial, backwards).reshape(-1, states.shape[2])
-    return np.matmul(before.T, given.reshape(-1, given.shape[2]))
+__all__ = ["elman", "gru", "gru_unit"]
 
 
 # -- Elman's units
@@ -99,7 +87,7 @@ def _elman_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any]:
         else:
             np.multiply(dh, slope, given)
         np.dot(given, rows, dh)
-    return out, dh, _of_columns_of_arrays(states, hidden, out, backwards) if c.needs[2] else None
+    return out, dh, of_columns(states, hidden, out, backwards) if c.needs[2] else None
 
 
 def _elman_gradients(c: Any, g: Any) -> tuple[Any, Any, Any]:
@@ -114,8 +102,8 @@ def _elman_gradients(c: Any, g: Any) -> tuple[Any, Any, Any]:
         given = where.of(state <= 0, 0.0, dh) if relu else dh * (1.0 - state * state)
         return [matmul.of(given, shared[0])], [given]
 
-    (dh,), (given,) = looped(step, [_zeros(states, c.avals[1])], [states, g], [transpose_matrix(columns)], not backwards)
-    return given, dh, _of_columns(states, hidden, given, backwards) if c.needs[2] else None
+    (dh,), (given,) = looped(step, [zeros_beside(states, c.avals[1])], [states, g], [transpose_matrix(columns)], not backwards)
+    return given, dh, of_columns(states, hidden, given, backwards) if c.needs[2] else None
 
 
 @elman.vjp(saves="1 2 out")
@@ -131,15 +119,20 @@ def _gru_rule(projected: Aval, hidden: Aval, columns: Aval, offset: Aval, backwa
     return Aval((length, batch, n), projected.dtype), Aval((length, batch, 4 * n), projected.dtype)
 
 
-def _gru_step(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
-    (hidden,), (x,), (columns, offset) = carried, slices, shared
+def gru_unit(x: Any, given: Any, hidden: Any) -> tuple[Any, list[Any]]:
+    """(the next hidden state, [reset and update gates, new state, what the reset gate is multiplied with]) of what the input and the hidden
+    state give."""
     n = hidden.shape[1]
-    given = matmul.of(hidden, columns) + offset
-    both = sigmoid.of(columns_of(x, n, 0, 2) + columns_of(given, n, 0, 2))  # reset and update gates
+    both = sigmoid.of(columns_of(x, n, 0, 2) + columns_of(given, n, 0, 2))
     inner = columns_of(given, n, 2, 3)
     new = tanh.of(columns_of(x, n, 2, 3) + columns_of(both, n, 0, 1) * inner)
-    hidden = new + columns_of(both, n, 1, 2) * (hidden - new)
-    return [hidden], [hidden, cat.of(both, new, inner, dim=1)]
+    return new + columns_of(both, n, 1, 2) * (hidden - new), [both, new, inner]
+
+
+def _gru_step(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
+    (hidden,), (x,), (columns, offset) = carried, slices, shared
+    hidden, kept = gru_unit(x, matmul.of(hidden, columns) + offset, hidden)
+    return [hidden], [hidden, cat.of(*kept, dim=1)]
 
 
 def _gru_expansion(projected: Any, hidden: Any, columns: Any, offset: Any, backwards: bool) -> tuple[Any, Any]:
@@ -197,7 +190,7 @@ def _gru_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any, Any]:
     backwards, n = c.attributes["backwards"], hidden.shape[1]
     reset, update, new, inner = (kept[..., k * n : (k + 1) * n] for k in range(4))
     to_new = (1 - update) * (1 - new * new)
-    to_update = (states_before(states, hidden, backwards) - new) * update * (1 - update)
+    to_update = (began_with(states, hidden, backwards) - new) * update * (1 - update)
     to_reset = inner * reset * (1 - reset)  # from what the new state is the tanh of
     out = np.empty((*states.shape[:2], 3 * n), states.dtype)
     turned, rows = np.empty_like(out), np.ascontiguousarray(columns.T)
@@ -215,7 +208,7 @@ def _gru_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any, Any]:
         np.multiply(dh, z, keep)
         np.dot(t, rows, dh)
         np.add(dh, keep, dh)
-    g_columns = _of_columns_of_arrays(states, hidden, turned, backwards) if c.needs[2] else None
+    g_columns = of_columns(states, hidden, turned, backwards) if c.needs[2] else None
     return out, dh, g_columns, turned.sum((0, 1)) if c.needs[3] else None
 
 
@@ -244,9 +237,9 @@ def _gru_gradients(c: Any, g: Any, g_kept: Any) -> tuple[Any, Any, Any, Any]:
         return [matmul.of(turned, shared[0]) + dh * update], [cat.of(first, last, dim=1), turned]
 
     sliced = [kept, began_with(states, hidden, backwards), *[x for x in (g, g_kept) if x is not None]]
-    carried = [_zeros(states, c.avals[1])]
+    carried = [zeros_beside(states, c.avals[1])]
     (dh,), (out, turned) = looped(step, carried, sliced, [transpose_matrix(columns)], not backwards)
-    g_columns = _of_columns(states, hidden, turned, backwards) if c.needs[2] else None
+    g_columns = of_columns(states, hidden, turned, backwards) if c.needs[2] else None
     return out, dh, g_columns, sum_.of(turned, dims=(0, 1), keepdim=False) if c.needs[3] else None
 
 
