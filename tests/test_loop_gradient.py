@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import tracejit as tj
 from tests.graph_programs import f64, i64, op
 from tracejit.autograd.gradcheck import gradcheck, gradgradcheck
 from tracejit.ir.graph import Body
-from tracejit.ir.loop import loop
+from tracejit.ir.loop import Saved, loop
 from tracejit.ir.tracer import trace
 from tracejit.passes.loop_gradient import differentiable_loop
 
@@ -63,6 +64,59 @@ def test_gradients_have_the_bits_of_those_of_the_steps_written_out(reverse: bool
 
     for a, b in zip(gradients(rolled(reverse)), gradients(written_out(reverse)), strict=True):
         assert np.array_equal(a.numpy(), b.numpy())
+
+
+def saving(reverse: bool) -> Callable[..., tuple[Any, ...]]:
+    """The same loop, which saves what its steps do: what each carries on, slices of nothing, and the sine's operand."""
+    graph = BODY.graph
+    made = [node.outputs[0] for node in graph.nodes if node.op.name == "sin"]
+    body = Body(replace(graph, outputs=(*graph.outputs, *made), requires_grad=graph.requires_grad))
+    saved = Saved(operands=(3, 4), after=(0,), results=3, residuals=len(made))
+
+    def function(*operands: Any) -> tuple[Any, ...]:
+        attributes = {"body": body, "carried": 2, "sliced": 1, "count": COUNT, "reverse": reverse}
+        return tuple(differentiable_loop(1, saved).of(*operands, **attributes)[1:4])
+
+    return function
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_loop_that_saves_what_its_steps_do_has_the_gradients_of_one_that_computes_them_again(reverse: bool, order: int) -> None:
+    inputs = parameters(*SHAPES)
+
+    def slopes(function: Callable[..., tuple[Any, ...]]) -> Any:
+        loss = sum((x * x).sum() for x in function(*inputs))
+        found = tj.autograd.grad(loss, inputs, create_graph=order > 1)
+        return tj.autograd.grad(sum((x * x).sum() for x in found), inputs) if order > 1 else found
+
+    for x, y, z in zip(slopes(saving(reverse)), slopes(rolled(reverse)), slopes(written_out(reverse)), strict=True):
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(x.numpy(), z.numpy(), rtol=1e-12)
+
+
+def test_what_has_arrived_at_a_shared_value_comes_first_in_its_sum() -> None:
+    inputs = parameters(*SHAPES)
+
+    def slope(function: Callable[..., tuple[Any, ...]]) -> Any:
+        h, _, ys = function(*inputs)
+        return tj.autograd.grad((h @ inputs[3]).sum() * 1e3 + (ys * 1e-3).sum(), inputs[3:])
+
+    for x, y, z in zip(slope(saving(False)), slope(rolled(False)), slope(written_out(False)), strict=True):
+        assert x.numpy().tobytes() == y.numpy().tobytes() == z.numpy().tobytes()
+
+
+def test_a_loop_refuses_values_that_it_has_saved_and_that_were_changed() -> None:
+    inputs = parameters(*SHAPES)
+    for changed, raises in ((2, False), (3, True), (4, True)):
+        loss = saving(False)(*inputs)[0].sum()
+        with tj.no_grad():
+            inputs[changed].mul_(1.0)
+        if raises:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+        else:
+            loss.backward()
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -163,6 +163,21 @@ class _Pass:
         else:
             slots[index] = acc(previous, g) if self.tensors else previous + g
 
+    def taken(self, node: Node) -> tuple[Any, ...]:
+        """What the edges of `node` to which it hands gradients have received so far, which is theirs no more."""
+        return tuple(
+            [None if edge is None or not (self.allowed is None or self.leads(edge)) else self.take(*edge) for edge in node.edges]
+        )
+
+    def take(self, target: Any, index: int) -> Any:
+        """What a place has received so far; from now on it has received nothing."""
+        slots = self.pending.get(target) if isinstance(target, Node) else self.leaves.get(id(target))
+        if slots is None:
+            return None
+        index = index if isinstance(target, Node) else 1
+        received, slots[index] = slots[index], None
+        return received
+
     # -- nodes that stand for several
     def is_whole(self, node: SelectiveNode, slots: Sequence[Any]) -> bool:
         """Whether the pass may go through `node` in one step."""
@@ -209,10 +224,13 @@ class _Pass:
             if selective is not None and not selective.expanded:
                 handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
+                backward: Any = node.backward
+                if node.accumulates:
+                    backward = functools.partial(node.onto, self.taken(node))  # type: ignore[attr-defined]
                 if watched is None:
-                    gradients = node.backward(slots, tensors)
+                    gradients = backward(slots, tensors)
                 else:
-                    gradients = watched.checked(node, functools.partial(node.backward, slots, tensors))
+                    gradients = watched.checked(node, functools.partial(backward, slots, tensors))
                 handed = zip(node.edges, gradients)  # noqa: B905  (lengths agree by construction)
                 if not retain:
                     node.release()
@@ -239,7 +257,7 @@ class _Pass:
                     if slots is None:
                         leaves[id(target)] = [target, g]
                     else:
-                        slots[1] = slots[1] + g
+                        slots[1] = g if slots[1] is None else slots[1] + g
         self.arrive()
 
     def receive(self, node: Node, slots: Sequence[Any]) -> None:

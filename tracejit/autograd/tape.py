@@ -25,11 +25,13 @@ __all__ = [
     "AFTER",
     "RETAIN",
     "AccumulateGrad",
+    "AccumulatingNode",
     "DataStorage",
     "Node",
     "OpNode",
     "SelectiveNode",
     "Storage",
+    "class_of",
     "edge_of",
     "install",
     "is_tensor",
@@ -108,6 +110,9 @@ class Node:
     __slots__ = ("__weakref__", "count", "edges", "hooks", "needs", "sequence")
     is_selective: ClassVar[bool] = False
     """Whether it is a SelectiveNode."""
+
+    accumulates: ClassVar[bool] = False
+    """Whether it is an AccumulatingNode."""
 
     count: int
     edges: tuple[tuple[Any, int] | None, ...]
@@ -375,19 +380,48 @@ class OpNode(Node):
             ]
         return result
 
+    @property
+    def accumulated(self) -> tuple[Any, ...]:
+        """See VjpContext."""
+        return ()
+
     def tensor_context(self) -> VjpContext:
         """The context over Tensors, through which gradients flow again."""
         tensors = iter([t for t, _ in self.saved])
         storages = iter([s for s, _ in self.storages])
         inputs = tuple([with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])
         outputs = tuple([None if a is None else make_tensor(a, (self, i), next(storages)) for i, a in enumerate(self.outputs)])
-        return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes)
+        return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes, self.accumulated)
 
     def release(self) -> None:
         if self.saved or self.storages:
             self.freed = True
             self.inputs = self.outputs = ()
             self.saved = self.storages = ()
+
+
+class AccumulatingNode(OpNode):
+    """A primitive whose vjp goes on adding to what cotangents of its operands have come to."""
+
+    __slots__ = ("_accumulated",)
+    accumulates = True
+
+    @property
+    def accumulated(self) -> tuple[Any, ...]:
+        return self._accumulated
+
+    def onto(self, accumulated: tuple[Any, ...], cotangents: Sequence[Any], tensors: bool) -> Sequence[Any]:
+        """`backward`, which answers with what the cotangents come to."""
+        self._accumulated: tuple[Any, ...] = accumulated
+        try:
+            return self.backward(cotangents, tensors)
+        finally:
+            self._accumulated = ()
+
+
+def class_of(op: Op) -> type[OpNode]:
+    """The class of the nodes of a primitive."""
+    return AccumulatingNode if "accumulates" in op.traits else OpNode
 
 
 _NODE_CLASSES: dict[tuple[type[OpNode], str], type[OpNode]] = {}

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracejit.autograd.compiled import CompiledNode
-from tracejit.autograd.tape import Node, OpNode, Storage, make_tensor
+from tracejit.autograd.tape import Node, OpNode, Storage, class_of, make_tensor
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
@@ -143,7 +143,7 @@ class _Making:
     def _node(self, step: Step, sequence: float) -> OpNode:
         graph, call, recorded = self.graph, self.call, step.node
         op = recorded.op
-        made: OpNode = object.__new__(OpNode)
+        made: OpNode = object.__new__(class_of(op))
         made.op, made.attributes, made.hooks, made.sequence = op, recorded.attrs, None, sequence
         made.count = len(recorded.outputs)
         operands = gradient_operands(recorded, graph.requires_grad)

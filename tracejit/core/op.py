@@ -83,7 +83,8 @@ class VjpContext:
 
     `inputs[i]` and `outputs[i]` are saved values (None when not saved), `needs[i]` whether operand i needs a cotangent,
     `avals[i]` the aval of tensor operand i (for a Python scalar operand the scalar itself stands in `inputs[i]`),
-    `attributes` the primitive's attributes.
+    `attributes` the primitive's attributes, `accumulated[i]`, of a primitive with the trait "accumulates", what the cotangent of operand i
+    has come to so far, if anything has arrived.
     """
 
     inputs: tuple[Any, ...]
@@ -91,6 +92,7 @@ class VjpContext:
     needs: tuple[bool, ...]
     avals: tuple[Any, ...]
     attributes: Mapping[str, Any]
+    accumulated: tuple[Any, ...] = ()
 
 
 Rule = Callable[..., Any]
@@ -125,7 +127,8 @@ class Op:
     "copies": as they are; "reshapes", "permutes": as these words say; "one position": those at operand 1 of a dimension; "positions":
     those of a range of it), "joins" (operands side by side), "adds at places" (operands in zeros), "broadcasts" (operand 0 as elementwise
     primitives see it anyway), "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no negative integers"
-    (raises for one that is a number), "symmetric" and "gauge" (for tests of derivatives).
+    (raises for one that is a number), "accumulates" (its vjp goes on from the cotangents that operands have had so far, and answers with
+    what they come to: the order in which it adds is its own), "symmetric" and "gauge" (for tests of derivatives).
     """
 
     name: str

@@ -5,8 +5,10 @@ what is carried, slice i of each of `sliced` along its first dimension, and what
 then what is collected: all of that, in the order of i, is stacked along a new first dimension.  The node's outputs are what was carried
 before each step, stacked (of the variants of the primitive that keep it), what is carried in the end, and what was collected.
 
-A vjp needs the carried values of each step, so `loop(n)` is a primitive of its own for n of them, which names these as what it saves; the
-gradient is a loop in the other direction, which computes each step again (passes/loop_gradient.py).  `loop(0)` keeps none.
+A vjp needs the carried values of each step, so `loop(n)` is a primitive of its own for n of them, the first ones.  `loop(0)` keeps none.
+What a vjp saves is part of the primitive, too: all that steps were given, to compute each of them again; or (`Saved`) what the
+operations of the steps save, no more and no less: some operands, and the last ones of what is collected.  The gradient is a loop in the
+other direction (passes/loop_gradient.py).
 
 `while(go, *carried, *shared; body, carried)` calls `body` with these operands as long as `go`, a truth value, holds.  The body's outputs
 are the next `go` and what is carried on, as many as `carried` says, `go` among them; so are the node's, in the end.  It may not end.  So
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,12 +31,23 @@ from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
 from tracejit.ir.interpreter import NodeFailed, StepFailed, run_nodes
 
-__all__ = ["DIFFERENTIABLE", "FEWEST", "WHILE", "loop"]
+__all__ = ["DIFFERENTIABLE", "FEWEST", "WHILE", "Saved", "loop"]
 
 FEWEST: Final = 8
 """Steps of a loop of the library that is written out: so few run faster side by side."""
 DIFFERENTIABLE: list[Callable[[int], Op]] = []
 """`loop` with a vjp: put here once, by passes/loop_gradient.py."""
+
+
+class Saved(NamedTuple):
+    """What the vjp of a loop reads, beside what is kept of the carried values.  operands: positions of slices and of what is shared.
+    after: of which carried values, all of which are kept, it reads what each step carries on.  residuals: how many of the tensors that are
+    collected, the last ones, are for it alone; results: of how many outputs of the body they come after."""
+
+    operands: tuple[int, ...]
+    after: tuple[int, ...]
+    results: int
+    residuals: int
 
 
 def _rule(*avals: Any, body: Body, carried: int, sliced: int, count: int, reverse: bool) -> tuple[Aval, ...]:
@@ -77,8 +90,9 @@ def _step(body: Body, step: int, operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @cache
-def loop(kept: int) -> Op:
-    """The primitive whose first `kept` outputs are what was carried before each step: all that is carried, or nothing (0)."""
+def loop(kept: int, saved: Saved | None = None) -> Op:
+    """The primitive whose first `kept` outputs are what was carried before each step, of the first ones that are carried.  saved: None of
+    one that computes steps again, or has no vjp."""
 
     def rule(*avals: Any, **attributes: Any) -> tuple[Aval, ...]:
         count = attributes["count"]
@@ -88,7 +102,8 @@ def loop(kept: int) -> Op:
         """A body that is applied so many times."""
         return _evaluate(kept, operands, **attributes)
 
-    return Op(f"loop{kept}", Kind.LOOP, evaluate, rule, multiple=True)
+    name = f"loop{kept}" if saved is None else f"loop{kept}[{saved}]"
+    return Op(name, Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset({"accumulates"}))
 
 
 def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:

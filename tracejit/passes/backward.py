@@ -115,7 +115,11 @@ def backward_graph(
         if all(g is None for g in arriving):
             continue
         needs = tuple(type(x) is int and x in active for x in node.operands)
-        for x, need, d in zip(node.operands, needs, _pull_back(node, forward, needs, arriving, pull_backs), strict=True):
+        accumulated: tuple[Any, ...] = ()
+        if "accumulates" in node.op.traits:
+            accumulated = tuple([cotangents.pop(x, None) if need else None for x, need in zip(node.operands, needs, strict=True)])  # type: ignore[arg-type]
+        answer = _pull_back(node, forward, needs, accumulated, arriving, pull_backs)
+        for x, need, d in zip(node.operands, needs, answer, strict=True):
             if need and d is not None:
                 assert type(x) is int
                 accumulate(x, d)
@@ -129,7 +133,12 @@ def contents_graph(graph: Graph, residuals: Sequence[int], direct_inputs: Sequen
 
 
 def _pull_back(
-    node: Node, forward: _ForwardValues, needs: tuple[bool, ...], arriving: list[Tracer | None], pull_backs: PullBacks
+    node: Node,
+    forward: _ForwardValues,
+    needs: tuple[bool, ...],
+    accumulated: tuple[Any, ...],
+    arriving: list[Tracer | None],
+    pull_backs: PullBacks,
 ) -> tuple[Any, ...]:
     op = node.op
     if op.vjp_rule is None:
@@ -140,7 +149,7 @@ def _pull_back(
     inputs = tuple(forward.operand(x, i in saved_inputs) for i, x in enumerate(node.operands))
     outputs = tuple(forward.tracer(v) if i in saved_outputs else None for i, v in enumerate(node.outputs))
     avals = tuple(a if type(x) is int and isinstance(a := forward.graph.avals[x], Aval) else None for x in node.operands)
-    return pull_backs.of(node, VjpContext(inputs, outputs, needs, avals, node.attrs), arriving, _all_fitted)
+    return pull_backs.of(node, VjpContext(inputs, outputs, needs, avals, node.attrs, accumulated), arriving, _all_fitted)
 
 
 def _all_fitted(node: Node, context: VjpContext, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:

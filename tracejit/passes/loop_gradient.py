@@ -1,18 +1,20 @@
 """The gradient of a loop: a loop in the other direction.
 
 A step of it has what its forward step was given (what was carried before it, its slices, what is shared) and the cotangents of what that
-gave.  It computes the forward step again, since of a step nothing is kept but what is carried (Griewank and Walther, Algorithm 799:
-Revolve, 2000), pulls the cotangents back through it, carries those of what is carried on to the step before, and collects those of slices.
-What is shared has cotangents that steps add to: they are carried, too.
+gave.  It computes the forward step again, where of a step nothing is kept but what is carried (Griewank and Walther, Algorithm 799:
+Revolve, 2000), or has what the step has saved (`Saved`), pulls the cotangents back through it, carries those of what is carried on to the
+step before, and collects those of slices.  What is shared has cotangents that steps add to: they are carried, too, and begin with what has
+arrived before.
 
 The order in which cotangents are added is that of the loop written out: what steps have added up so far comes before what a step adds.
+A sum that nothing has arrived for begins with -0.0, to which any number can be added without changing it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from tracejit.core.array_constant import ArrayConstant
@@ -21,7 +23,7 @@ from tracejit.core.interpreter import Abstract
 from tracejit.core.interpreter import state as interpreter_state
 from tracejit.core.op import REGISTRY, Op
 from tracejit.ir.graph import Body, Graph, Literal
-from tracejit.ir.loop import DIFFERENTIABLE, loop
+from tracejit.ir.loop import DIFFERENTIABLE, Saved, loop
 from tracejit.ir.tracer import trace
 from tracejit.passes.backward import backward_graph
 
@@ -31,40 +33,57 @@ Flags = tuple[bool, ...]
 
 
 @cache
-def differentiable_loop(carried: int) -> Op:
-    """`loop` for so many carried values, with a vjp."""
-    op = loop(carried)
-    op.vjp(f"{carried}: {' '.join(f'out{k}' for k in range(carried))}")(_pulled_back)
+def differentiable_loop(kept: int, saved: Saved | None = None) -> Op:
+    """`loop` with a vjp.  kept: how many of the carried values it keeps; all of them where `saved` is None."""
+    op = loop(kept) if saved is None else loop(kept, saved)
+    outputs = [*range(kept)]
+    if saved is None:
+        operands = [f"{kept}:"]
+    else:
+        operands = [*map(str, saved.operands)]
+        outputs += [kept + k for k in saved.after]
+        outputs += range(kept + saved.results, kept + saved.results + saved.residuals)
+    op.vjp(" ".join([*operands, *[f"out{k}" for k in outputs]]))(partial(_pulled_back, saved))
     return op
 
 
 DIFFERENTIABLE[:] = [differentiable_loop]
 
 
-def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:
+def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ...]:
     attributes = c.attributes
     body, carried, sliced = attributes["body"], attributes["carried"], attributes["sliced"]
     graph = body.graph
-    if len(cotangents) - len(graph.outputs) != carried:
+    kept = len(cotangents) - len(graph.outputs)
+    if saved is None and kept != carried:
         raise RuntimeError(
             "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
         )
-    history = c.outputs[:carried]
-    of_history, of_end, of_collected = cotangents[:carried], cotangents[carried : 2 * carried], cotangents[2 * carried :]
-    slices, shared = c.inputs[carried : carried + sliced], c.inputs[carried + sliced :]
+    of_history = (*cotangents[:kept], *[None] * (carried - kept))
+    of_end, of_collected = cotangents[kept : kept + carried], cotangents[kept + carried :]
     wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])])
     seen = [tuple([g is not None for g in given]) for given in (of_history, of_end, of_collected)]
     floats, reached = _reached(body, carried, wanted, *seen)
     wanted = tuple([k for k in wanted if k in reached])
     summed = [k for k in wanted if k >= carried + sliced]
-    step = _step(body, carried, floats, wanted, seen[0], seen[2], carried + sliced)
-    reference = next(x for x in (*history, *slices, *shared) if x is not None)
+    at_hand = tuple([k for k in range(len(graph.inputs)) if k < kept or (k >= carried and c.inputs[k] is not None)])
+    slices = [c.outputs[k] if k < kept else c.inputs[k] for k in at_hand if k < carried + sliced]
+    made: tuple[Any, ...] = ()
+    if saved is not None:  # values of the steps, stacked
+        made = (*[graph.outputs[k] for k in saved.after], *graph.outputs[saved.results : saved.results + saved.residuals])
+        slices += [_after(c.outputs[k], c.outputs[kept + k], attributes["reverse"]) for k in saved.after]
+        slices += c.outputs[kept + saved.results : kept + saved.results + saved.residuals]
+    step = _step(body, carried, floats, wanted, seen[0], seen[2], carried + sliced, at_hand, made)
+    shared = [c.inputs[k] for k in at_hand if k >= carried + sliced]
+    reference = next(x for x in cotangents if x is not None)
+    result: list[Any] = [*(c.accumulated or [None] * len(graph.inputs))]
 
     def zeros(k: int) -> Any:
-        return _zeros(reference, graph.avals[graph.inputs[k]])
+        return _nothing(reference, graph.avals[graph.inputs[k]])
 
-    state = [zeros(k) if of_end[k] is None else of_end[k] for k in floats] + [zeros(k) for k in summed]
-    given = [*history, *slices, *[g for g in (*of_history, *of_collected) if g is not None]]
+    state = [zeros(k) if of_end[k] is None else of_end[k] for k in floats]
+    state += [zeros(k) if result[k] is None else result[k] for k in summed]
+    given = [*slices, *[g for g in (*of_history, *of_collected) if g is not None]]
     # In a graph it may turn out later that gradients of it are wanted; what is kept for nobody is dropped (loops.py).
     wants_more = interpreter_state.grad_enabled and any(getattr(x, "requires_grad", False) for x in (*state, *given, *shared))
     tracked = isinstance(reference, Abstract) or wants_more
@@ -80,15 +99,24 @@ def _pulled_back(c: Any, *cotangents: Any) -> tuple[Any, ...]:
         reverse=not attributes["reverse"],
     )
     found = found[len(state) :] if tracked else found
-    result: list[Any] = [None] * len(graph.inputs)
-    collected = [k for k in wanted if k < carried + sliced]
-    for k, gradient in zip((*floats, *summed, *collected), found, strict=True):
-        result[k] = gradient if c.needs[k] and k in reached else None
+    accumulate = REGISTRY["acc"].of
+    for k, gradient in zip((*floats, *summed, *[k for k in wanted if k < carried + sliced]), found, strict=True):
+        if c.needs[k] and k in reached:
+            result[k] = gradient if k in summed or result[k] is None else accumulate(result[k], gradient)
     return tuple(result)
 
 
-def _zeros(reference: Any, aval: Any) -> Any:
-    return REGISTRY["full"].beside(reference, 0.0, shape=aval.shape, dtype=aval.dtype)
+def _after(history: Any, end: Any, reverse: bool) -> Any:
+    """What each step has carried on, of what was carried before each, and in the end."""
+    end = REGISTRY["reshape"].of(end, shape=(1, *end.shape))
+    first, last = (0, history.shape[0] - 1) if reverse else (1, history.shape[0])
+    rows = REGISTRY["slice"].of(history, dim=0, start=first, stop=last, step=1)
+    return REGISTRY["cat"].of(*((end, rows) if reverse else (rows, end)), dim=0)
+
+
+def _nothing(reference: Any, aval: Any) -> Any:
+    """What a sum begins with: -0.0."""
+    return REGISTRY["full"].beside(reference, -0.0, shape=aval.shape, dtype=aval.dtype)
 
 
 def _is_float(aval: Any) -> bool:
@@ -125,13 +153,15 @@ def _step(
     history: Flags,
     collected: Flags,
     first_shared: int,
+    at_hand: tuple[int, ...],
+    made: tuple[int, ...],
 ) -> Body:
     """The body of the gradient.  floats: what is carried that has cotangents; wanted: inputs of `body` after what is carried whose
     cotangents are asked for.  history, collected: which cotangents there are of what was carried before each step, and of what it
-    collected.
+    collected.  at_hand: what there is of what the forward step was given; made: values that it made and that there are, too.
 
-    It carries the cotangents of what is carried, then those of wanted shared inputs; its slices are all that the forward step was given but
-    what is shared, then the cotangents that there are."""
+    It carries the cotangents of what is carried, then those of wanted shared inputs; its slices are all that is at hand of the forward step
+    but what is shared, then the cotangents that there are."""
     graph = body.graph
     summed = [k for k in wanted if k >= first_shared]
     marked = graph.requires_grad or _marked(graph, {graph.inputs[k] for k in (*floats, *wanted)})
@@ -141,24 +171,31 @@ def _step(
     present = (*[True] * len(floats), *collected, *[True] * len(earlier))
     targets = [graph.inputs[k] for k in (*floats, *summed, *[k for k in wanted if k < first_shared])]
     backward = backward_graph(
-        replace(graph, outputs=outputs, requires_grad=frozenset(marked)), (), graph.inputs, present, targets
+        replace(graph, outputs=outputs, requires_grad=frozenset(marked)),
+        made,
+        [graph.inputs[k] for k in at_hand],
+        present,
+        targets,
     )
+    sliced = len([k for k in at_hand if k < first_shared])
 
     def step(*operands: Any) -> tuple[Any, ...]:
         count = len(floats) + len(summed)
         state, rest = operands[:count], operands[count:]
-        forward = [*rest[:first_shared], *rest[first_shared + sum(history) + sum(collected) :]]
-        seen = rest[first_shared : first_shared + sum(history) + sum(collected)]
-        of_history, of_collected = seen[: sum(history)], seen[sum(history) :]
+        slices, rest = rest[:sliced], rest[sliced:]
+        kept, rest = rest[: len(made)], rest[len(made) :]
+        of_history, rest = rest[: sum(history)], rest[sum(history) :]
+        of_collected, shared = rest[: sum(collected)], rest[sum(collected) :]
         arriving = [*state[: len(floats)], *of_collected, *state[len(floats) :], *of_history]
-        found = _applied(backward, [*forward, *arriving])
-        return tuple([_zeros(operands[0], graph.avals[v]) if x is None else x for v, x in zip(targets, found, strict=True)])
+        found = _applied(backward, [*kept, *slices, *shared, *arriving])
+        return tuple([_nothing(operands[0], graph.avals[v]) if x is None else x for v, x in zip(targets, found, strict=True)])
 
     avals = [graph.avals[v] for v in targets[: len(floats) + len(summed)]]
-    avals += [graph.avals[v] for v in graph.inputs[:first_shared]]
+    avals += [graph.avals[graph.inputs[k]] for k in at_hand if k < first_shared]
+    avals += [graph.avals[v] for v in made]
     avals += [graph.avals[v] for v, there in zip(graph.inputs, history, strict=False) if there]
     avals += [graph.avals[v] for v, there in zip(graph.outputs[carried:], collected, strict=True) if there]  # type: ignore[index]
-    avals += [graph.avals[v] for v in graph.inputs[first_shared:]]
+    avals += [graph.avals[graph.inputs[k]] for k in at_hand if k >= first_shared]
     return Body(trace(step, avals))
 
 

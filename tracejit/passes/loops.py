@@ -25,13 +25,14 @@ def _reduced(node: Node, read: Collection[object], passes: Sequence[Callable[[Gr
     attributes = node.attrs
     body, carried = attributes["body"].graph, attributes["carried"]
     kept = len(node.outputs) - len(body.outputs)
-    op, history = node.op, node.outputs[:kept]
-    if history and not any(v in read for v in history):
-        op, history = loop(0), ()
+    history = node.outputs[:kept]
+    if not any(v in read for v in history):
+        history = ()
     collected = [k for k in range(carried, len(body.outputs)) if node.outputs[kept + k] in read]
     body = replace(body, outputs=(*body.outputs[:carried], *[body.outputs[k] for k in collected]), requires_grad=frozenset())
     for run in passes:
         body = run(body)
     attributes["body"] = Body(loops(body, passes))
     outputs = (*history, *node.outputs[kept : kept + carried], *[node.outputs[kept + k] for k in collected])
+    op = loop(len(history)) if "count" in attributes else node.op
     return Node(op, node.operands, tuple(sorted(attributes.items())), outputs, node.line)

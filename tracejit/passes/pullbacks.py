@@ -49,7 +49,7 @@ class PullBacks:
             return fit(node, context, answer if isinstance(answer, tuple) else (answer,))
 
         about = node.op, node.attributes, context.needs, context.avals
-        return self._once(about, (*context.inputs, *context.outputs, *arriving), node.line, asked)
+        return self._once(about, (*context.inputs, *context.outputs, *context.accumulated, *arriving), node.line, asked)
 
     def sum(self, previous: Tracer | None, d: Tracer, line: str) -> Tracer:
         """What cotangents have come to with another one."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, edge_of, mark_written, move_retained, next_sequence
+from tracejit.autograd.tape import NOTHING_SAVED, OpNode, Storage, class_of, edge_of, mark_written, move_retained, next_sequence
 from tracejit.autograd.views import ViewWriteNode
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.floating import QUIET, hand_over, is_refusal, quietly, write_errors
@@ -390,7 +390,7 @@ def _record(
     needs = tuple([isinstance(x, Tensor) and x._requires_grad for x in operands])
     if not any(t._array.dtype.kind in FLOATING_KINDS for t in outputs):
         return
-    node = OpNode(op, operands, arrays, attributes, needs, tuple([t._array for t in outputs]))
+    node = class_of(op)(op, operands, arrays, attributes, needs, tuple([t._array for t in outputs]))
     for i, out in enumerate(outputs):
         if out._array.dtype.kind in FLOATING_KINDS:
             out._node, out._index, out._requires_grad = node, i, True
