@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import sys
 import threading
+from functools import partial
 from types import CellType
 from typing import Any
 
@@ -257,11 +258,18 @@ class Frame:
         recorder = active()
         if recorder is None:
             return stored(value)
+        if loop is not None and (value is loop or loop.goes_through(value)):
+            return loop
         elements = recorder.iteration.iterate(value, 0)
         if loop is None:
             return elements
         fixed = recorder.iteration.fixed(value, elements, bool(passing) and passing not in self._globals)
         return elements if fixed is None else loop.over(fixed)
+
+    def counting(self, loop: Loop | None, function: Any) -> Any:
+        """What a loop calls that goes through what `range` gives, or something else of this name."""
+        callee = self.callee(function)
+        return callee if active() is None or loop is None or function is not range else partial(loop.counts, callee)
 
     def repeats(self, loop: Loop | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""

@@ -3,39 +3,52 @@
 Steps run instrumented, as any other code, until two in a row have done the same: from one beginning of a step to the next, snapshots are
 alike (snapshots.py), the same nodes have been appended, of operands from the same places, and nothing else of the recording has changed.
 Then the step that follows can do nothing else: it begins as they did, with other tensors of the same kind, and by induction so do all of
-them.  So what they would have done to tensors is done by the interpreter, node by node, without the Python around it, and what is left in
-variables and lists is put there.  The last step runs as Python again, and with it whatever comes after the loop.
+them.  So what they would have done to tensors is done by the interpreter, without the Python around it, and what is left in variables and
+lists is put there.  The last step runs as Python again, and with it whatever comes after the loop.
 
-Operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran.  So nothing
-of what a recording means depends on this, and it can be left out anywhere.  All steps run where one does more than compute and write to
-tensors of the call (guards, draws, numbers that leave, effects, hooks), where it changes anything but variables of the function, what is
-in lists and dictionaries, and lists that it appends to and does nothing else with, and where it may ask which step it is.
+Where steps leave nothing but tensors that they carry on, one node stands for all of them but the one before the last (loop_nodes.py).
+Then there may be any number of them, too: of a loop over the rows of a tensor, or over the numbers up to a size, the first elements are
+those that count from the front, the last two those that count from the end (`_AnyNumber`), and what has been shown of one step holds
+for each that lies between them in another call.
+
+Else operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran, and each
+number of steps is a recording.  So nothing of what a recording means depends on this, and it can be left out anywhere.
+
+All steps run where one does more than compute and write to tensors of the call (guards, draws, numbers that leave, effects, hooks), where
+it changes anything but variables of the function, what is in lists and dictionaries, and lists that it appends to and does nothing else
+with, and where it may ask which step it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.loop_nodes import Applied, Place, Slices, Step, StepsAsLoop
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
+from tracejit.core.symbolic import SymInt, without_symbols
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.movement.views import select
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = ["Loop"]
 
 _FEWEST: Final = 8
 """Steps that are left, of loops whose steps are looked at."""
+_FEWEST_LOOPED: Final = 6
+"""Steps that become a loop."""
+_FEWEST_LEFT: Final = 3
+"""Steps that are left of loops of which later calls may have more: one, the one before the last, and the last."""
 _WORTH: Final = 128
 """Nodes that are left to be appended, where it pays to compare what is recorded; more where much is."""
 _TRIES: Final = 4
@@ -43,46 +56,6 @@ _TRIES: Final = 4
 _REFUSED: Final = (Kind.GUARD, Kind.RANDOM)
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
-
-Place = tuple[str, int]
-"""Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Applied:
-    """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  kind: of its outputs.  position:
-    which slice it is a view of, if it is one; not compared."""
-
-    node: Node
-    operands: tuple[Any, ...]
-    with_grad: bool
-    kind: tuple[Any, ...]
-    position: int | None
-
-    def is_like(self, other: _Applied) -> bool:
-        ours, theirs = self.node, other.node
-        return (
-            ours.op is theirs.op
-            and self.operands == other.operands
-            and ours.attributes == theirs.attributes
-            and (self.with_grad, self.kind) == (other.with_grad, other.kind)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What a step does: its nodes, where it leaves the tensors of the next snapshot, and those that it appends to lists."""
-
-    nodes: list[_Applied]
-    left: list[Place]
-    appended: list[list[Place]]
-
-    def is_like(self, other: _Step) -> bool:
-        return (
-            len(self.nodes) == len(other.nodes)
-            and (self.left, self.appended) == (other.left, other.appended)
-            and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
-        )
 
 
 class _Beginning:
@@ -100,6 +73,66 @@ class _Beginning:
         self.lengths = list(map(len, lists))
 
 
+class _AnyNumber:
+    """Elements of which another call may have another number: the first ones count from the front, the last two from the end.  Others are
+    made only if they are asked for: then the number is this one in all calls."""
+
+    def __init__(self, count: SymInt) -> None:
+        """count: more than _FEWEST + 2."""
+        self.count = count
+        self._length = int(without_symbols(count))
+        self._made: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._made[k]
+
+    def place(self, k: int) -> Any:
+        """Which element the one at k is, in each call."""
+        return k if k <= _FEWEST else self.count - (self._length - k)
+
+    def make(self, places: Iterable[int]) -> None:
+        """Make those that are at `places` in this call."""
+        raise NotImplementedError(type(self).__name__)
+
+    def complete(self) -> None:
+        """Make all."""
+        int(self.count)
+        self.make(range(_FEWEST + 1, self._length))
+
+
+class Rows(_AnyNumber):
+    """The rows of a tensor."""
+
+    def __init__(self, base: Tensor, count: SymInt) -> None:
+        super().__init__(count)
+        self.base = base
+        self.make([*range(_FEWEST + 1), self._length - 2, self._length - 1])
+
+    def make(self, places: Iterable[int]) -> None:
+        self._made.update((k, select.of(self.base, self.place(k), dim=0)) for k in places if k not in self._made)
+
+
+class Numbers(_AnyNumber):
+    """Numbers that count steps."""
+
+    def __init__(self, recorder: Recorder, start: int, count: SymInt) -> None:
+        super().__init__(count)
+        self._recorder = recorder
+        self._start = start
+        self.make(range(_FEWEST + 1))
+
+    def __getitem__(self, k: Any) -> Any:
+        if k == self._length - 1 and k not in self._made:
+            self._made[k] = self._recorder.sizes.admitted(self.place(k) + self._start)
+        return self._made[k]
+
+    def make(self, places: Iterable[int]) -> None:
+        self._made.update((k, k + self._start) for k in places)
+
+
 class Loop:
     """One run of a `for` statement, and the iterator of its elements where steps may be left out."""
 
@@ -108,12 +141,12 @@ class Loop:
         self._interpreter = interpreter
         self._cells = cells
         self._names = names
-        self._elements: Sequence[Any] = ()
+        self._elements: Sequence[Any] | _AnyNumber = ()
         self._at = -1
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._tries = 0
         self._before: _Beginning | None = None
-        self._step: _Step | None = None
+        self._step: Step | None = None
         self._recorded: Any = None
         self.left: tuple[Any, ...] = ()
         """What steps that did not run have left: the element of the next one, and the values of the variables."""
@@ -124,7 +157,7 @@ class Loop:
     def __next__(self) -> Any:
         self._at += 1
         if self._at >= len(self._elements):
-            self.run_all()
+            self._close()
             self._elements = ()
             raise StopIteration
         return self._elements[self._at]
@@ -143,8 +176,40 @@ class Loop:
         self._elements, self._tries = elements, _TRIES
         return self
 
+    def goes_through(self, value: Any) -> bool:
+        """Whether this is the iterator of the rows of a tensor, of which there may be another number in later calls."""
+        interpreter, names = self._interpreter, self._names
+        if names.unpacked or type(value) is not Tensor or not value._array.ndim or not interpreter.recorder.sizes.are_noted:
+            return False
+        count = value.shape[0] if state.top is interpreter and interpreter.value_of(value) is not None else 0
+        if type(count) is not SymInt or not count > _FEWEST + 2:
+            return False
+        interpreter.recorder.inspect(value)
+        self._elements, self._tries = Rows(value, count), _TRIES
+        return True
+
+    def counts(self, function: Any, *arguments: Any) -> Any:
+        """What `range` makes of arguments; or this, as the iterator of as many numbers, where another call may have more or less."""
+        recorder, names = self._interpreter.recorder, self._names
+        stop = recorder.sizes.symbol(arguments[-1])
+        start = arguments[0] if len(arguments) > 1 else 0
+        if names.unpacked or names.counters != names.targets or type(start) is not int or type(stop) is not SymInt:
+            return function(*arguments)
+        count = stop - start
+        if state.top is not self._interpreter or type(count) is not SymInt or not count > _FEWEST + 2:
+            return function(*arguments)
+        self._units = {1}
+        self._elements, self._tries = Numbers(recorder, start, count), _TRIES
+        return self
+
     def run_all(self) -> None:
         """From here on all steps run."""
+        if isinstance(self._elements, _AnyNumber) and self._tries:
+            self._elements.complete()
+        self._close()
+
+    def _close(self) -> None:
+        """Steps are looked at no more."""
         self._tries = 0
         self._before = self._step = self._recorded = None
 
@@ -169,18 +234,26 @@ class Loop:
         step = None if before is None else self._done(before, now)
         remaining = len(self._elements) - 1 - self._at
         known = None
-        if step is not None and remaining * len(step.nodes) >= max(_WORTH, 2 * len(self._interpreter.recorder.prologue)):
+        any_number = isinstance(self._elements, _AnyNumber)
+        least = 1 if any_number else max(_WORTH, 2 * len(self._interpreter.recorder.prologue))
+        if step is not None and remaining * len(step.nodes) >= least:
             known = recorded(self._interpreter)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
-                if moves is not None:
-                    self._leave_out(step, moves, now, variables)
+                if moves is not None and self._leave_out(step, moves, now, variables):
                     return True
         self._tries -= before is not None
-        self._before, self._step, self._recorded = now, step, known
-        if not self._tries or remaining < _FEWEST:
+        if self._tries <= 0 or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
+            self._tries = max(self._tries, 1)
             self.run_all()
+            return False
+        self._before, self._step, self._recorded = now, step, known
         return False
+
+    @property
+    def _count(self) -> Any:
+        """How many steps there are."""
+        return self._elements.count if isinstance(self._elements, _AnyNumber) else len(self._elements)
 
     # -- what a step begins with
     def _are_alike(self, elements: Sequence[Any]) -> bool:
@@ -219,6 +292,12 @@ class Loop:
                 return None
         return [x for x in element if isinstance(x, Tensor)]
 
+    def _given(self, at: int) -> list[Tensor]:
+        """The tensors of the element of a step."""
+        if isinstance(self._elements, range | Numbers):
+            return []
+        return self._tensors_of(self._elements[at]) or []
+
     def _begun(self, variables: Mapping[str, Any]) -> _Beginning | None:
         """What the step that follows begins with; None where that cannot be told."""
         interpreter, names = self._interpreter, self._names
@@ -236,19 +315,18 @@ class Loop:
             around = [cell.cell_contents for name, cell in self._cells.items() if name != "__class__"]
         except ValueError:  # one has no value yet
             return None
-        element = self._elements[self._at]
-        given = [] if type(self._elements) is range else self._tensors_of(element) or []
+        given = self._given(self._at)
         seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists)
         return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
 
     # -- what a step does
-    def _done(self, before: _Beginning, now: _Beginning) -> _Step | None:
+    def _done(self, before: _Beginning, now: _Beginning) -> Step | None:
         """What the step between two beginnings has done; None where it is not one that could go on like that."""
         if before.seen.tokens != now.seen.tokens:
             return None
         interpreter = self._interpreter
         places: dict[Any, Place] = {value: ("given", k) for k, value in enumerate(before.values) if value is not None}
-        nodes: list[_Applied] = []
+        nodes: list[Applied] = []
         count = 0
         for node in interpreter.nodes[before.nodes : now.nodes]:
             applied = self._applied(node, places)
@@ -273,9 +351,9 @@ class Loop:
             return None
         if any(left[k] != ("given", k + now.elements) for k in held):
             return None
-        return _Step(nodes, left, appended)  # type: ignore[arg-type]
+        return Step(nodes, left, appended)  # type: ignore[arg-type]
 
-    def _applied(self, node: Node, places: Mapping[int, Place]) -> _Applied | None:
+    def _applied(self, node: Node, places: Mapping[int, Place]) -> Applied | None:
         op, interpreter = node.op, self._interpreter
         with_grad = interpreter.evaluated.get(node.outputs[0]) if node.outputs else None
         if with_grad is None or op.kind in _REFUSED or op.effect is Effect.RANDOM or "dynamic shape" in op.traits:
@@ -289,12 +367,12 @@ class Loop:
             else:
                 operands.append(x)
         position = None
-        if op is select and isinstance(operands[1], Literal):
+        if op is select and isinstance(operands[1], Literal) and type(operands[1].value) is int:
             position, operands[1] = operands[1].value, None
         kind = tuple([(interpreter.avals[v], v in interpreter.requires_grad) for v in node.outputs])
-        return _Applied(node, tuple(operands), with_grad, kind, position)  # type: ignore[arg-type]
+        return Applied(node, tuple(operands), with_grad, kind, position)  # type: ignore[arg-type]
 
-    def _moves(self, step: _Step, following: _Step) -> list[int] | None:
+    def _moves(self, step: Step, following: Step) -> list[int] | None:
         """How far the position of each node moves from step to step; None where that is not the same for all that are left."""
         distances = []
         for one, other in zip(step.nodes, following.nodes, strict=True):
@@ -302,7 +380,7 @@ class Loop:
             if one.position is not None and other.position is not None:
                 distance = other.position - one.position
                 x, dim = self._interpreter.avals[other.node.operands[0]], other.node.attrs["dim"]  # type: ignore[index]
-                end = other.position + distance * (len(self._elements) - 1 - self._at)
+                end = other.position + distance * (self._count - 1 - self._at)
                 # Else positions have changed their sign on the way.
                 if (distance and abs(distance) not in self._units) or not 0 <= end < x.shape[dim]:  # type: ignore[union-attr]
                     return None
@@ -310,25 +388,70 @@ class Loop:
         return distances
 
     # -- steps that do not run
-    def _leave_out(self, step: _Step, moves: list[int], now: _Beginning, variables: Mapping[str, Any]) -> None:
-        """Do to tensors what all steps up to the last would do.  If one of them raises, it runs."""
+    def _leave_out(self, step: Step, moves: list[int], now: _Beginning, variables: Mapping[str, Any]) -> bool:
+        """Do to tensors what all steps up to the last would do.  If one of them raises, it runs.  Returns whether that could be done."""
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
+        entered = self._looped(step, moves, now)
+        if entered is None:
+            if isinstance(self._elements, _AnyNumber):
+                return False
+            entered = before
         repeating = _Repeating(interpreter, step, moves, now.elements)
-        after = interpreter.evaluating(lambda: self._passed(repeating, before, now.lists))
+        after = interpreter.evaluating(lambda: self._passed(repeating, begin, entered, now.lists))
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
         self.left = (self._elements[self._at], *[replace(variables[name]) for name in self._names.stored])
-        self.run_all()
+        self._close()
+        return True
 
-    def _passed(self, repeating: _Repeating, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
+    def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
+        """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
+        tensors, count = now.seen.tensors, self._count - (2 + self._at)
+        loop = StepsAsLoop(self._interpreter, step, moves, now.elements)
+        if not loop.is_possible:
+            return None
+        elements: list[Slices] | None
+        if not isinstance(self._elements, _AnyNumber):
+            elements = self._slices(now.elements, count) if count >= _FEWEST_LOOPED else None
+        elif count < 1:
+            elements = None
+        else:
+            elements = [Slices(self._elements.base, 0, self._at, 1)] if isinstance(self._elements, Rows) else []
+        ends = None if elements is None else loop.run(tensors, elements, count)
+        if ends is None:
+            return None
+        self._at = len(self._elements) - 2
+        return [ends.get(k, x) for k, x in enumerate(tensors)][now.elements :]
+
+    def _slices(self, elements: int, count: int) -> list[Slices] | None:
+        """The tensors among the elements of so many steps from this one on, as slices; None where they are none that lie evenly."""
+        if not elements:
+            return []
+        interpreter = self._interpreter
+        views: dict[int, tuple[int, Any, int]] = {}  # a view -> what it is a view of, how, and at which place
+        for node in interpreter.nodes:
+            if node.op is select and isinstance(node.operands[1], Literal) and type(node.operands[1].value) is int:
+                views[node.outputs[0]] = node.operands[0], node.attrs["dim"], node.operands[1].value  # type: ignore[assignment]
+        found = []
+        for column in zip(*map(self._given, range(self._at, self._at + count)), strict=True):
+            seen = [views.get(interpreter.values[id(x)]) for x in column]
+            known = [x for x in seen if x is not None]
+            moves = {b[2] - a[2] for a, b in pairwise(known)}
+            if len(known) < len(seen) or len({x[:2] for x in known}) > 1 or len(moves) > 1 or 0 in moves:
+                return None
+            base, dim, at = known[0]
+            found.append(Slices(interpreter.defined[base], dim, at, *moves))
+        return found
+
+    def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
         """What is found in the place of `found` at the beginning of the first step that has to run."""
-        begin, end = self._at, len(self._elements) - 1
-        for at in range(begin, end):
-            element = () if type(self._elements) is range else self._tensors_of(self._elements[at]) or ()
+        end = len(self._elements) - 1
+        for at in range(self._at, end):
+            place = self._elements.place(at) if isinstance(self._elements, _AnyNumber) else at
             try:
-                found, added = repeating.once(at - begin + 1, [*element, *found])
+                found, added = repeating.once(place - begin + 1, [*self._given(at), *found])
             except Exception as error:
                 if is_foreign(error):
                     raise
@@ -344,7 +467,7 @@ class _Repeating:
     """A step, to be done again and again.  Tensors have numbers: what the step begins with, then what it shares with others, then what it
     makes."""
 
-    def __init__(self, interpreter: RecordingInterpreter, step: _Step, moves: list[int], elements: int) -> None:
+    def __init__(self, interpreter: RecordingInterpreter, step: Step, moves: list[int], elements: int) -> None:
         """moves: how far the position of each node moves from step to step."""
         self._interpreter = interpreter
         shared = sorted({place[1] for a in step.nodes for place in a.operands if type(place) is tuple and place[0] == "shared"})

@@ -280,12 +280,18 @@ class RecordingInterpreter(StateRecorder):
                 given.append(x)
             elif type(x) is Literal:
                 recorded.append(x)
-                given.append(x.value)
+                given.append(without_symbols(x.value))
             else:
                 recorded.append(operand)
                 given.append(plain(x))
-        is_plain_write = self._is_plain_write(op, operands)
-        result = state.base.bind(op, tuple(given), attributes)
+        is_plain_write, env = self._is_plain_write(op, operands), self.recorder.sizes.env
+        if env is not None:
+            env.pause()
+        try:
+            result = state.base.bind(op, tuple(given), attributes)
+        finally:
+            if env is not None:
+                env.resume()
         if not self.recorder.stopped:
             self._append(op, operands, tuple(recorded), node.attributes, result, node.line)
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
@@ -355,7 +361,7 @@ class RecordingInterpreter(StateRecorder):
 
     def _place_sizes(self, op: Op, recorded: tuple[Operand, ...], values: tuple[int, ...], node: Any) -> None:
         """A node of the tape says symbolic shapes where a recorded backward pass asks for them."""
-        if type(node) is not OpNode or node.op is not op or len(node.needs) != len(recorded):
+        if not isinstance(node, OpNode) or node.op is not op or len(node.needs) != len(recorded):
             return
         node.out_meta = self._shape_of_value(values[0]), node.out_meta[1]
         if node.meta is not None:

@@ -207,6 +207,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         ):
             passing = header.func.id
         iterable = self.visit(header)
+        if self.is_counted(header):
+            assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
+            counting = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(header.func))  # type: ignore[arg-type]
+            iterable.func = self.place(counting, header.func)
         node.target, stores = self.bound_target(node.target, node)
         known: list[Any] = [tuple(map(self.mangle, part)) if type(part) is tuple else part for part in astuple(names)]
         begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, known)))
@@ -224,6 +228,13 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.orelse = self.body(node.orelse)
         over = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
         return [self.place(begun, header), self.place(node, node), self.place(over, header)]
+
+    def is_counted(self, header: ast.expr) -> bool:
+        """Whether a loop goes through `range(n)`, or `range(start, n)`, if `range` is what it usually is."""
+        if not isinstance(header, ast.Call) or header.keywords or len(header.args) not in (1, 2):
+            return False
+        is_range = isinstance(header.func, ast.Name) and header.func.id in {"range"} - self.local - self.free
+        return is_range and not any(isinstance(part, ast.Starred) for part in header.args)
 
     def visit_While(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
