@@ -267,9 +267,10 @@ class Frame:
         return elements if fixed is None else loop.over(fixed)
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
-        """What a loop calls that goes through what `range` gives, or something else of this name."""
+        """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""
         callee = self.callee(function)
-        return callee if active() is None or loop is None or function is not range else partial(loop.counts, callee)
+        known = function is range or function is enumerate or function is zip
+        return partial(loop.counts, function, callee) if known and loop is not None and active() is not None else callee
 
     def repeats(self, loop: Loop | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""

@@ -1,8 +1,8 @@
 """Steps of a Python loop that do the same as one node of the graph, `loop` (ir/loop.py), and one step of the tape.
 
 That is as good as the steps themselves where nobody can ask for what they have made in between.  So carried is what a step reads of the
-step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Steps that
-write, append to lists, or check what is in tensors are none.
+step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Writes to all of a tensor that is carried carry on what they write.  Steps
+that write otherwise, append to lists, or check what is in tensors are none.
 
 The gradients are to have the bits of those of the steps, and a backward pass is to refuse where theirs would.  So the loop saves what the
 operations of the steps save (`Saved`); cotangents of a tensor that is shared go on from what has arrived before (the trait "accumulates");
@@ -12,11 +12,11 @@ several ways (`_apart`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracejit.autograd.tape import edge_of
 from tracejit.core.aval import ScalarAval
@@ -39,7 +39,6 @@ __all__ = ["Applied", "Place", "Slices", "Step", "StepsAsLoop", "loop_node"]
 
 Place = tuple[str, int]
 """Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
-_REFUSED: Final = (Kind.WRITE, Kind.OPAQUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +141,33 @@ class Slices(NamedTuple):
 class StepsAsLoop:
     """A step of a Python loop as the body of a loop.
 
-    carried: the places, among the tensors that a step begins with, of what it reads of the step before."""
+    carried: the places, among the tensors that a step begins with, of what it reads of the step before.  What is written to one of these
+    (`loss += ...`) is what is carried on; the tensor itself gets it in the end."""
 
-    def __init__(self, interpreter: RecordingInterpreter, step: Step, moves: Sequence[int], elements: int) -> None:
-        """moves: how far the position of each node moves from step to step.  elements: how many of the tensors that a step begins with are
-        elements of what Python goes through."""
+    def __init__(
+        self, interpreter: RecordingInterpreter, step: Step, moves: Sequence[int], begins: Sequence[Tensor], elements: int
+    ) -> None:
+        """moves: how far the position of each node moves from step to step.  begins: the tensors that the first step begins with, of which
+        so many come first that are elements of what Python goes through."""
         self._interpreter = interpreter
-        self._step = step
+        self._begins = begins
         self._elements = elements
         self._moving = {i: distance for i, distance in enumerate(moves) if distance}  # nodes that are slices of the loop
-        self._numbers = [*accumulate((len(a.kind) for a in step.nodes), initial=0)][
-            :-1
-        ]  # of the first value that each node makes
-        computing = [a for i, a in enumerate(step.nodes) if i not in self._moving]
+        counts = [len(a.kind) for a in step.nodes]
+        self._numbers = [*accumulate(counts, initial=0)][:-1]  # of the first value that each node makes
+        # Places of values -> (aval, whether it requires grad).
+        self._kinds: dict[Place, tuple[Any, bool]] = {("given", k): self._kind(x) for k, x in enumerate(begins)}
+        for a, number in zip(step.nodes, self._numbers, strict=True):
+            self._kinds.update((("made", number + k), kind) for k, kind in enumerate(a.kind))
+        self._writes = {i: a for i, a in enumerate(step.nodes) if a.node.op.kind is Kind.WRITE}
+        self._targets: dict[int, Place] = {}  # of writes: the tensor, as the step begins with it
+        self._step = self._without_writes(step)
+        computing = [a for i, a in enumerate(self._step.nodes) if i not in self._moving and i not in self._writes]
         self._read = dict.fromkeys([x for a in computing for x in a.operands if type(x) is tuple])
+        self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
+        self._kinds.update((x, self._kind(y)) for x, y in self._others.items())
         self.carried = self._live()
+        self.is_possible = self._is_possible() and not self._saves_what_is_written(step)
 
     def _live(self) -> list[int]:
         left, first = self._step.left, self._elements
@@ -167,15 +178,30 @@ class StepsAsLoop:
                 found.append(j)
         return found
 
-    @property
-    def is_possible(self) -> bool:
+    def _kind(self, x: Any) -> tuple[Any, bool]:
+        if not isinstance(x, Tensor):
+            return ScalarAval(type(x._value)), False
+        value = self._interpreter.values[id(x)]
+        return self._interpreter.avals[value], value in self._interpreter.requires_grad
+
+    def _outside(self, place: Place) -> Any:
+        """What is the same in all steps: a tensor, or a number."""
+        kind, k = place
+        if kind == "given":
+            return self._begins[k]
+        numbers = self._interpreter.numbers
+        return numbers[k] if k in numbers else self._interpreter.defined[k]
+
+    def _is_possible(self) -> bool:
         """Whether a loop can do what the step does, and nothing that it makes besides what it carries on is anybody's."""
-        step, kept = self._step, {("given", k) for k in self.carried}
-        if any(step.appended) or not kept or min(self.carried) < self._elements:
+        if any(self._step.appended) or not self.carried or min(self.carried) < self._elements:
             return False
-        for i, a in enumerate(step.nodes):
+        for i, a in enumerate(self._step.nodes):
             op = a.node.op
-            if op.effect not in (Effect.PURE, Effect.VIEW) or op.kind in _REFUSED or op.may_exit:
+            if i in self._writes:
+                if not self._is_of_all(i, a):
+                    return False
+            elif op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE or op.may_exit:
                 return False
             if i in self._moving and not self._stays(a):
                 return False
@@ -190,25 +216,55 @@ class StepsAsLoop:
             return False
         return a.position is not None and a.position >= 0
 
-    def run(self, begins: Sequence[Tensor], elements: Sequence[Slices], count: int) -> dict[int, Tensor] | None:
-        """What is at the places of `carried` after `count` steps, of which the first begins with `begins`; None where a node could not
-        stand for them."""
-        nodes = self._step.nodes
+    # -- writes
+    def _without_writes(self, step: Step) -> Step:
+        """The step where what has been written to a tensor is read in the place of that tensor."""
+        same: dict[Any, Any] = {}
+        targets: dict[Place, Place] = {}
+        nodes = []
+        for i, (a, number) in enumerate(zip(step.nodes, self._numbers, strict=True)):
+            nodes.append(replace(a, operands=tuple([same.get(x, x) for x in a.operands])))
+            if i in self._writes:
+                same["made", number] = nodes[-1].operands[1]
+                targets["made", number] = self._targets[i] = targets.get(a.operands[0], a.operands[0])
+        return Step(nodes, [same.get(x, x) for x in step.left], step.appended)
+
+    def _is_of_all(self, i: int, a: Applied) -> bool:
+        """Whether a write gives a tensor that is carried, and has memory of its own, other contents and their place on the tape."""
+        target, value = self._targets[i], a.operands[1]
+        if target[0] != "given" or target[1] not in self.carried or self._kinds.get(value) != a.kind[0]:
+            return False
+        if a.kind[0][1] and not a.with_grad:
+            return False
+        x = self._begins[target[1]]
+        return x._base is None and all(y is x or y._storage is None or y._storage is not x._storage for y in self._begins)
+
+    def _saves_what_is_written(self, step: Step) -> bool:
+        """Whether something saves, or looks at, memory that is written: then a backward pass may refuse, or a view may change."""
+        written = {a.operands[0] for a in self._writes.values()} | {("made", self._numbers[i]) for i in self._writes}
+        for i, a in enumerate(step.nodes):
+            if i in self._writes or written.isdisjoint(a.operands):
+                continue
+            needs = tuple([type(x) is tuple and self._kinds[x][1] for x in a.operands])
+            saved = a.node.op.saved_for(needs)[0] if any(requires for _, requires in a.kind) else ()
+            if a.node.op.effect is Effect.VIEW or any(a.operands[k] in written for k in saved):
+                return True
+        return False
+
+    # -- the node
+    def run(self, elements: Sequence[Slices], count: int) -> dict[int, Tensor] | None:
+        """What is at the places of `carried` after `count` steps; None where a node could not stand for them."""
+        begins = self._begins
         sliced: dict[Place, Slices] = {("given", k): x for k, x in enumerate(elements)}
-        kinds: dict[Place, tuple[Any, bool]] = {}  # (aval, whether it requires grad) of what steps make
-        for i, (a, number) in enumerate(zip(nodes, self._numbers, strict=True)):
-            kinds.update((("made", number + k), kind) for k, kind in enumerate(a.kind))
-            if i in self._moving:
-                assert a.position is not None
-                distance = self._moving[i]
-                base = self._outside(a.operands[0], begins)
-                sliced["made", number] = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
+        for i, distance in self._moving.items():
+            a = self._step.nodes[i]
+            assert a.position is not None
+            base = self._outside(a.operands[0])
+            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
         carried: list[Place] = [("given", k) for k in self.carried]
-        shared = [x for x in self._read if x not in kinds and x not in sliced and x not in carried]
-        others = {x: self._outside(x, begins) for x in shared}
-        kinds.update((("given", k), self._kind(x)) for k, x in enumerate(begins))
-        kinds.update((x, self._kind(y)) for x, y in others.items())
-        graph, places = self._body(carried, [*sliced], shared, kinds)
+        others = dict(self._others)
+        others.update((x, begins[x[1]]) for x in self._read if x[0] == "given" and x not in sliced and x not in carried)
+        graph, places = self._body(carried, [*sliced], [*others])
         rows = {x: sliced[x] for x in places if x in sliced}
         given = [others[x] for x in places if x in others]
         reverse = any(x.distance < 0 for x in rows.values())
@@ -220,28 +276,19 @@ class StepsAsLoop:
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
         order = sorted(rows, key=lambda place: -rows[place].at if rows[place].distance > 0 else rows[place].at)
         stacked = {place: rows[place].stacked(count) for place in order}
-        found = loop_node(
-            graph, entered, [stacked[place] for place in rows], given, [x.requires_grad for x in entered], count, reverse
-        )
-        return dict(zip(self.carried, found, strict=True))
+        like = [x.requires_grad for x in entered]
+        found = loop_node(graph, entered, [stacked[place] for place in rows], given, like, count, reverse)
+        ends = dict(zip(self.carried, found, strict=True))
+        for k, a in {self._targets[i][1]: a for i, a in self._writes.items()}.items():
+            self._write(a, begins[k], ends[k])
+            ends[k] = begins[k]
+        return ends
 
-    def _kind(self, x: Any) -> tuple[Any, bool]:
-        if not isinstance(x, Tensor):
-            return ScalarAval(type(x._value)), False
-        value = self._interpreter.values[id(x)]
-        return self._interpreter.avals[value], value in self._interpreter.requires_grad
+    def _write(self, a: Applied, target: Tensor, value: Tensor) -> None:
+        interpreter = self._interpreter
+        interpreter.evaluating(lambda: interpreter.again(a.node, a.node.attrs, (target, value), a.with_grad))
 
-    def _outside(self, place: Place, begins: Sequence[Tensor]) -> Any:
-        """What is the same in all steps: a tensor, or a number."""
-        kind, k = place
-        if kind == "given":
-            return begins[k]
-        numbers = self._interpreter.numbers
-        return numbers[k] if k in numbers else self._interpreter.defined[k]
-
-    def _body(
-        self, carried: Sequence[Place], sliced: Sequence[Place], shared: Sequence[Place], kinds: Mapping[Place, tuple[Any, bool]]
-    ) -> tuple[Graph, list[Place]]:
+    def _body(self, carried: Sequence[Place], sliced: Sequence[Place], shared: Sequence[Place]) -> tuple[Graph, list[Place]]:
         """(what the step does to what is carried, where it has its inputs from): of slices and of what is shared, what it reads."""
         outputs = [
             ("made", number + k) for a, number in zip(self._step.nodes, self._numbers, strict=True) for k in range(len(a.kind))
@@ -250,15 +297,15 @@ class StepsAsLoop:
         ids = {place: v for v, place in enumerate(dict.fromkeys((*inputs, *outputs)))}
         nodes = []
         for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True)):
-            if i not in self._moving:
+            if i not in self._moving and i not in self._writes:
                 operands = tuple([ids[x] if type(x) is tuple else x for x in a.operands])
                 if a.position is not None:
                     operands = (operands[0], Literal(a.position))
                 made = tuple([ids["made", number + k] for k in range(len(a.kind))])
                 nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))
         ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
-        marked = frozenset([v for place, v in ids.items() if kinds[place][1]])
-        avals = {v: kinds[place][0] for place, v in ids.items()}
+        marked = frozenset([v for place, v in ids.items() if self._kinds[place][1]])
+        avals = {v: self._kinds[place][0] for place, v in ids.items()}
         graph = dce(Graph(tuple([ids[x] for x in inputs]), avals, tuple(nodes), ends, requires_grad=marked))
         read = {*ends, *[ids[x] for x in carried], *[x for node in graph.nodes for x in node.operands]}
         places = [x for x in inputs if ids[x] in read]

@@ -21,7 +21,7 @@ with, and where it may ask which step it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,64 +73,78 @@ class _Beginning:
         self.lengths = list(map(len, lists))
 
 
-class _AnyNumber:
-    """Elements of which another call may have another number: the first ones count from the front, the last two from the end.  Others are
-    made only if they are asked for: then the number is this one in all calls."""
+class _Rows:
+    """The rows of a tensor, as far as they are made."""
 
-    def __init__(self, count: SymInt) -> None:
-        """count: more than _FEWEST + 2."""
+    def __init__(self, base: Tensor) -> None:
+        self.base = base
+        self._made: dict[int, Tensor] = {}
+
+    def make(self, k: int, place: Any) -> None:
+        """Make row `k` of this call, which is the one at `place` in each."""
+        if k not in self._made:
+            self._made[k] = select.of(self.base, place, dim=0)
+
+    def __getitem__(self, k: int) -> Tensor:
+        return self._made[k]
+
+
+class _Numbers:
+    """Numbers that count steps."""
+
+    def __init__(self, recorder: Recorder, start: int) -> None:
+        self._recorder = recorder
+        self._start = start
+        self._made: dict[int, Any] = {}
+
+    def make(self, k: int, place: Any) -> None:
+        """Number `k` of this call is the one at `place` in each."""
+        self._made[k] = self._start + place
+
+    def __getitem__(self, k: int) -> Any:
+        return self._recorder.sizes.admitted(self._made[k])
+
+
+class _AnyNumber:
+    """Elements of a loop of which another call may have another number: the first ones count from the front, the last two from the end.
+    Others are made only if all steps are to run: then the number is this one in all calls."""
+
+    def __init__(self, recorder: Recorder, count: SymInt, parts: Sequence[_Rows | _Numbers], unpacked: bool) -> None:
+        """count: more than _FEWEST + 2.  parts: of each element, which is a tuple of them if it is unpacked."""
+        self._recorder = recorder
         self.count = count
         self._length = int(without_symbols(count))
-        self._made: dict[int, Any] = {}
+        self._parts = parts
+        self._unpacked = unpacked
+        for part in parts:
+            for k in (*range(_FEWEST + 1), self._length - 2, self._length - 1):
+                part.make(k, self.place(k))
 
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, k: Any) -> Any:
-        return self._made[k]
+    def __getitem__(self, k: int) -> Any:
+        found = tuple([part[k] for part in self._parts])
+        return self._recorder.made(found) if self._unpacked else found[0]
 
     def place(self, k: int) -> Any:
-        """Which element the one at k is, in each call."""
+        """Which element the one at `k` is, in each call."""
         return k if k <= _FEWEST else self.count - (self._length - k)
 
-    def make(self, places: Iterable[int]) -> None:
-        """Make those that are at `places` in this call."""
-        raise NotImplementedError(type(self).__name__)
+    def tensors(self, k: int) -> list[Tensor]:
+        """Those of an element."""
+        return [part[k] for part in self._parts if type(part) is _Rows]
+
+    def slices(self, at: int) -> list[Slices]:
+        """The tensors of elements from one on."""
+        return [Slices(part.base, 0, at, 1) for part in self._parts if type(part) is _Rows]
 
     def complete(self) -> None:
         """Make all."""
         int(self.count)
-        self.make(range(_FEWEST + 1, self._length))
-
-
-class Rows(_AnyNumber):
-    """The rows of a tensor."""
-
-    def __init__(self, base: Tensor, count: SymInt) -> None:
-        super().__init__(count)
-        self.base = base
-        self.make([*range(_FEWEST + 1), self._length - 2, self._length - 1])
-
-    def make(self, places: Iterable[int]) -> None:
-        self._made.update((k, select.of(self.base, self.place(k), dim=0)) for k in places if k not in self._made)
-
-
-class Numbers(_AnyNumber):
-    """Numbers that count steps."""
-
-    def __init__(self, recorder: Recorder, start: int, count: SymInt) -> None:
-        super().__init__(count)
-        self._recorder = recorder
-        self._start = start
-        self.make(range(_FEWEST + 1))
-
-    def __getitem__(self, k: Any) -> Any:
-        if k == self._length - 1 and k not in self._made:
-            self._made[k] = self._recorder.sizes.admitted(self.place(k) + self._start)
-        return self._made[k]
-
-    def make(self, places: Iterable[int]) -> None:
-        self._made.update((k, k + self._start) for k in places)
+        for part in self._parts:
+            for k in range(_FEWEST + 1, self._length):
+                part.make(k, k)
 
 
 class Loop:
@@ -178,29 +192,59 @@ class Loop:
 
     def goes_through(self, value: Any) -> bool:
         """Whether this is the iterator of the rows of a tensor, of which there may be another number in later calls."""
-        interpreter, names = self._interpreter, self._names
-        if names.unpacked or type(value) is not Tensor or not value._array.ndim or not interpreter.recorder.sizes.are_noted:
-            return False
-        count = value.shape[0] if state.top is interpreter and interpreter.value_of(value) is not None else 0
-        if type(count) is not SymInt or not count > _FEWEST + 2:
-            return False
-        interpreter.recorder.inspect(value)
-        self._elements, self._tries = Rows(value, count), _TRIES
-        return True
+        count = self._count_of(value) if not self._names.unpacked else None
+        return count is not None and self._begin(count, [_Rows(value)])
 
-    def counts(self, function: Any, *arguments: Any) -> Any:
-        """What `range` makes of arguments; or this, as the iterator of as many numbers, where another call may have more or less."""
-        recorder, names = self._interpreter.recorder, self._names
-        stop = recorder.sizes.symbol(arguments[-1])
+    def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
+        """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
+        another call may have more or less.  callee: what to call.  keywords: `strict`, if any."""
+        numbered = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
+        return self if numbered[function](*arguments) else callee(*arguments, **keywords)
+
+    def _numbered(self, *arguments: Any) -> bool:
+        stop = self._interpreter.recorder.sizes.symbol(arguments[-1])
         start = arguments[0] if len(arguments) > 1 else 0
+        names = self._names
         if names.unpacked or names.counters != names.targets or type(start) is not int or type(stop) is not SymInt:
-            return function(*arguments)
-        count = stop - start
-        if state.top is not self._interpreter or type(count) is not SymInt or not count > _FEWEST + 2:
-            return function(*arguments)
+            return False
+        return self._begin(stop - start, [_Numbers(self._interpreter.recorder, start)])
+
+    def _enumerated(self, value: Any, start: Any = 0) -> bool:
+        names, count = self._names, self._count_of(value)
+        if count is None or type(start) is not int or len(names.targets) != 2 or names.targets[0] not in names.counters:
+            return False
+        return self._begin(count, [_Numbers(self._interpreter.recorder, start), _Rows(value)])
+
+    def _side_by_side(self, *values: Any) -> bool:
+        counts = [self._count_of(x) for x in values]
+        if not values or len(self._names.targets) != len(values) or not self._names.unpacked:
+            return False
+        first = counts[0]
+        return (
+            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(_Rows, values)])
+        )
+
+    def _count_of(self, value: Any) -> SymInt | None:
+        """How many rows a tensor has, if that is a symbolic size."""
+        interpreter = self._interpreter
+        if type(value) is not Tensor or not value._array.ndim or not interpreter.recorder.sizes.are_noted:
+            return None
+        if state.top is not interpreter or interpreter.value_of(value) is None:
+            return None
+        count: Any = value.shape[0]
+        return count if type(count) is SymInt else None
+
+    def _begin(self, count: Any, parts: Sequence[_Rows | _Numbers]) -> bool:
+        """Go through so many elements, if these are enough in each call."""
+        interpreter = self._interpreter
+        if state.top is not interpreter or type(count) is not SymInt or not count > _FEWEST + 2:
+            return False
+        for part in parts:
+            if type(part) is _Rows:
+                interpreter.recorder.inspect(part.base)
         self._units = {1}
-        self._elements, self._tries = Numbers(recorder, start, count), _TRIES
-        return self
+        self._elements, self._tries = _AnyNumber(interpreter.recorder, count, parts, self._names.unpacked), _TRIES
+        return True
 
     def run_all(self) -> None:
         """From here on all steps run."""
@@ -294,8 +338,10 @@ class Loop:
 
     def _given(self, at: int) -> list[Tensor]:
         """The tensors of the element of a step."""
-        if isinstance(self._elements, range | Numbers):
+        if type(self._elements) is range:
             return []
+        if isinstance(self._elements, _AnyNumber):
+            return self._elements.tensors(at)
         return self._tensors_of(self._elements[at]) or []
 
     def _begun(self, variables: Mapping[str, Any]) -> _Beginning | None:
@@ -409,7 +455,7 @@ class Loop:
     def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
         tensors, count = now.seen.tensors, self._count - (2 + self._at)
-        loop = StepsAsLoop(self._interpreter, step, moves, now.elements)
+        loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements)
         if not loop.is_possible:
             return None
         elements: list[Slices] | None
@@ -418,8 +464,8 @@ class Loop:
         elif count < 1:
             elements = None
         else:
-            elements = [Slices(self._elements.base, 0, self._at, 1)] if isinstance(self._elements, Rows) else []
-        ends = None if elements is None else loop.run(tensors, elements, count)
+            elements = self._elements.slices(self._at)
+        ends = None if elements is None else loop.run(elements, count)
         if ends is None:
             return None
         self._at = len(self._elements) - 2

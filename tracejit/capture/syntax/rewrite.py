@@ -230,11 +230,15 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return [self.place(begun, header), self.place(node, node), self.place(over, header)]
 
     def is_counted(self, header: ast.expr) -> bool:
-        """Whether a loop goes through `range(n)`, or `range(start, n)`, if `range` is what it usually is."""
-        if not isinstance(header, ast.Call) or header.keywords or len(header.args) not in (1, 2):
+        """Whether a loop goes through what `range`, `enumerate` or `zip` gives, if these names stand for what they usually do."""
+        if not isinstance(header, ast.Call) or any(isinstance(part, ast.Starred) for part in header.args):
             return False
-        is_range = isinstance(header.func, ast.Name) and header.func.id in {"range"} - self.local - self.free
-        return is_range and not any(isinstance(part, ast.Starred) for part in header.args)
+        function, count = header.func, len(header.args)
+        if not isinstance(function, ast.Name) or function.id in self.local | self.free:
+            return False
+        if any(function.id != "zip" or part.arg != "strict" for part in header.keywords):
+            return False
+        return count in {"range": (1, 2), "enumerate": (1, 2), "zip": range(1, 9)}.get(function.id, ())
 
     def visit_While(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
